@@ -16,6 +16,7 @@
 //!  telemetry    logs and metrics                  secrets   resolves secret references
 //!  ports        interfaces to the outside world    private   files that only this user can use
 //!  doctor       what is wrong with a volume, and what helps
+//!  place        which node takes an allocation
 //!  plan         specifications against state      state     the agent's state machine
 //!  wire         Nomad's JSON                      claim     who may use a volume
 //!  job          job files, as far as volumes need them
@@ -57,6 +58,7 @@ pub mod mounts;
 #[cfg(feature = "agent")]
 pub mod node;
 pub mod nomad;
+pub mod place;
 pub mod plan;
 pub mod ports;
 pub mod private;

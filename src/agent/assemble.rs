@@ -16,11 +16,15 @@ use super::listen::Listeners;
 use super::metrics::serve_agent_metrics;
 use super::plugin::hostpath_task;
 use super::step_hosts::StepHosts;
+use super::tasks::{TaskDrivers, node_attributes, task_drivers};
 use crate::csi::GrpcConnector;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::driver::RawExec;
-use crate::model::{HostSession, Node, NodeId, NodeStatus, SecretOwner};
-use crate::node::{CallLanes, Registry, Supervisor, SupervisorDeps};
+use crate::model::{HostSession, Node, NodeId, SecretOwner};
+use crate::node::{
+    AllocRunnerDeps, AllocRunners, CallLanes, NodeNames, NodeTaskLogs, Registry, Supervisor,
+    SupervisorDeps,
+};
 use crate::ports::{Clock, IdSource, JournalError, RandomIds, SystemClock};
 use crate::private::NotPrivate;
 use crate::server::{
@@ -39,6 +43,7 @@ pub(super) struct AgentParts {
     pub(super) services: Services,
     pub(super) listeners: Listeners,
     pub(super) supervisor: Supervisor,
+    pub(super) runners: AllocRunners,
     pub(super) hosts: StepHosts,
     pub(super) metrics: JoinSet<()>,
 }
@@ -59,10 +64,17 @@ pub(super) async fn assemble_agent(
     let cell = StateCell::open(Arc::new(journal), CellOptions::default()).await;
     let cell = cell.map_err(|error| journal_problem(&error))?;
     match wire(config, dirs, &cell, listeners.address()).await {
-        Ok((services, supervisor, hosts, metrics)) => Ok(AgentParts {
+        Ok(Wired {
+            services,
+            supervisor,
+            runners,
+            hosts,
+            metrics,
+        }) => Ok(AgentParts {
             services,
             listeners,
             supervisor,
+            runners,
             hosts,
             metrics,
         }),
@@ -89,17 +101,31 @@ fn require_journal(dirs: &AgentDirs) -> Result<(), Diagnostics> {
         .into())
 }
 
+/// The parts over a state.
+struct Wired {
+    services: Services,
+    supervisor: Supervisor,
+    runners: AllocRunners,
+    hosts: StepHosts,
+    metrics: JoinSet<()>,
+}
+
 async fn wire(
     config: &AgentConfig,
     dirs: &AgentDirs,
     cell: &StateCell,
     address: Option<SocketAddr>,
-) -> Result<(Services, Supervisor, StepHosts, JoinSet<()>), Diagnostics> {
+) -> Result<Wired, Diagnostics> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let ids: Arc<dyn IdSource> = Arc::new(RandomIds);
     let sealer = open_sealer(dirs, cell).await?;
     let id = this_node(dirs.node_id_file(), cell, &*ids).await?;
-    let node = register_node(cell, id, &*clock, &*ids).await?;
+    // The agent of one command ends with it, and a task would not.
+    let drivers = match config.http {
+        Some(_) => task_drivers(),
+        None => TaskDrivers::new(),
+    };
+    let node = register_node(cell, id, &drivers, &*clock, &*ids).await?;
     let lanes = CallLanes::new(HostSession::new(ids.uuid()));
     let registry = Arc::new(Registry::new(lanes));
     let hosts = StepHosts::new(&registry, dirs.mounts());
@@ -128,8 +154,34 @@ async fn wire(
         controllers: hosts.controllers.clone(),
     };
     let limits = VolumeLimits::default();
-    let services = Services::new(ports, claim_hosts, limits, agent_info(node, address));
-    Ok((services, Supervisor::new(task, deps), hosts, serving))
+    let names = NodeNames {
+        id: node.id.clone(),
+        name: node.name.clone(),
+        datacenter: Some(node.datacenter.clone()),
+    };
+    let logs = NodeTaskLogs::new(dirs.data().to_owned(), drivers.clone());
+    let services = Services::new(
+        ports.clone(),
+        claim_hosts,
+        limits,
+        agent_info(node, address),
+    )
+    .with_task_logs(Arc::new(logs));
+    let runners = AllocRunners::new(AllocRunnerDeps {
+        control: Arc::new(services.control_plane(names.id.clone())),
+        drivers,
+        clock: ports.clock,
+        ids: ports.ids,
+        node: names,
+        data_directory: dirs.data().to_owned(),
+    });
+    Ok(Wired {
+        services,
+        supervisor: Supervisor::new(task, deps),
+        runners,
+        hosts,
+        metrics: serving,
+    })
 }
 
 fn agent_info(node: Node, address: Option<SocketAddr>) -> AgentInfo {
@@ -155,7 +207,10 @@ async fn open_sealer(dirs: &AgentDirs, cell: &StateCell) -> Result<KeySealer, Di
         let variable_items = state
             .variables()
             .map(|record| (SecretOwner::Variable(record.key.clone()), &record.items));
-        let mut sealed = volume_secrets.chain(variable_items);
+        let job_settings = state
+            .jobs()
+            .map(|record| (SecretOwner::Job(record.key()), &record.current.settings));
+        let mut sealed = volume_secrets.chain(variable_items).chain(job_settings);
         let sealed = sealed.find(|(_, sealed)| !sealed.is_empty());
         sealed.map(|(owner, sealed)| (owner, sealed.clone()))
     });
@@ -191,18 +246,22 @@ fn node_id_problem(error: &NodeIdError) -> Diagnostics {
 async fn register_node(
     cell: &StateCell,
     id: NodeId,
+    drivers: &TaskDrivers,
     clock: &dyn Clock,
     ids: &dyn IdSource,
 ) -> Result<Node, Diagnostics> {
     let known = cell.read(|state| state.node(&id).cloned());
+    let uname = rustix::system::uname();
+    let name = uname.nodename().to_string_lossy();
     let node = Node {
-        id,
-        name: rustix::system::uname()
-            .nodename()
-            .to_string_lossy()
-            .into_owned(),
-        datacenter: AgentInfo::DATACENTER.to_owned(),
-        status: NodeStatus::Ready,
+        is_eligible: known.as_ref().is_none_or(|known| known.is_eligible),
+        is_draining: known.as_ref().is_some_and(|known| known.is_draining),
+        drivers: drivers
+            .iter()
+            .map(|(name, driver)| (name.clone(), driver.mount_config()))
+            .collect(),
+        attributes: node_attributes(),
+        ..Node::new(id, name, AgentInfo::DATACENTER)
     };
     let mut events = vec![EventKind::AgentStarted { origin: ids.uuid() }];
     if known.as_ref() != Some(&node) {
@@ -238,6 +297,7 @@ fn not_committed(error: &CommitError) -> Diagnostics {
         CommitError::Conflict { .. }
         | CommitError::VariableConflict { .. }
         | CommitError::ClaimsConflict { .. }
+        | CommitError::JobConflict { .. }
         | CommitError::InvalidEvent(_)
         | CommitError::Stopping => Diagnostic::error(
             Code::Internal,
@@ -279,12 +339,7 @@ mod tests {
         let cell = StateCell::open(journal, CellOptions::default()).await;
         let cell = cell.unwrap();
         for id in nodes {
-            let node = Node {
-                id: NodeId::new(*id),
-                name: "machine".to_owned(),
-                datacenter: "dc1".to_owned(),
-                status: NodeStatus::Ready,
-            };
+            let node = Node::new(NodeId::new(*id), "machine", "dc1");
             let event = Event::new(1, EventKind::NodeRegistered { node });
             cell.commit(Expected::Any, event).await.unwrap();
         }
@@ -305,7 +360,7 @@ mod tests {
         let ids = RandomIds;
         let id = this_node(file, &cell, &ids).await.unwrap();
         assert_eq!(id.as_str(), nodes[1]);
-        let node = register_node(&cell, id, &FakeClock::default(), &ids).await;
+        let node = register_node(&cell, id, &TaskDrivers::new(), &FakeClock::default(), &ids).await;
         assert_eq!(node.unwrap().id.as_str(), nodes[1]);
         assert_eq!(cell.read(|state| state.nodes().len()), 2);
         cell.stop().await;

@@ -17,6 +17,7 @@ mod plugin;
 mod run;
 mod serve_plugin;
 mod step_hosts;
+mod tasks;
 
 pub use crate::server::CallWidths;
 pub use check::{CheckedState, check_data_directory};

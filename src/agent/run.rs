@@ -1,12 +1,13 @@
 //! Starts the parts of an agent in order, and stops them in reverse order.
 //!
 //! ```text
-//! start   directory, lock, sockets, journal and state, key, node, plugin, HTTP, "ready"
-//! stop    HTTP (running requests are completed), calls of plugins, plugin, state and journal, sockets,
-//!         lock
+//! start   directory, lock, sockets, journal and state, key, node, plugin, allocations, HTTP, "ready"
+//! stop    HTTP (running requests are completed), allocations, calls of plugins, plugin, state and
+//!         journal, sockets, lock
 //! ```
 //!
-//! Volumes and mounts stay when the agent stops. If the process is killed, the operating system
+//! Volumes, mounts and tasks stay when the agent stops; the next agent takes the tasks over. With a temporary
+//! directory the tasks end first. If the process is killed, the operating system
 //! releases the lock, the plugin exits, and the journal has every acknowledged change. The next start
 //! replaces the sockets and continues operations.
 
@@ -153,11 +154,13 @@ pub(super) struct Agent {
     unserved: Option<Listeners>,
     http: JoinSet<()>,
     supervision: JoinSet<()>,
+    allocs: JoinSet<()>,
     hosts: StepHosts,
     /// Serves metrics until the agent is dropped.
     _metrics: JoinSet<()>,
     stop_http: CancellationToken,
     stop_plugin: CancellationToken,
+    stop_allocs: CancellationToken,
 }
 
 impl Agent {
@@ -177,6 +180,7 @@ impl Agent {
             services,
             listeners,
             supervisor,
+            runners,
             hosts,
             metrics,
         } = assembled;
@@ -184,6 +188,9 @@ impl Agent {
         let stop_plugin = CancellationToken::new();
         let mut supervision = JoinSet::new();
         supervision.spawn(supervisor.run(stop_plugin.clone()));
+        let stop_allocs = CancellationToken::new();
+        let mut allocs = JoinSet::new();
+        allocs.spawn(runners.run(stop_allocs.clone()));
         Ok(Self {
             dirs,
             lock,
@@ -194,10 +201,12 @@ impl Agent {
             unserved: Some(listeners),
             http: JoinSet::new(),
             supervision,
+            allocs,
             hosts,
             _metrics: metrics,
             stop_http: CancellationToken::new(),
             stop_plugin,
+            stop_allocs,
         })
     }
 
@@ -229,6 +238,11 @@ impl Agent {
         let begun = Instant::now();
         self.stop_http.cancel();
         drop(self.unserved.take());
+        if self.dirs.is_temporary() {
+            self.services.jobs.end_allocs(DRAIN_LIMIT).await;
+        }
+        self.stop_allocs.cancel();
+        while self.allocs.join_next().await.is_some() {}
         let served = async { while self.http.join_next().await.is_some() {} };
         tokio::join!(self.services.drain(DRAIN_LIMIT), served);
         let left = DRAIN_LIMIT.saturating_sub(begun.elapsed());

@@ -98,6 +98,36 @@ pub fn admit(
     if let Some(own) = record.claims.get(&request.key) {
         return admit_again(request, own);
     }
+    check_plugin(record, request, facts)?;
+    check_modes(record, request, facts.capabilities)?;
+    check_room(record, request)?;
+    check_usage(record, request)?;
+    check_limit(record, request, facts.node_volumes)?;
+    Ok(Admission::Granted)
+}
+
+/// Decides whether an allocation that does not exist yet could claim the volume. Its mount options are not
+/// compared, because they are sealed until it claims.
+///
+/// # Errors
+/// If the claim would be denied, with the first reason and the claims that are in the way.
+pub fn admit_placement(
+    record: &Claims,
+    request: &ClaimRequest,
+    facts: AdmissionFacts<'_>,
+) -> Result<(), ClaimDenied> {
+    check_plugin(record, request, facts)?;
+    check_modes(record, request, facts.capabilities)?;
+    check_room(record, request)?;
+    check_limit(record, request, facts.node_volumes)
+}
+
+/// The volume and the node can be used at all.
+fn check_plugin(
+    record: &Claims,
+    request: &ClaimRequest,
+    facts: AdmissionFacts<'_>,
+) -> Result<(), ClaimDenied> {
     let deny = |reason| Err(denied(record, reason, |_| false));
     if record.tombstone.is_some() {
         return deny(ClaimDeniedReason::Detaching);
@@ -108,17 +138,24 @@ pub fn admit(
     if !facts.is_schedulable {
         return deny(ClaimDeniedReason::Unschedulable);
     }
-    check_modes(record, request, facts.capabilities)?;
-    check_room(record, request)?;
-    check_usage(record, request)?;
-    let NodeVolumes { others, limit } = facts.node_volumes;
+    Ok(())
+}
+
+/// The plugin's limit of volumes per node, which counts a volume once.
+fn check_limit(
+    record: &Claims,
+    request: &ClaimRequest,
+    volumes: NodeVolumes,
+) -> Result<(), ClaimDenied> {
+    let NodeVolumes { others, limit } = volumes;
     let is_there = record.on(&request.node).next().is_some();
     match limit {
-        Some(limit) if others >= limit && !is_there => deny(ClaimDeniedReason::NodeFull {
-            node: request.node.clone(),
-            limit,
-        }),
-        Some(_) | None => Ok(Admission::Granted),
+        Some(limit) if others >= limit && !is_there => {
+            let node = request.node.clone();
+            let reason = ClaimDeniedReason::NodeFull { node, limit };
+            Err(denied(record, reason, |_| false))
+        }
+        Some(_) | None => Ok(()),
     }
 }
 

@@ -22,7 +22,7 @@ pub mod samples;
 mod step;
 mod usage;
 
-pub use admit::{Admission, AdmissionFacts, ClaimRequest, NodeVolumes, admit};
+pub use admit::{Admission, AdmissionFacts, ClaimRequest, NodeVolumes, admit, admit_placement};
 pub use denied::{ClaimDenied, ClaimDeniedReason, ClaimHolder};
 pub use event::{
     ClaimEvent, EventPlace, StepAnswer, apply, is_concerned, is_new_problem, is_valid,

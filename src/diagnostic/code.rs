@@ -405,6 +405,13 @@ codes! {
     OrphanUnseenNamespaces = "orphan/unseen-namespaces": "The token is not known to list the volumes of all namespaces, so unregistered volumes cannot be found reliably.",
         "Use a token with `namespace \"*\" { capabilities = [\"csi-list-volume\"] }` and without a rule that denies it.";
 
+    // --- job and alloc: answers about jobs and allocations
+    JobInvalid = "job/invalid": "The server does not accept the job.",
+        "Check the job file with `job validate`.";
+    JobNotFound = "job/not-found": "The server has no job of this ID in this namespace.",
+        "List the jobs with `job status`.";
+    AllocNotFound = "alloc/not-found": "The server has no allocation or evaluation of this ID.",
+        "List the allocations of a job with `job status ID`.";
     // --- claim: answers about claims of a volume, and node: about nodes
     ClaimDenied = "claim/denied": "The volume cannot be claimed now.",
         "Wait until the allocations that the message names have released the volume.";

@@ -11,9 +11,10 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
+use crate::model::MountConfig;
 use crate::ports::{
-    DriverConfig, LogStream, MockScript, MountConfig, RunDriver, RunEnd, RunError, RunRequest,
-    RunStart, RunStatus,
+    DriverConfig, LogFile, LogSlice, LogStream, MockScript, RunDriver, RunEnd, RunError,
+    RunRequest, RunStart, RunStatus,
 };
 
 /// The signal of a task that is stopped.
@@ -160,6 +161,33 @@ impl RunDriver for MockDriver {
         };
         let lines: Vec<_> = mock.stdout.lines().map(ToOwned::to_owned).collect();
         Ok(lines[lines.len().saturating_sub(limit)..].to_vec())
+    }
+
+    async fn log_files(&self, run: &Path, stream: LogStream) -> Result<Vec<LogFile>, RunError> {
+        let found = self.find(run).filter(|_| stream == LogStream::Stdout);
+        let file = found.map(|mock| LogFile {
+            number: 0,
+            size: u64::try_from(mock.stdout.len()).unwrap_or(u64::MAX),
+        });
+        Ok(file.into_iter().collect())
+    }
+
+    async fn read_log(
+        &self,
+        run: &Path,
+        stream: LogStream,
+        slice: LogSlice,
+    ) -> Result<Vec<u8>, RunError> {
+        let found = self.find(run).filter(|_| stream == LogStream::Stdout);
+        let text = found.map(|mock| mock.stdout.clone()).unwrap_or_default();
+        let skip = usize::try_from(slice.offset).unwrap_or(usize::MAX);
+        let limit = usize::try_from(slice.limit).unwrap_or(usize::MAX);
+        Ok(text
+            .into_bytes()
+            .into_iter()
+            .skip(skip)
+            .take(limit)
+            .collect())
     }
 }
 

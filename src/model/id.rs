@@ -67,6 +67,8 @@ names! {
     AllocId;
     /// A job's ID, unique in its namespace.
     JobId;
+    /// The ID of an evaluation of a job, a UUID.
+    EvaluationId;
     /// The name by which an allocation knows a volume: the label of the job's `volume` block.
     VolumeAlias;
     /// One run of a process that calls plugins, a UUID: every start has another one.
@@ -118,6 +120,31 @@ impl std::fmt::Display for NamespacedId {
             write!(f, "{}", self.id)
         } else {
             write!(f, "{} (namespace {})", self.id, self.namespace)
+        }
+    }
+}
+
+/// The namespace and ID of a job, its primary key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct JobKey {
+    /// The namespace.
+    pub namespace: Namespace,
+    /// The ID in the namespace.
+    pub id: JobId,
+}
+
+impl JobKey {
+    /// Combines namespace and ID.
+    pub fn new(namespace: Namespace, id: JobId) -> Self {
+        Self { namespace, id }
+    }
+
+    /// The name as messages quote it: `` `web` ``, or `` `web` (namespace `prod`) `` elsewhere.
+    pub fn quoted(&self) -> String {
+        if self.namespace.as_str() == Namespace::DEFAULT {
+            format!("`{}`", self.id)
+        } else {
+            format!("`{}` (namespace `{}`)", self.id, self.namespace)
         }
     }
 }

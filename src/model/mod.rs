@@ -16,6 +16,7 @@ mod hidden_field;
 mod id;
 mod job;
 mod limit;
+mod mount_config;
 mod mount_options;
 mod node;
 mod paths;
@@ -48,18 +49,20 @@ pub use external::{Condition, ExternalVolume};
 pub use hex::hex;
 pub use hidden_field::HiddenField;
 pub use id::{
-    AllocId, ExternalId, ExternalNodeId, HostSession, IdProblem, JobId, Namespace, NamespacedId,
-    NodeId, PluginId, SnapshotId, VariablePath, VolumeAlias, VolumeId,
+    AllocId, EvaluationId, ExternalId, ExternalNodeId, HostSession, IdProblem, JobId, JobKey,
+    Namespace, NamespacedId, NodeId, PluginId, SnapshotId, VariablePath, VolumeAlias, VolumeId,
 };
 pub use job::{
-    Constraint, ConstraintOperator, CsiPluginConfig, CsiPluginType, HostAccessMode, Job, JobType,
-    JobVolume, JobVolumeKind, Lifecycle, LifecycleHook, PropagationMode, Resources, RestartMode,
-    RestartPolicy, SelinuxLabel, Task, TaskConfig, TaskEnvironment, TaskGroup, VolumeMount,
+    Constraint, ConstraintOperator, CsiPluginConfig, CsiPluginType, HostAccessMode,
+    InvalidSettings, Job, JobType, JobVolume, JobVolumeKind, Lifecycle, LifecycleHook,
+    PropagationMode, Resources, RestartMode, RestartPolicy, SelinuxLabel, Task, TaskConfig,
+    TaskEnvironment, TaskGroup, VolumeMount,
 };
 pub use limit::{LimitField, set_limit};
+pub use mount_config::MountConfig;
 pub use mount_options::MountOptions;
 pub use node::{Node, NodeStatus};
-pub use paths::{MountRoot, MountRootProblem, StagingPath, TargetPath};
+pub use paths::{MountRoot, MountRootProblem, StagingPath, TargetPath, segment};
 pub use plugin::{
     ControllerCapabilities, ControllerInfo, Health, HealthCount, NodeCapabilities, NodeInfo,
     Plugin, PluginInstance, PluginSummary,

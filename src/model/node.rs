@@ -1,8 +1,11 @@
 //! A client node, which runs allocations and plugins.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::id::NodeId;
+use super::mount_config::MountConfig;
 
 /// The status of a node on the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -25,4 +28,44 @@ pub struct Node {
     pub datacenter: String,
     /// The status on the server.
     pub status: NodeStatus,
+    /// Whether allocations may be placed there. An operator changes it.
+    #[serde(default = "eligible", skip_serializing_if = "is_eligible")]
+    pub is_eligible: bool,
+    /// Whether its allocations must leave it. Only an ineligible node drains.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_draining: bool,
+    /// The drivers that run tasks there, and what each can mount.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub drivers: BTreeMap<String, MountConfig>,
+    /// What else constraints can compare, such as `kernel.name`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub attributes: BTreeMap<String, String>,
+}
+
+fn eligible() -> bool {
+    true
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_eligible(is_eligible: &bool) -> bool {
+    *is_eligible
+}
+
+impl Node {
+    /// Creates a ready node that runs no tasks.
+    pub fn new(id: NodeId, name: impl Into<String>, datacenter: impl Into<String>) -> Self {
+        Self {
+            id,
+            name: name.into(),
+            datacenter: datacenter.into(),
+            status: NodeStatus::Ready,
+            is_eligible: true,
+            is_draining: false,
+            drivers: BTreeMap::new(),
+            attributes: BTreeMap::new(),
+        }
+    }
 }

@@ -198,9 +198,9 @@ fn is_plain(relative: &Path) -> bool {
     parts.all(|part| matches!(part, Component::Normal(_)))
 }
 
-/// Returns the path segment of an ID. `%` starts an escaped byte and `~` a hash, so neither occurs
-/// otherwise.
-fn segment(id: &str) -> String {
+/// Returns the path segment of an ID. Different IDs have different segments. `%` starts an escaped byte and `~` a
+/// hash, so neither occurs otherwise.
+pub fn segment(id: &str) -> String {
     if id.is_empty() {
         return "%".to_owned();
     }

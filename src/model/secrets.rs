@@ -15,7 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use zeroize::Zeroizing;
 
 use super::hex::hex;
-use super::id::NamespacedId;
+use super::id::{JobKey, NamespacedId};
 use super::variable::VariableKey;
 
 /// A volume's secrets or a variable's items, in clear text.
@@ -198,6 +198,8 @@ pub enum SecretOwner {
     Volume(NamespacedId),
     /// A variable.
     Variable(VariableKey),
+    /// A job.
+    Job(JobKey),
 }
 
 impl std::fmt::Display for SecretOwner {
@@ -205,6 +207,7 @@ impl std::fmt::Display for SecretOwner {
         match self {
             Self::Volume(key) => write!(f, "volume {}", key.quoted()),
             Self::Variable(key) => write!(f, "variable {key}"),
+            Self::Job(key) => write!(f, "job {}", key.quoted()),
         }
     }
 }

@@ -6,6 +6,8 @@
 //! claims that the server decides, one at a time for a volume ([`CallLanes`]). Processes, sockets, mounts
 //! and gRPC are behind ports.
 
+mod alloc_directory;
+mod alloc_runner;
 mod call_lane;
 mod call_lanes;
 mod controller_host;
@@ -14,18 +16,26 @@ mod fake_host;
 #[cfg(test)]
 mod fakes;
 mod fingerprint;
+mod interpolation;
 mod laned_controller;
 mod process_run;
 mod registry;
 mod supervisor;
+mod task_identity;
+mod task_logs;
+mod task_mounts;
+mod task_program;
+mod task_record;
 mod volume_files;
 mod volume_manager;
 mod volume_steps;
 
+pub use alloc_runner::{AllocRunnerDeps, AllocRunners, NodeNames};
 pub use call_lane::{CallLane, LaneRefusal};
 pub use call_lanes::CallLanes;
 pub use controller_host::LocalControllerHost;
 pub use process_run::ProcessRun;
 pub use registry::{Registry, RunningInstance};
 pub use supervisor::{PluginTask, Supervisor, SupervisorDeps, TaskStatus, wait_until_healthy};
+pub use task_logs::NodeTaskLogs;
 pub use volume_manager::{MountDirectories, VolumeManager};

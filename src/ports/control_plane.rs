@@ -4,11 +4,12 @@
 //! The server decides and records; the node runs. Every call is safe to repeat, so a node that starts again asks
 //! for its allocations and goes on. Volumes are mounted and unmounted by the server's steps only.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::model::{AllocId, AllocReport, Job, TargetPath, TaskGroup, VolumeAlias};
+use crate::model::{AllocId, AllocReport, Job, TaskGroup, VolumeAlias};
 
 /// An allocation that the node has to run, or to stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,8 +60,6 @@ pub struct MountRefused {
     pub message: String,
     /// Whether no later attempt can succeed.
     pub is_final: bool,
-    /// The revision of the state that refused, for [`ControlPlane::mount_may_succeed`].
-    pub revision: u64,
 }
 
 /// The server cannot be asked.
@@ -80,18 +79,16 @@ pub trait ControlPlane: Send + Sync {
     /// Waits until the node's allocations have another revision than `after`, and returns all of them.
     async fn assigned(&self, after: Option<u64>) -> Result<AssignedAllocs, ControlPlaneError>;
 
-    /// Claims a volume of the group for the allocation, and waits until it is published. Repeating it is safe and
-    /// returns the same path. Dropping the future keeps the claim; the end of the allocation releases it.
-    async fn mount(&self, alloc: &AllocId, alias: &VolumeAlias)
-    -> Result<TargetPath, MountRefused>;
+    /// Claims a volume of the group for the allocation, and waits until it is published. Returns the target path
+    /// on the node. Repeating it is safe. Dropping the future keeps the claim; the end of the allocation releases it.
+    async fn mount(&self, alloc: &AllocId, alias: &VolumeAlias) -> Result<PathBuf, MountRefused>;
 
-    /// Waits until something has changed since a refusal that may let the mount succeed: a claim, the volume, its
-    /// plugin, or the node.
+    /// Waits until something has changed since the last refusal that may let the mount succeed: a claim, the volume,
+    /// its plugin, or the node.
     async fn mount_may_succeed(
         &self,
         alloc: &AllocId,
         alias: &VolumeAlias,
-        revision: u64,
     ) -> Result<(), ControlPlaneError>;
 
     /// Records what became of the allocation. With a terminal status, its volumes are given back.

@@ -38,6 +38,7 @@ mod sealer;
 mod secret_source;
 mod step_text;
 mod storage;
+mod task_logs;
 mod task_run;
 mod verdict;
 mod volume_api;
@@ -87,8 +88,9 @@ pub use sealer::{SealError, Sealer};
 pub use secret_source::{ResolvedSecret, SecretProblem, SecretSource};
 pub use step_text::{StepSubject, nomad_step_text};
 pub use storage::{CreateSnapshot, ExpandVolume, ExpandedVolume, ListSnapshots, Page, PageRequest};
+pub use task_logs::{LogChunk, LogOrigin, LogPosition, TaskLogError, TaskLogs, TaskOutput};
 pub use task_run::{
-    DriverConfig, LogLimits, LogStream, MockScript, MountConfig, RunDriver, RunEnd, RunError,
+    DriverConfig, LogFile, LogLimits, LogSlice, LogStream, MockScript, RunDriver, RunEnd, RunError,
     RunRequest, RunStart, RunStatus, TaskMount, TaskProgram, TaskUser,
 };
 pub use verdict::{verdict_of, verdict_unsent};

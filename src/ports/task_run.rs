@@ -11,27 +11,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::model::PropagationMode;
-
-/// What a driver can mount for its tasks. A driver without an answer counts as [`MountConfig::All`] (B77).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MountConfig {
-    /// Directories, files and block devices of the host.
-    #[default]
-    All,
-    /// Nothing: the task sees the file system of the host, or none.
-    None,
-}
-
-impl MountConfig {
-    /// Returns the name in a node attribute: `all` or `none`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::All => "all",
-            Self::None => "none",
-        }
-    }
-}
+use crate::model::{MountConfig, PropagationMode};
 
 /// One mount of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -250,6 +230,26 @@ impl LogStream {
     }
 }
 
+/// A file of an output. Together, the files of an output are its newest part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogFile {
+    /// The number; a higher one is newer.
+    pub number: u32,
+    /// The size in bytes. Only the newest file grows.
+    pub size: u64,
+}
+
+/// A part of a file of an output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogSlice {
+    /// The number of the file.
+    pub number: u32,
+    /// The first byte.
+    pub offset: u64,
+    /// The maximum number of bytes.
+    pub limit: u64,
+}
+
 /// A run cannot be started, found or controlled.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -307,4 +307,13 @@ pub trait RunDriver: Send + Sync {
         stream: LogStream,
         limit: usize,
     ) -> Result<Vec<String>, RunError>;
+    /// Returns the files of an output, oldest first. None if the run was never started or wrote nothing.
+    async fn log_files(&self, run: &Path, stream: LogStream) -> Result<Vec<LogFile>, RunError>;
+    /// Returns bytes of an output as the task wrote them. Empty at the end of the file, and if the file was removed.
+    async fn read_log(
+        &self,
+        run: &Path,
+        stream: LogStream,
+        slice: LogSlice,
+    ) -> Result<Vec<u8>, RunError>;
 }

@@ -16,7 +16,7 @@ use super::services::{AgentInfo, Services};
 use super::volumes::{VolumeLimits, VolumePorts, VolumeService};
 use crate::model::{
     AccessMode, AllocId, AttachmentMode, Capability, ControllerInfo, ExternalNodeId, Health,
-    Namespace, NamespacedId, Node, NodeId, NodeInfo, NodeStatus, PluginId, PluginInstance,
+    MountConfig, Namespace, NamespacedId, Node, NodeId, NodeInfo, PluginId, PluginInstance,
     VolumeId, VolumeRequest,
 };
 use crate::ports::fake::{
@@ -168,12 +168,7 @@ impl FakeAgent {
 
     /// Records the events of a start and of a first fingerprint.
     pub async fn record_start(&self) {
-        let node = Node {
-            id: NodeId::new(Self::NODE),
-            name: "here".into(),
-            datacenter: "dc1".into(),
-            status: NodeStatus::Ready,
-        };
+        let node = Self::node(Self::NODE, "here");
         let origin = "00000000-0000-4000-8000-00000000000a".to_owned();
         self.record_event(EventKind::AgentStarted { origin }).await;
         self.record_event(EventKind::NodeRegistered { node }).await;
@@ -189,12 +184,7 @@ impl FakeAgent {
     pub async fn add_node(&self) {
         let external_node_id = Self::second_external_node();
         self.backend.add_node(external_node_id.clone(), None);
-        let node = Node {
-            id: NodeId::new(Self::SECOND_NODE),
-            name: "there".into(),
-            datacenter: "dc1".into(),
-            status: NodeStatus::Ready,
-        };
+        let node = Self::node(Self::SECOND_NODE, "there");
         self.record_event(EventKind::NodeRegistered { node }).await;
         let mut settings = self.backend.settings();
         settings.description.external_node_id = external_node_id;
@@ -276,6 +266,13 @@ impl FakeAgent {
         let event = Event::new(self.clock.now(), kind);
         if let Err(error) = self.cell.commit(Expected::Any, event).await {
             tracing::error!(error = %error, "the fake agent could not record an event");
+        }
+    }
+
+    fn node(id: &str, name: &str) -> Node {
+        Node {
+            drivers: [("exec".to_owned(), MountConfig::All)].into(),
+            ..Node::new(NodeId::new(id), name, "dc1")
         }
     }
 

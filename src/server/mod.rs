@@ -14,6 +14,7 @@ mod forward;
 mod forward_error;
 mod history;
 pub mod http;
+mod jobs;
 mod keyed_limiter;
 mod observer;
 mod repeated_call;
@@ -31,12 +32,13 @@ pub use claims::{
     MountRequest, NodeHosts, StepAttempts,
 };
 pub use error::{
-    CallTarget, ClaimError, ControllerOperation, CopySource, PluginFailure, RequestError,
+    CallTarget, ClaimError, ControllerOperation, CopySource, JobError, PluginFailure, RequestError,
     ResidualState, ServerError, SnapshotError, UnsupportedOperation, UpdateOrigin, VariableError,
 };
 pub use forward::Forwarder;
 pub use forward_error::{ForwardError, ForwardOutcome};
 pub use history::volume_history;
+pub use jobs::{JobPlan, JobPorts, JobScheduler, JobService, JobWritten, LocalControlPlane};
 pub use keyed_limiter::{KeyedLimiter, KeyedPermit, QueueFull};
 pub use observer::RecordingObserver;
 pub use repeated_call::ForwardLimits;

@@ -7,9 +7,11 @@ use tokio_util::task::TaskTracker;
 
 use super::cell::StateCell;
 use super::claims::{ClaimHosts, ClaimPorts, ClaimService};
+use super::jobs::{JobPorts, JobScheduler, JobService, LocalControlPlane};
 use super::variables::{VariablePorts, VariableService};
 use super::volumes::{VolumeLimits, VolumePorts, VolumeService};
-use crate::ports::IdSource;
+use crate::model::NodeId;
+use crate::ports::{IdSource, TaskLogs};
 
 /// The task that drives claims. A clone is the same task.
 #[derive(Clone)]
@@ -74,6 +76,11 @@ pub struct Services {
     /// Claims of volumes.
     pub claims: ClaimService,
     driver: DriverTask,
+    /// Jobs.
+    pub jobs: JobService,
+    job_ports: JobPorts,
+    scheduler: TaskTracker,
+    pub(super) task_logs: Option<std::sync::Arc<dyn TaskLogs>>,
     /// Variables.
     pub variables: VariableService,
     /// What the agent reports about itself.
@@ -84,7 +91,8 @@ pub struct Services {
 
 impl Services {
     /// Services over these ports. Needs a running tokio runtime, which expires locks of variables and
-    /// drives claims.
+    /// drives claims, and places the
+    /// allocations of jobs.
     pub fn new(
         ports: VolumePorts,
         hosts: ClaimHosts,
@@ -103,6 +111,15 @@ impl Services {
         };
         let claims = ClaimService::new(claim_ports, limits.claims);
         let driver = DriverTask::start(&claims);
+        let job_ports = JobPorts {
+            cell: ports.cell.clone(),
+            sealer: ports.sealer.clone(),
+            clock: ports.clock.clone(),
+            ids: ports.ids.clone(),
+        };
+        let scheduler = TaskTracker::new();
+        scheduler.spawn(JobScheduler::new(job_ports.clone()).run(stopping.clone()));
+        scheduler.close();
         let variable_ports = VariablePorts {
             cell: ports.cell.clone(),
             sealer: ports.sealer.clone(),
@@ -113,12 +130,30 @@ impl Services {
             cell: ports.cell.clone(),
             claims,
             driver,
+            jobs: JobService::new(job_ports.clone()),
+            job_ports,
+            scheduler,
+            task_logs: None,
             variables: VariableService::new(variable_ports, stopping.clone()),
             ids: ports.ids.clone(),
             volumes: VolumeService::new(ports, limits),
             agent_info: std::sync::Arc::new(about),
             stopping,
         }
+    }
+
+    /// Serves the output of the tasks of a node in this process.
+    #[must_use]
+    pub fn with_task_logs(self, logs: std::sync::Arc<dyn TaskLogs>) -> Self {
+        Self {
+            task_logs: Some(logs),
+            ..self
+        }
+    }
+
+    /// Returns what a node in this process needs of the server.
+    pub fn control_plane(&self, node: NodeId) -> LocalControlPlane {
+        LocalControlPlane::new(self.job_ports.clone(), self.claims.clone(), node)
     }
 
     /// Ends blocking reads, refuses new operations, waits up to `grace` for running ones and aborts the
@@ -128,5 +163,6 @@ impl Services {
         self.stopping.cancel();
         tokio::join!(self.volumes.stop(grace), self.driver.stop(grace));
         self.variables.wait_stopped().await;
+        self.scheduler.wait().await;
     }
 }

@@ -10,6 +10,7 @@ use super::apply_claims::{
     alloc_ended, alloc_started, apply_claim, expand_on_nodes, forget_unclaimed, has_claims,
     is_claim_event_valid, is_node_event_valid, node_booted, node_lost, node_returned, node_swept,
 };
+use super::apply_jobs::{apply_alloc, apply_job, is_alloc_event_valid, is_job_event_valid};
 use super::event::{Event, EventKind};
 use super::plugin_record::{PluginAlloc, PluginRecord};
 use super::record::{Phase, ProviderFacts, VolumeDefinition, VolumeRecord};
@@ -66,6 +67,12 @@ pub enum EventConflict {
         /// The event's name.
         event: &'static str,
     },
+    /// The job or the allocation is not as the event needs it.
+    #[error("`{event}` is not valid for the state of the job or allocation")]
+    Job {
+        /// The event's name.
+        event: &'static str,
+    },
     /// The variable does not exist, or another client holds its lock, or no client does.
     #[error("`{event}` is not valid for variable `{variable}`")]
     Variable {
@@ -103,6 +110,15 @@ pub fn check(state: &State, event: &Event) -> Result<(), EventConflict> {
     if !is_node_event_valid(state, &event.kind) {
         let event = event.kind.name();
         return Err(EventConflict::Node { event });
+    }
+    let is_valid_job = match &event.kind {
+        EventKind::Job { job, event } => is_job_event_valid(state, job, event),
+        EventKind::PlacedAlloc { alloc, event } => is_alloc_event_valid(state, alloc, event),
+        _ => true,
+    };
+    if !is_valid_job {
+        let event = event.kind.name();
+        return Err(EventConflict::Job { event });
     }
     if let EventKind::Variable { key, event } = &event.kind {
         let record = state.variables.get(key).map(Arc::as_ref);
@@ -184,6 +200,8 @@ fn is_valid(kind: &EventKind, phase: Option<Phase>, expanding: bool) -> bool {
         | EventKind::NodeLost { .. }
         | EventKind::NodeReturned { .. }
         | EventKind::NodeSwept { .. }
+        | EventKind::Job { .. }
+        | EventKind::PlacedAlloc { .. }
         | EventKind::Variable { .. } => true,
         EventKind::VolumeCreateIntended { .. } => matches!(phase, None | Some(Creating)),
         EventKind::VolumeCreated { .. } | EventKind::VolumeCreateAbandoned { .. } => {
@@ -261,6 +279,8 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPlace) {
         EventKind::NodeLost { node, reason } => node_lost(state, node, reason, at),
         EventKind::NodeReturned { node } => node_returned(state, node, at),
         EventKind::NodeSwept { node } => node_swept(state, node, at),
+        EventKind::Job { job, event } => apply_job(state, job, event, at),
+        EventKind::PlacedAlloc { alloc, event } => apply_alloc(state, alloc, event, at),
         EventKind::Variable { key, event } => apply_variable(state, key, event, at.time),
         EventKind::VolumeCreateIntended {
             definition,

@@ -68,7 +68,8 @@ pub(super) fn is_node_event_valid(state: &State, kind: &EventKind) -> bool {
             .get(alloc)
             .is_some_and(|alloc| !alloc.has_ended),
         EventKind::AllocForgotten { alloc } => {
-            state.allocs.contains_key(alloc) && state.claims_of(alloc).next().is_none()
+            let is_over = |record: &AllocRecord| record.placement.is_none() || record.has_ended;
+            state.allocs.get(alloc).is_some_and(is_over) && state.claims_of(alloc).next().is_none()
         }
         EventKind::NodeBooted { node, .. } => state.nodes.contains_key(node),
         EventKind::NodeLost { node, .. } => {
@@ -167,14 +168,7 @@ fn expands(state: &State, volume: &RemoteVolume) -> bool {
 
 /// Records an allocation.
 pub(super) fn alloc_started(state: &mut State, alloc: &AllocId, node: &NodeId, at: EventPlace) {
-    let record = AllocRecord {
-        node: node.clone(),
-        has_ended: false,
-        create_index: at.index,
-        modify_index: at.index,
-        create_time: at.time,
-        modify_time: at.time,
-    };
+    let record = AllocRecord::new(node.clone(), at);
     state.put_alloc(alloc.clone(), record);
     state.allocs_index = at.index;
 }

@@ -5,7 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::claim::Claims;
+use super::job_record::Placement;
+use crate::claim::{Claims, EventPlace};
 use crate::model::{NodeId, RemoteVolume};
 
 /// The stored claims of one external volume. It exists while something of them is recorded.
@@ -22,7 +23,7 @@ pub struct ClaimsRecord {
     pub modify_time: i64,
 }
 
-/// An allocation that claims volumes.
+/// An allocation that claims volumes, or was placed for a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AllocRecord {
@@ -30,6 +31,9 @@ pub struct AllocRecord {
     pub node: NodeId,
     /// Whether its tasks have ended for good. A task that is shutting down may still write.
     pub has_ended: bool,
+    /// What it was placed for; `None` if a client made it with a claim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement: Option<Box<Placement>>,
     /// The index of the first event.
     pub create_index: u64,
     /// The index of the last change.
@@ -38,6 +42,21 @@ pub struct AllocRecord {
     pub create_time: i64,
     /// The time of the last change, in nanoseconds since the epoch.
     pub modify_time: i64,
+}
+
+impl AllocRecord {
+    /// Creates the record of an allocation that starts.
+    pub(super) fn new(node: NodeId, at: EventPlace) -> Self {
+        Self {
+            node,
+            has_ended: false,
+            placement: None,
+            create_index: at.index,
+            modify_index: at.index,
+            create_time: at.time,
+            modify_time: at.time,
+        }
+    }
 }
 
 /// A node that is lost: nothing is called there until it returned and was swept.

@@ -6,11 +6,12 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::job_record::{AllocEvent, JobEvent};
 use super::record::{ProviderFacts, VolumeDefinition};
 use super::variable::VariableEvent;
 use crate::claim::ClaimEvent;
 use crate::model::{
-    AllocId, Bytes, CapacityRange, NamespacedId, Node, NodeId, PluginId, PluginInstance,
+    AllocId, Bytes, CapacityRange, JobKey, NamespacedId, Node, NodeId, PluginId, PluginInstance,
     RemoteVolume, SealedSecrets, VariableKey,
 };
 
@@ -200,6 +201,20 @@ pub enum EventKind {
         /// The node.
         node: NodeId,
     },
+    /// A job or one of its evaluations changed. Since version 5.
+    Job {
+        /// The job.
+        job: JobKey,
+        /// The change.
+        event: Box<JobEvent>,
+    },
+    /// An allocation that was placed for a job changed. Since version 5.
+    PlacedAlloc {
+        /// The allocation.
+        alloc: AllocId,
+        /// The change.
+        event: Box<AllocEvent>,
+    },
     /// A variable changed. Since version 2.
     Variable {
         /// The variable.
@@ -222,6 +237,8 @@ pub enum Subject {
     Claims(RemoteVolume),
     /// An allocation.
     Alloc(AllocId),
+    /// A job with its evaluations.
+    Job(JobKey),
     /// A variable.
     Variable(VariableKey),
 }
@@ -251,6 +268,8 @@ impl EventKind {
             | Self::NodeLost { .. }
             | Self::NodeReturned { .. }
             | Self::NodeSwept { .. }
+            | Self::Job { .. }
+            | Self::PlacedAlloc { .. }
             | Self::Variable { .. } => None,
             Self::VolumeCreateIntended { definition, .. }
             | Self::VolumeRegistered { definition, .. }
@@ -296,6 +315,8 @@ impl EventKind {
             Self::NodeLost { .. } => "node lost",
             Self::NodeReturned { .. } => "node returned",
             Self::NodeSwept { .. } => "node swept",
+            Self::Job { event, .. } => event.name(),
+            Self::PlacedAlloc { event, .. } => event.name(),
             Self::Variable { event, .. } => event.name(),
         }
     }

@@ -4,10 +4,11 @@
 //! out.
 
 use super::event::EventKind;
+use super::job_record::{AllocEvent, JobEvent};
 use super::record::ProviderFacts;
 use super::variable::VariableEvent;
 use crate::claim::{Claim, ClaimEvent, ClaimKey, Step};
-use crate::model::{Bytes, CapacityRange, NodeId};
+use crate::model::{AllocId, Bytes, CapacityRange, JobKey, NodeId};
 
 /// Returns what happened, as a sentence without a full stop.
 pub fn event_text(kind: &EventKind) -> String {
@@ -36,6 +37,8 @@ pub fn event_text(kind: &EventKind) -> String {
         }
         EventKind::NodeSwept { node } => format!("node `{node}` was swept and is used again"),
         EventKind::Claim { event, .. } => claim_text(event),
+        EventKind::Job { job, event } => job_text(job, event),
+        EventKind::PlacedAlloc { alloc, event } => alloc_text(alloc, event),
         EventKind::Variable { key, event } => variable_text(key.path.as_str(), event),
         EventKind::VolumeCreateIntended { .. }
         | EventKind::VolumeCreated { .. }
@@ -188,6 +191,42 @@ fn step_text(step: &Step) -> String {
         | Step::ControllerUnpublish(node)
         | Step::AssumeNodeGone(node)
         | Step::Sweep(node) => on(node),
+    }
+}
+
+fn job_text(job: &JobKey, event: &JobEvent) -> String {
+    let job = job.quoted();
+    match event {
+        JobEvent::Registered { .. } => format!("job {job} was registered"),
+        JobEvent::Stopped { purges: false } => format!("job {job} was stopped"),
+        JobEvent::Stopped { purges: true } => format!("job {job} was purged"),
+        JobEvent::Evaluated { .. } => format!("job {job} was evaluated"),
+        JobEvent::Forgotten => format!("purged job {job} was forgotten"),
+    }
+}
+
+fn alloc_text(alloc: &AllocId, event: &AllocEvent) -> String {
+    match event {
+        AllocEvent::Placed {
+            job,
+            node,
+            group,
+            index,
+            ..
+        } => format!(
+            "allocation `{alloc}` of job {} was placed on node `{node}` for `{group}[{index}]`",
+            job.quoted()
+        ),
+        AllocEvent::StopRequested { reason } => {
+            format!("allocation `{alloc}` must stop: {reason}")
+        }
+        AllocEvent::Reported { report } => {
+            let status = report.status.as_str();
+            match report.description.as_str() {
+                "" => format!("allocation `{alloc}` is {status}"),
+                why => format!("allocation `{alloc}` is {status}: {why}"),
+            }
+        }
     }
 }
 

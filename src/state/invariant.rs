@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::plugin_record::PluginAlloc;
 use super::record::{Phase, VolumeRecord};
-use super::tables::{State, lock_end, remote_entry};
+use super::tables::{State, job_alloc, lock_end, remote_entry};
 use super::variable::VariableRecord;
 use crate::claim;
 use crate::model::{AllocId, ExternalId, NamespacedId, PluginId, VariableKey};
@@ -90,6 +90,7 @@ pub fn violations(state: &State) -> Vec<String> {
         found.extend(problem.map(|problem| format!("variable {key} {problem}")));
     }
     found.extend(claim_problems(state));
+    found.extend(job_problems(state));
     let locks = state
         .variables
         .values()
@@ -104,6 +105,7 @@ pub fn violations(state: &State) -> Vec<String> {
         state.claims_index,
         state.allocs_index,
         state.nodes_index,
+        state.jobs_index,
     ];
     if tables.into_iter().any(|index| index > state.index) {
         found.push("the index of a table is ahead of the index of the state".to_owned());
@@ -139,6 +141,41 @@ fn claim_problems(state: &State) -> Vec<String> {
     let changes = allocs.map(|(id, alloc)| (alloc.modify_index, id.clone()));
     if state.alloc_changes != changes.collect() {
         found.push("the index of changed allocations differs from the allocations".to_owned());
+    }
+    found
+}
+
+fn job_problems(state: &State) -> Vec<String> {
+    let mut found = vec![];
+    for (key, record) in &state.jobs {
+        if record.key() != *key {
+            found.push(format!("job {} is stored under another key", key.quoted()));
+        }
+        if record.is_purged && !record.is_stopped {
+            found.push(format!("job {} is purged and not stopped", key.quoted()));
+        }
+        let order = [
+            record.create_index,
+            record.job_modify_index,
+            record.modify_index,
+            state.jobs_index,
+        ];
+        if !order.is_sorted() {
+            found.push(format!("job {} has indexes out of order", key.quoted()));
+        }
+    }
+    let allocs = state.allocs.iter();
+    let entries = allocs.filter_map(|(id, record)| job_alloc(id, record));
+    if state.job_allocs != entries.collect() {
+        found.push("the index by job differs from the allocations".to_owned());
+    }
+    for (job, alloc) in &state.job_allocs {
+        if !state.jobs.contains_key(job) {
+            let job = job.quoted();
+            found.push(format!(
+                "allocation {alloc} is of job {job}, which is not recorded"
+            ));
+        }
     }
     found
 }

@@ -7,12 +7,15 @@
 
 mod apply;
 mod apply_claims;
+mod apply_jobs;
 mod claim_query;
 mod claims_record;
 mod event;
 mod event_text;
 mod interner;
 mod invariant;
+mod job_query;
+mod job_record;
 mod list;
 mod overlay;
 mod plugin_record;
@@ -39,6 +42,10 @@ pub use claims_record::{AllocRecord, ClaimsRecord, NodeLoss};
 pub use event::{Event, EventKind, Subject};
 pub use event_text::event_text;
 pub use invariant::{SharedVolume, shared_volumes, violations};
+pub use job_record::{
+    AllocEvent, Evaluation, EvaluationRecord, EvaluationStatus, EvaluationTrigger, GroupFailure,
+    JobEvent, JobRecord, JobVersion, Placement,
+};
 pub use list::{InvalidToken, VolumeFilter, VolumePage, VolumeToken, volumes};
 pub use overlay::Overlay;
 pub use plugin_record::{PluginAlloc, PluginRecord};

@@ -1,6 +1,9 @@
 //! States and histories for tests: small ones by hand, long ones from a seed.
 
 mod claims;
+mod jobs;
+
+pub use jobs::{alloc_placed, alloc_reported, job, job_key, job_registered};
 
 use super::apply::{apply, check};
 use super::event::{Event, EventKind};
@@ -11,8 +14,8 @@ use super::variable::{LockTerms, VariableEvent};
 use crate::model::{
     AccessMode, AllocId, AttachmentMode, Bytes, Capability, CapacityRange, ControllerCapabilities,
     ControllerInfo, ExternalId, ExternalNodeId, Health, Namespace, NamespacedId, Node,
-    NodeCapabilities, NodeId, NodeInfo, NodeStatus, PluginId, PluginInstance, SealedSecrets,
-    Topology, TopologyRequest, VariableKey, VariablePath, VolumeId,
+    NodeCapabilities, NodeId, NodeInfo, PluginId, PluginInstance, SealedSecrets, Topology,
+    TopologyRequest, VariableKey, VariablePath, VolumeId,
 };
 
 /// Returns the key of a volume.
@@ -168,6 +171,9 @@ impl History {
         let namespace = namespaces[usize::from(self.choose(4) == 0)];
         let key = key(namespace, &format!("volume-{}", self.choose(12)));
         let external_id = format!("ext-{}", self.choose(40));
+        if self.choose(6) == 0 {
+            return self.any_job_event();
+        }
         if self.choose(5) == 0 {
             return self.any_variable_event();
         }
@@ -279,14 +285,14 @@ impl History {
     }
 }
 
-fn node_registered(number: u64) -> EventKind {
+/// Returns the registration of node `node-<number>`.
+pub fn node_registered(number: u64) -> EventKind {
     EventKind::NodeRegistered {
-        node: Node {
-            id: NodeId::new(format!("node-{number}")),
-            name: format!("machine {number}"),
-            datacenter: "dc1".to_owned(),
-            status: NodeStatus::Ready,
-        },
+        node: Node::new(
+            NodeId::new(format!("node-{number}")),
+            format!("machine {number}"),
+            "dc1",
+        ),
     }
 }
 

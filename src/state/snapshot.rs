@@ -37,6 +37,9 @@ pub struct StateNumbers {
     /// The index of the last event that changed an allocation.
     #[serde(default = "first_index")]
     pub allocs_index: u64,
+    /// The index of the last event that changed a job.
+    #[serde(default = "first_index")]
+    pub jobs_index: u64,
 }
 
 /// The index of a table that an earlier version did not have.
@@ -115,6 +118,7 @@ fn count_objects(state: &State) -> ObjectCounts {
     let lengths = [
         (Table::Allocs, state.allocs.len()),
         (Table::Claims, state.claims.len()),
+        (Table::Jobs, state.jobs.len()),
         (Table::Nodes, state.nodes.len()),
         (Table::Plugins, state.plugins.len()),
         (Table::Variables, state.variables.len()),
@@ -146,6 +150,9 @@ impl From<&State> for StateNumbers {
             allocs: _,
             alloc_changes: _,
             allocs_index,
+            job_allocs: _,
+            jobs: _,
+            jobs_index,
             variables: _,
             lock_ends: _,
             variables_index,
@@ -160,6 +167,7 @@ impl From<&State> for StateNumbers {
             nodes_index: *nodes_index,
             claims_index: *claims_index,
             allocs_index: *allocs_index,
+            jobs_index: *jobs_index,
         }
     }
 }
@@ -176,6 +184,7 @@ impl State {
             nodes_index,
             claims_index,
             allocs_index,
+            jobs_index,
         } = numbers;
         self.index = *index;
         origin.clone_into(&mut self.origin);
@@ -185,6 +194,7 @@ impl State {
         self.nodes_index = *nodes_index;
         self.claims_index = *claims_index;
         self.allocs_index = *allocs_index;
+        self.jobs_index = *jobs_index;
     }
 }
 
@@ -212,6 +222,7 @@ impl From<StateSnapshot> for State {
                 StoredRecord::Volume(record) => state.put_new(Arc::unwrap_or_clone(record)),
                 StoredRecord::Alloc(..)
                 | StoredRecord::Claims(_)
+                | StoredRecord::Job(_)
                 | StoredRecord::Node(_)
                 | StoredRecord::Plugin(..)
                 | StoredRecord::Variable(_) => {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::claims_record::{AllocRecord, ClaimsRecord, NodeLoss};
 use super::event::Subject;
+use super::job_record::JobRecord;
 use super::plugin_record::PluginRecord;
 use super::record::VolumeRecord;
 use super::tables::State;
@@ -16,10 +17,12 @@ use crate::model::{AllocId, Node, PluginId};
 /// Everything about one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoredRecord {
-    /// An allocation that claims volumes.
+    /// An allocation.
     Alloc(AllocId, AllocRecord),
     /// The claims of an external volume.
     Claims(Arc<ClaimsRecord>),
+    /// A job.
+    Job(Arc<JobRecord>),
     /// A node.
     Node(Box<StoredNode>),
     /// A plugin.
@@ -60,6 +63,7 @@ impl StoredRecord {
         match self {
             Self::Alloc(id, _) => Subject::Alloc(id.clone()),
             Self::Claims(record) => Subject::Claims(record.volume.clone()),
+            Self::Job(record) => Subject::Job(record.key()),
             Self::Node(stored) => Subject::Node(stored.node.id.clone()),
             Self::Plugin(id, _) => Subject::Plugin(id.clone()),
             Self::Variable(record) => Subject::Variable(record.key.clone()),
@@ -77,6 +81,7 @@ impl State {
                 record.map(|record| StoredRecord::Alloc(id.clone(), record))
             }
             Subject::Claims(volume) => self.claims.get(volume).cloned().map(StoredRecord::Claims),
+            Subject::Job(key) => self.jobs.get(key).cloned().map(StoredRecord::Job),
             Subject::Node(id) => {
                 let stored = |node: &Node| StoredNode {
                     node: node.clone(),
@@ -100,6 +105,7 @@ impl State {
         match record {
             StoredRecord::Alloc(id, record) => self.put_alloc(id, record),
             StoredRecord::Claims(record) => self.put_claims(record),
+            StoredRecord::Job(record) => drop(self.jobs.insert(record.key(), record)),
             StoredRecord::Node(stored) => self.store_node(*stored),
             StoredRecord::Plugin(id, record) => drop(self.plugins.insert(id, record)),
             StoredRecord::Variable(record) => self.put_variable(record),
@@ -125,6 +131,7 @@ impl State {
         match subject {
             Subject::Alloc(id) => self.remove_alloc(id),
             Subject::Claims(volume) => self.remove_claims(volume),
+            Subject::Job(key) => drop(self.jobs.remove(key)),
             Subject::Node(id) => {
                 self.nodes.remove(id);
                 self.boots.remove(id);
@@ -140,6 +147,7 @@ impl State {
     pub(super) fn all_subjects(&self) -> HashSet<Subject> {
         let allocs = self.allocs.keys().cloned().map(Subject::Alloc);
         let claims = self.claims.keys().cloned().map(Subject::Claims);
+        let jobs = self.jobs.keys().cloned().map(Subject::Job);
         let nodes = self.nodes.keys().cloned().map(Subject::Node);
         let plugins = self.plugins.keys().cloned().map(Subject::Plugin);
         let variables = self.variables.keys().cloned().map(Subject::Variable);
@@ -150,6 +158,7 @@ impl State {
             .chain(volumes)
             .chain(allocs)
             .chain(claims)
+            .chain(jobs)
             .collect()
     }
 }

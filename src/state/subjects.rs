@@ -6,9 +6,10 @@
 
 use super::apply_claims::claimed_on;
 use super::event::{EventKind, Subject};
+use super::job_record::{AllocEvent, JobEvent};
 use super::tables::State;
 use crate::claim::ClaimEvent;
-use crate::model::{NamespacedId, RemoteVolume};
+use crate::model::{AllocId, JobKey, NamespacedId, RemoteVolume};
 
 /// Returns the subjects of an event. The state may be in several parts: one may have the claims of a
 /// volume and another its registration.
@@ -30,6 +31,8 @@ pub(super) fn subjects(parts: &[&State], kind: &EventKind) -> Vec<Subject> {
             let claims = claims.map(|(_, volume)| Subject::Claims(volume.clone()));
             claims.chain([Subject::Alloc(alloc.clone())]).collect()
         }
+        EventKind::Job { job, event } => subjects_of_job(parts, job, event),
+        EventKind::PlacedAlloc { alloc, event } => subjects_of_alloc(alloc, event),
         EventKind::NodeBooted { node, .. } => {
             let claimed = parts.iter().flat_map(|state| claimed_on(state, node));
             let claimed = claimed.flat_map(|volume| with_registrations(parts, &volume));
@@ -74,6 +77,31 @@ fn subjects_of_claim(parts: &[&State], volume: &RemoteVolume, event: &ClaimEvent
         all.extend(others.cloned().map(Subject::Claims));
     }
     all
+}
+
+/// A job is forgotten only without allocations.
+fn subjects_of_job(parts: &[&State], job: &JobKey, event: &JobEvent) -> Vec<Subject> {
+    let own = [Subject::Job(job.clone())];
+    match event {
+        JobEvent::Registered { .. } | JobEvent::Stopped { .. } | JobEvent::Evaluated { .. } => {
+            own.into()
+        }
+        JobEvent::Forgotten => {
+            let allocs = parts.iter().flat_map(|state| state.allocs_of_job(job));
+            let allocs = allocs.map(|(id, _, _)| Subject::Alloc(id.clone()));
+            allocs.chain(own).collect()
+        }
+    }
+}
+
+fn subjects_of_alloc(alloc: &AllocId, event: &AllocEvent) -> Vec<Subject> {
+    let own = Subject::Alloc(alloc.clone());
+    match event {
+        AllocEvent::Placed { job, node, .. } => {
+            vec![own, Subject::Job(job.clone()), Subject::Node(node.clone())]
+        }
+        AllocEvent::StopRequested { .. } | AllocEvent::Reported { .. } => vec![own],
+    }
 }
 
 fn remote_volumes(parts: &[&State], key: &NamespacedId) -> impl Iterator<Item = RemoteVolume> {

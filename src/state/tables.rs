@@ -9,12 +9,13 @@ use std::sync::Arc;
 
 use super::claims_record::{AllocRecord, ClaimsRecord, NodeLoss};
 use super::interner::Interner;
+use super::job_record::{JobAlloc, JobRecord};
 use super::plugin_record::PluginRecord;
 use super::record::VolumeRecord;
 use super::variable::VariableRecord;
 use crate::claim::ClaimKey;
 use crate::model::{
-    AllocId, ExternalId, NamespacedId, Node, NodeId, PluginId, RemoteVolume, VariableKey,
+    AllocId, ExternalId, JobKey, NamespacedId, Node, NodeId, PluginId, RemoteVolume, VariableKey,
 };
 
 /// The agent's state.
@@ -39,6 +40,10 @@ pub struct State {
     pub(super) allocs: BTreeMap<AllocId, AllocRecord>,
     pub(super) alloc_changes: BTreeSet<(u64, AllocId)>,
     pub(super) allocs_index: u64,
+    /// The allocations that were placed for jobs.
+    pub(super) job_allocs: BTreeSet<JobAlloc>,
+    pub(super) jobs: BTreeMap<JobKey, Arc<JobRecord>>,
+    pub(super) jobs_index: u64,
     pub(super) variables: BTreeMap<VariableKey, Arc<VariableRecord>>,
     pub(super) lock_ends: BTreeSet<(i64, VariableKey)>,
     pub(super) variables_index: u64,
@@ -71,6 +76,9 @@ impl Default for State {
             allocs: BTreeMap::new(),
             alloc_changes: BTreeSet::new(),
             allocs_index: Self::FIRST_INDEX,
+            job_allocs: BTreeSet::new(),
+            jobs: BTreeMap::new(),
+            jobs_index: Self::FIRST_INDEX,
             variables: BTreeMap::new(),
             lock_ends: BTreeSet::new(),
             variables_index: Self::FIRST_INDEX,
@@ -207,6 +215,7 @@ impl State {
     pub(super) fn put_alloc(&mut self, id: AllocId, record: AllocRecord) {
         self.remove_alloc(&id);
         self.alloc_changes.insert((record.modify_index, id.clone()));
+        self.job_allocs.extend(job_alloc(&id, &record));
         self.allocs.insert(id, record);
     }
 
@@ -215,6 +224,9 @@ impl State {
         if let Some(before) = self.allocs.remove(id) {
             let change = (before.modify_index, id.clone());
             self.alloc_changes.remove(&change);
+            if let Some(entry) = job_alloc(id, &before) {
+                self.job_allocs.remove(&entry);
+            }
         }
     }
 
@@ -246,6 +258,12 @@ impl State {
             self.lock_ends.remove(&end);
         }
     }
+}
+
+/// Returns the entry of an allocation in the index by job; `None` if it was not placed for one.
+pub(super) fn job_alloc(id: &AllocId, record: &AllocRecord) -> Option<JobAlloc> {
+    let placement = record.placement.as_deref()?;
+    Some((placement.job.key(), id.clone()))
 }
 
 /// Returns the entry of a volume in the index by provider's ID; `None` if it is not visible.

@@ -29,10 +29,12 @@ pub struct ListTopic {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Table {
-    /// The allocations that claim volumes.
+    /// The allocations.
     Allocs,
     /// The claims.
     Claims,
+    /// The jobs with their evaluations.
+    Jobs,
     /// The nodes.
     Nodes,
     /// The plugins.
@@ -80,6 +82,7 @@ impl Subject {
                 volume.plugin_id.as_str(),
                 volume.external_id.as_str(),
             ),
+            Self::Job(key) => (Table::Jobs, key.namespace.as_str(), key.id.as_str()),
             Self::Node(id) => (Table::Nodes, "", id.as_str()),
             Self::Plugin(id) => (Table::Plugins, "", id.as_str()),
             Self::Variable(key) => (Table::Variables, key.namespace.as_str(), key.path.as_str()),

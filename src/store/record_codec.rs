@@ -39,6 +39,7 @@ fn tag(table: Table) -> u8 {
         Table::Volumes => 4,
         Table::Claims => 5,
         Table::Allocs => 6,
+        Table::Jobs => 7,
     }
 }
 
@@ -50,6 +51,7 @@ fn table(tag: u8) -> Option<Table> {
         Table::Volumes,
         Table::Claims,
         Table::Allocs,
+        Table::Jobs,
     ]
     .into_iter()
     .find(|table| self::tag(*table) == tag)
@@ -74,6 +76,7 @@ pub(super) fn encode_record(
         None => Ok(add_envelope(&key, &[])),
         Some(StoredRecord::Alloc(_, record)) => encode(&key, record),
         Some(StoredRecord::Claims(record)) => encode(&key, &**record),
+        Some(StoredRecord::Job(record)) => encode(&key, &**record),
         Some(StoredRecord::Node(node)) => encode(&key, &**node),
         Some(StoredRecord::Plugin(_, record)) => encode(&key, record),
         Some(StoredRecord::Variable(record)) => encode(&key, &**record),
@@ -98,6 +101,7 @@ pub(super) fn decode_record(
     let record = match table {
         Table::Allocs => StoredRecord::Alloc(AllocId::new(name), decode_payload(&key, payload)?),
         Table::Claims => StoredRecord::Claims(Arc::new(decode_payload(&key, payload)?)),
+        Table::Jobs => StoredRecord::Job(Arc::new(decode_payload(&key, payload)?)),
         Table::Nodes => StoredRecord::Node(Box::new(decode_payload(&key, payload)?)),
         Table::Plugins => StoredRecord::Plugin(PluginId::new(name), decode_payload(&key, payload)?),
         Table::Variables => StoredRecord::Variable(Arc::new(decode_payload(&key, payload)?)),

@@ -88,14 +88,15 @@ fn keyed_hash(key: &[u8], data: &[u8]) -> Vec<u8> {
     hash.map_or_else(|_| vec![], |hash| hash.finalize().into_bytes().to_vec())
 }
 
-/// Binds sealed data to its owner and to the method. No part can contain the separator, and a volume
-/// has one part less than a variable.
+/// Binds sealed data to its owner and to the method. No part can contain the separator, a volume has one part
+/// less than the others, and the last part of these tells them apart.
 fn associated_data(owner: &SecretOwner) -> Vec<u8> {
     let text = match owner {
         SecretOwner::Volume(key) => [key.namespace.as_str(), key.id.as_str()].join("\0"),
         SecretOwner::Variable(key) => {
             [key.namespace.as_str(), key.path.as_str(), "variable"].join("\0")
         }
+        SecretOwner::Job(key) => [key.namespace.as_str(), key.id.as_str(), "job"].join("\0"),
     };
     let mut data = vec![VERSION];
     data.extend_from_slice(text.as_bytes());

@@ -47,10 +47,10 @@ pub use claim::{ClaimDocument, ClaimProblemDocument, ClaimRequestDocument, Relea
 pub use convert::{
     RedactedValue, RequestProblem, WriteKind, allocation_from_wire, allocation_to_wire,
     blocked_evaluation_from_wire, claim_from_wire, client_node_from_wire,
-    external_volume_from_wire, external_volume_to_wire, node_to_wire, plugin_from_wire,
-    plugin_summary_from_wire, plugin_summary_to_wire, plugin_to_wire, request_from_wire,
-    request_to_wire, snapshot_from_wire, snapshot_to_wire, stub_to_wire, summary_from_wire,
-    task_state_to_wire, task_states_to_wire, volume_from_wire, volume_to_wire,
+    external_volume_from_wire, external_volume_to_wire, instance_to_wire, node_to_wire,
+    plugin_from_wire, plugin_summary_from_wire, plugin_summary_to_wire, plugin_to_wire,
+    request_from_wire, request_to_wire, snapshot_from_wire, snapshot_to_wire, stub_to_wire,
+    summary_from_wire, task_state_to_wire, task_states_to_wire, volume_from_wire, volume_to_wire,
 };
 pub use decode::{DecodeError, decode, decode_value};
 pub use elements::{ElementProblem, for_each_element};

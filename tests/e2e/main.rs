@@ -17,6 +17,7 @@ mod agent_disk;
 mod agent_process;
 mod agent_remains;
 mod agent_stop;
+mod alloc_runner;
 mod browsers;
 mod claims_kill;
 mod claims_load;

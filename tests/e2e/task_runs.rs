@@ -65,8 +65,8 @@ async fn a_command_that_does_not_exist_is_a_failed_run_with_a_reason() {
         let mut program = shell("");
         program.command = "/nowhere/at/all".into();
         let config = match driver.mount_config() {
-            nomad_csi::ports::MountConfig::All => DriverConfig::Exec(program),
-            nomad_csi::ports::MountConfig::None => DriverConfig::RawExec(program),
+            nomad_csi::model::MountConfig::All => DriverConfig::Exec(program),
+            nomad_csi::model::MountConfig::None => DriverConfig::RawExec(program),
         };
         assert_eq!(run.start(request(config)).await, RunStart::Failed);
         let reason = "cannot execute `/nowhere/at/all`: No such file or directory (os error 2)";

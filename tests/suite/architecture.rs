@@ -18,6 +18,7 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
     ("plan", PURE_BELOW),
     ("doctor", DOCTOR),
     ("state", STATE),
+    ("place", PLACE),
     ("wire", PURE_BELOW),
     ("ports", PURE),
     ("private", &["diagnostic"]),
@@ -40,6 +41,7 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
 const PURE_BELOW: &[&str] = &["diagnostic", "model", "retry", "spec"];
 const DOCTOR: &[&str] = &["diagnostic", "model", "plan"];
 const STATE: &[&str] = &["diagnostic", "model", "retry", "spec", "claim"];
+const PLACE: &[&str] = &["diagnostic", "model", "retry", "claim", "state"];
 const PURE: &[&str] = &[
     "diagnostic",
     "model",
@@ -50,6 +52,7 @@ const PURE: &[&str] = &[
     "plan",
     "doctor",
     "state",
+    "place",
     "wire",
 ];
 const PORTS: &[&str] = &[
@@ -62,6 +65,7 @@ const PORTS: &[&str] = &[
     "plan",
     "doctor",
     "state",
+    "place",
     "wire",
     "ports",
     "private",
@@ -75,6 +79,7 @@ const DRIVER: &[&str] = &[
     "plan",
     "doctor",
     "state",
+    "place",
     "wire",
     "ports",
     "private",
@@ -90,6 +95,7 @@ const PORTS_AND_CSI: &[&str] = &[
     "plan",
     "doctor",
     "state",
+    "place",
     "wire",
     "ports",
     "private",
@@ -105,6 +111,7 @@ const AGENT: &[&str] = &[
     "plan",
     "doctor",
     "state",
+    "place",
     "wire",
     "ports",
     "private",
@@ -128,6 +135,7 @@ const CLI: &[&str] = &[
     "plan",
     "doctor",
     "state",
+    "place",
     "wire",
     "ports",
     "private",

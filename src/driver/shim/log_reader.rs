@@ -1,14 +1,14 @@
-//! Reads the last lines that a task wrote.
+//! Reads what a task wrote: its last lines for people, and its files as they are.
 //!
-//! A task may write without end and anything, so at most [`TAIL`] bytes are read, lines are cut and control
+//! A task may write without end and anything. For the last lines, at most [`TAIL`] bytes are read, lines are cut and control
 //! characters replaced as in every other output of a task. Every function blocks.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::super::output::LineSplitter;
-use crate::ports::LogStream;
+use crate::ports::{LogFile, LogSlice, LogStream};
 use crate::private;
 
 /// The number of bytes that are read.
@@ -35,13 +35,57 @@ pub(super) fn last_lines(
     Ok(lines.split_off(first))
 }
 
+/// Returns the files of an output, oldest first.
+///
+/// # Errors
+/// If the directory or a file cannot be read.
+pub(super) fn files(directory: &Path, stream: LogStream) -> io::Result<Vec<LogFile>> {
+    let mut numbers = match numbers(directory, stream) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
+        numbers => numbers?,
+    };
+    numbers.sort_unstable();
+    let mut files = vec![];
+    for number in numbers {
+        match std::fs::symlink_metadata(path_of(directory, stream, number)) {
+            Ok(found) => files.push(LogFile {
+                number,
+                size: found.len(),
+            }),
+            // It was removed by a rotation.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(files)
+}
+
+/// Returns bytes of a file; none if it was removed.
+///
+/// # Errors
+/// If the file cannot be read.
+pub(super) fn read(directory: &Path, stream: LogStream, slice: LogSlice) -> io::Result<Vec<u8>> {
+    let mut file = match private::open_to_read(&path_of(directory, stream, slice.number)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
+        file => file?,
+    };
+    file.seek(SeekFrom::Start(slice.offset))?;
+    let mut bytes = vec![];
+    file.take(slice.limit).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn path_of(directory: &Path, stream: LogStream, number: u32) -> PathBuf {
+    directory.join(format!("{}.{number}", stream.as_str()))
+}
+
 /// Returns the last bytes, and whether there are bytes before them.
 fn tail(directory: &Path, stream: LogStream) -> io::Result<(Vec<u8>, bool)> {
     let mut numbers = numbers(directory, stream)?;
     numbers.sort_unstable();
     let mut bytes = vec![];
     for number in numbers.into_iter().rev() {
-        let path = directory.join(format!("{}.{number}", stream.as_str()));
+        let path = path_of(directory, stream, number);
         let mut file = match private::open_to_read(&path) {
             Ok(file) => file,
             // It was removed by a rotation, and so were all older ones.
@@ -93,6 +137,10 @@ mod tests {
         directory
     }
 
+    fn read_slice(directory: &Path, slice: LogSlice) -> Vec<u8> {
+        super::read(directory, LogStream::Stdout, slice).unwrap()
+    }
+
     fn read(files: &[(&str, &[u8])], limit: usize) -> Vec<String> {
         last_lines(directory(files).path(), LogStream::Stdout, limit).unwrap()
     }
@@ -108,6 +156,35 @@ mod tests {
         assert_eq!(read(files, 10), ["one", "two", "three", "four"]);
         assert_eq!(read(files, 2), ["three", "four"]);
         assert_eq!(read(&[], 2), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn files_are_listed_by_number_and_read_in_parts() {
+        let directory = directory(&[
+            ("stdout.10", b"new"),
+            ("stdout.9", b"old\xff"),
+            ("stderr.1", b""),
+        ]);
+        let file = |number, size| LogFile { number, size };
+        let listed = files(directory.path(), LogStream::Stdout).unwrap();
+        assert_eq!(listed, [file(9, 4), file(10, 3)]);
+        let missing = files(&directory.path().join("missing"), LogStream::Stdout);
+        assert_eq!(missing.unwrap(), []);
+        for (number, offset, limit, expected) in [
+            (9, 1, 100, &b"ld\xff"[..]),
+            (9, 0, 2, b"ol"),
+            (10, 3, 10, b""),
+            (10, 9, 10, b""),
+            (8, 0, 10, b""),
+        ] {
+            let slice = LogSlice {
+                number,
+                offset,
+                limit,
+            };
+            let bytes = read_slice(directory.path(), slice);
+            assert_eq!(bytes, expected, "{slice:?}");
+        }
     }
 
     #[test]

@@ -17,8 +17,9 @@ use super::messages::ShimMessage;
 use super::role::{COMMAND, ENVIRONMENT, OWN_PROGRAM, Role};
 use super::run_files::RunFiles;
 use super::run_spec::{AgentRights, RunSpec};
+use crate::model::MountConfig;
 use crate::ports::{
-    LogStream, MountConfig, RunDriver, RunEnd, RunError, RunRequest, RunStart, RunStatus,
+    LogFile, LogSlice, LogStream, RunDriver, RunEnd, RunError, RunRequest, RunStart, RunStatus,
 };
 
 /// How often a start is tried whose processes are killed before they say anything.
@@ -177,6 +178,27 @@ impl RunDriver for ShimDriver {
         lines
             .await
             .map_err(failed("read the output of", run.directory()))
+    }
+
+    async fn log_files(&self, run: &Path, stream: LogStream) -> Result<Vec<LogFile>, RunError> {
+        let run = files(run, "read the output of")?;
+        let files = blocking(&run, move |run| log_reader::files(run.directory(), stream));
+        let files = files.await;
+        files.map_err(failed("read the output of", run.directory()))
+    }
+
+    async fn read_log(
+        &self,
+        run: &Path,
+        stream: LogStream,
+        slice: LogSlice,
+    ) -> Result<Vec<u8>, RunError> {
+        let run = files(run, "read the output of")?;
+        let bytes = blocking(&run, move |run| {
+            log_reader::read(run.directory(), stream, slice)
+        });
+        let bytes = bytes.await;
+        bytes.map_err(failed("read the output of", run.directory()))
     }
 }
 

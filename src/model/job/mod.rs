@@ -11,6 +11,7 @@ mod environment;
 mod group;
 mod keywords;
 mod restart;
+mod settings;
 mod task;
 mod volume;
 
@@ -23,5 +24,6 @@ pub use keywords::{
     RestartMode, SelinuxLabel,
 };
 pub use restart::RestartPolicy;
+pub use settings::InvalidSettings;
 pub use task::{CsiPluginConfig, Lifecycle, Resources, Task, VolumeMount};
 pub use volume::{JobVolume, JobVolumeKind};

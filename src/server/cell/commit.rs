@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use tokio::sync::oneshot;
 
 use crate::claim::Step;
-use crate::model::{NamespacedId, RemoteVolume, VariableKey};
+use crate::model::{JobKey, NamespacedId, RemoteVolume, VariableKey};
 use crate::ports::JournalError;
 use crate::state::{Event, EventConflict, Overlay, Phase, State, Subject, apply, check};
 
@@ -26,6 +26,8 @@ pub enum Expected {
     ClaimsAt(RemoteVolume, Option<u64>),
     /// The step is due for that volume.
     StepDue(RemoteVolume, Step),
+    /// The job was last changed at this index; `None` if it does not exist.
+    JobAt(JobKey, Option<u64>),
     /// That variable was last changed at this index; `None` if it does not exist.
     VariableAt(VariableKey, Option<u64>),
 }
@@ -35,6 +37,7 @@ impl Expected {
         match self {
             Self::Any => vec![],
             Self::VolumeAbsent(key) | Self::VolumeAt(key, _) => vec![Subject::Volume(key.clone())],
+            Self::JobAt(key, _) => vec![Subject::Job(key.clone())],
             Self::VariableAt(key, _) => vec![Subject::Variable(key.clone())],
             Self::ClaimsAt(volume, _) => vec![Subject::Claims(volume.clone())],
             Self::StepDue(volume, _) => overlay.subjects_of_steps(volume),
@@ -57,6 +60,11 @@ impl Expected {
                 let volume = volume.clone();
                 let conflict = CommitError::ClaimsConflict { volume };
                 is_due.then_some(()).ok_or(conflict)
+            }
+            Self::JobAt(key, index) => {
+                let found = state.job(key).map(|record| record.modify_index);
+                let conflict = CommitError::JobConflict { job: key.clone() };
+                (found == *index).then_some(()).ok_or(conflict)
             }
             Self::VariableAt(key, index) => {
                 let found = state.variable(key).map(|record| record.modify_index);
@@ -95,6 +103,12 @@ pub enum CommitError {
         /// The variable.
         variable: VariableKey,
     },
+    /// Another change came first. Read and decide again.
+    #[error("job {} has changed in the meantime", job.quoted())]
+    JobConflict {
+        /// The job.
+        job: JobKey,
+    },
     /// The claims of the volume, or what is due for it, changed first. Read and decide again.
     #[error("the claims of volume `{}` have changed in the meantime", volume.external_id)]
     ClaimsConflict {
@@ -120,6 +134,7 @@ impl CommitError {
             Self::Conflict { .. }
             | Self::VariableConflict { .. }
             | Self::ClaimsConflict { .. }
+            | Self::JobConflict { .. }
             | Self::InvalidEvent(_)
             | Self::Stopping => self.to_string(),
         }

@@ -152,6 +152,7 @@ impl StepRunner {
                 CommitError::Conflict { .. }
                 | CommitError::VariableConflict { .. }
                 | CommitError::ClaimsConflict { .. }
+                | CommitError::JobConflict { .. }
                 | CommitError::InvalidEvent(_),
             ) => StepEnd::Decide,
             Err(CommitError::Journal(_) | CommitError::Stopping) => StepEnd::Pause,

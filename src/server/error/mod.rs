@@ -4,6 +4,7 @@
 //! Nomad's exact text, and a message and help for people.
 
 mod claim;
+mod job;
 mod multi_error;
 mod plugin;
 mod request;
@@ -13,6 +14,7 @@ mod update_origin;
 mod variable;
 
 pub use claim::ClaimError;
+pub use job::JobError;
 pub(crate) use multi_error::shortened;
 pub use plugin::{CallTarget, ControllerOperation, PluginFailure, ResidualState};
 pub use request::RequestError;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use http::StatusCode;
 
 use super::claim::ClaimError;
+use super::job::JobError;
 use super::multi_error::{first_ones, multi_error};
 use super::plugin::PluginFailure;
 use super::request::RequestError;
@@ -183,6 +184,8 @@ pub enum ServerError {
     },
     /// A snapshot request is invalid.
     Snapshot(SnapshotError),
+    /// A request about a job or an allocation is refused.
+    Job(JobError),
     /// A variable request is invalid or refused.
     Variable(VariableError),
     /// The agent is stopping.
@@ -231,6 +234,12 @@ impl From<SnapshotError> for ServerError {
     }
 }
 
+impl From<JobError> for ServerError {
+    fn from(error: JobError) -> Self {
+        Self::Job(error)
+    }
+}
+
 impl From<VariableError> for ServerError {
     fn from(error: VariableError) -> Self {
         Self::Variable(error)
@@ -244,6 +253,7 @@ impl From<CommitError> for ServerError {
             error @ (CommitError::Conflict { .. }
             | CommitError::VariableConflict { .. }
             | CommitError::ClaimsConflict { .. }
+            | CommitError::JobConflict { .. }
             | CommitError::InvalidEvent(_)
             | CommitError::Journal(_)) => Self::Commit(error),
         }
@@ -267,6 +277,7 @@ impl ServerError {
         match self {
             Self::Request(error) => error.code_and_status(),
             Self::Variable(error) => error.code_and_status(),
+            Self::Job(error) => error.code_and_status(),
             Self::Snapshot(error) => error.code_and_status(),
             Self::Claim(error) => error.code_and_status(),
             Self::UnknownPath | Self::UnknownResource => (Code::ServerUnknownPath, MISSING),
@@ -316,6 +327,7 @@ impl ServerError {
         match self {
             Self::Request(error) => error.text(),
             Self::Variable(error) => error.text(),
+            Self::Job(error) => error.text(),
             Self::Snapshot(error) => error.text(),
             Self::Claim(error) => error.text(),
             Self::UnknownPath => String::new(),
@@ -387,6 +399,7 @@ impl ServerError {
         match self {
             Self::Request(error) => error.text(),
             Self::Variable(error) => error.message(),
+            Self::Job(error) => error.message(),
             Self::Snapshot(error) => error.message(),
             Self::Claim(error) => error.message(),
             Self::UnknownPath => "this path does not exist".into(),
@@ -652,6 +665,7 @@ fn commit_code(error: &CommitError) -> Code {
         CommitError::Conflict { .. }
         | CommitError::VariableConflict { .. }
         | CommitError::ClaimsConflict { .. }
+        | CommitError::JobConflict { .. }
         | CommitError::InvalidEvent(_) => Code::ServerBusy,
         CommitError::Journal(error) => error.kind.code(),
         CommitError::Stopping => Code::ServerStopping,

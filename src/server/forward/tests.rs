@@ -377,10 +377,8 @@ fn instance(alloc: &str, healthy: bool, controller: bool) -> PluginInstance {
 
 fn node(id: &str, status: NodeStatus) -> (NodeId, Node) {
     let node = Node {
-        id: NodeId::new(id),
-        name: id.into(),
-        datacenter: "dc1".into(),
         status,
+        ..Node::new(NodeId::new(id), id, "dc1")
     };
     (node.id.clone(), node)
 }

@@ -6,28 +6,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::job_documents::placed_allocs;
 use super::reply::Reply;
 use super::request::ApiRequest;
 use crate::model::{Namespace, PluginId};
 use crate::server::error::{RequestError, ServerError};
 use crate::server::services::AgentInfo;
 use crate::state::{State, VariableFilter, VolumeFilter, plugins, variables, volumes};
-use crate::wire::node_to_wire;
+use crate::wire::{MemberDocument, MembersDocument};
 
 /// The largest number of matches of one kind in a search.
 const SEARCH_LIMIT: usize = 20;
 
 type Result = std::result::Result<Reply, ServerError>;
-
-pub(super) fn list_nodes(request: &ApiRequest) -> Result {
-    let prefix = request.parameters.prefix();
-    let nodes: Vec<_> = request.services.cell.read(|state| {
-        let nodes = state.nodes();
-        let matching = nodes.filter(|node| node.id.as_str().starts_with(prefix));
-        matching.map(node_to_wire).collect()
-    });
-    Reply::json(&nodes, request.pretty)
-}
 
 /// Describes the agent. `Version` is the Nomad version whose API it serves.
 pub(super) fn agent_self(request: &ApiRequest) -> Result {
@@ -87,6 +78,35 @@ pub(super) fn agent_health(request: &ApiRequest) -> Result {
     Reply::json(&document, request.pretty)
 }
 
+/// The agent is the only server of its region.
+pub(super) fn members(request: &ApiRequest) -> Result {
+    let info = &request.services.agent_info;
+    let (host, port) = host_and_port(&info.address);
+    let tags = [
+        ("build", AgentInfo::NOMAD_VERSION.to_owned()),
+        ("dc", info.datacenter.clone()),
+        ("port", port.to_string()),
+        ("raft_vsn", "3".to_owned()),
+        ("region", info.region.clone()),
+        ("role", "nomad-csi".to_owned()),
+    ];
+    let tags = tags.map(|(name, value)| (name.to_owned(), value));
+    let member = MemberDocument {
+        addr: host.to_owned(),
+        name: format!("{}.{}", info.name, info.region),
+        port: u64::from(port),
+        status: "alive".to_owned(),
+        tags: tags.into(),
+    };
+    let document = MembersDocument {
+        members: vec![member],
+        server_dc: info.datacenter.clone(),
+        server_name: info.name.clone(),
+        server_region: info.region.clone(),
+    };
+    Reply::json(&document, request.pretty)
+}
+
 /// The agent is its own leader.
 pub(super) fn leader(request: &ApiRequest) -> Result {
     Reply::json(&request.services.agent_info.address, request.pretty)
@@ -123,8 +143,10 @@ pub(super) fn read_namespace(request: &ApiRequest, name: &str) -> Result {
 fn known_namespaces(state: &State) -> BTreeSet<String> {
     let volume_namespaces = state.records().map(|record| &record.key().namespace);
     let variable_namespaces = state.variables().map(|record| &record.key.namespace);
+    let job_namespaces = state.jobs().map(|job| job.namespace());
     let used = volume_namespaces
         .chain(variable_namespaces)
+        .chain(job_namespaces)
         .map(ToString::to_string);
     used.chain([Namespace::DEFAULT.to_owned()]).collect()
 }
@@ -160,13 +182,19 @@ pub(super) fn search(request: &ApiRequest) -> Result {
     });
     let contexts: &[&str] = match search.context.as_str() {
         "all" => &[
+            "allocs",
+            "evals",
             "host_volumes",
+            "jobs",
             "namespaces",
             "nodes",
             "plugins",
             "vars",
             "volumes",
         ],
+        "allocs" => &["allocs"],
+        "evals" => &["evals"],
+        "jobs" => &["jobs"],
         "volumes" => &["volumes"],
         "host_volumes" => &["host_volumes"],
         "plugins" => &["plugins"],
@@ -197,6 +225,10 @@ pub(super) fn search(request: &ApiRequest) -> Result {
     Reply::json(&document, request.pretty)
 }
 
+fn is_in(wanted: &Namespace, own: &Namespace) -> bool {
+    wanted.as_str() == Namespace::ALL || wanted == own
+}
+
 /// Finds matches of one kind, at most one more than the limit.
 fn found(state: &State, context: &str, prefix: &str, namespace: &Namespace) -> Vec<String> {
     match context {
@@ -224,6 +256,24 @@ fn found(state: &State, context: &str, prefix: &str, namespace: &Namespace) -> V
             let id = |id: &PluginId| id.to_string();
             let views = plugins(state, prefix);
             views.iter().map(|v| id(&v.plugin.summary.id)).collect()
+        }
+        "jobs" => {
+            let jobs = state.jobs().filter(|job| !job.is_purged);
+            let here = jobs.filter(|job| is_in(namespace, job.namespace()));
+            let ids = here.map(|job| job.current.job.id.to_string());
+            ids.filter(|id| id.starts_with(prefix)).collect()
+        }
+        "allocs" => {
+            let here = placed_allocs(state)
+                .filter(|alloc| is_in(namespace, &alloc.placement.job.job.namespace));
+            let ids = here.map(|alloc| alloc.id.to_string());
+            ids.filter(|id| id.starts_with(prefix)).collect()
+        }
+        "evals" => {
+            let jobs = state.jobs().filter(|job| is_in(namespace, job.namespace()));
+            let ids =
+                jobs.flat_map(|job| job.evaluations.iter().map(|one| one.result.id.to_string()));
+            ids.filter(|id| id.starts_with(prefix)).collect()
         }
         "nodes" => {
             let ids = state.nodes().map(|node| node.id.to_string());

@@ -6,6 +6,7 @@
 //! `server::variables` and `state`. Before all of them `guard` refuses what a web page makes a browser
 //! send, and `limits` bounds what a client can use.
 
+mod allocs;
 mod blocking;
 mod body;
 mod claims;
@@ -13,8 +14,11 @@ mod cluster;
 mod filtering;
 mod guard;
 mod history;
+mod job_documents;
+mod jobs;
 mod limits;
 mod long_body;
+mod nodes;
 mod parameters;
 mod places;
 mod plugins;

@@ -33,9 +33,32 @@ pub(super) enum Route {
     ListPlugins,
     ReadPlugin(String),
     ListNodes,
+    ReadNode(String),
+    ListNodeAllocs(String),
+    SetNodeEligibility(String),
+    DrainNode(String),
+    ListJobs,
+    RegisterJob(Option<String>),
+    ValidateJob,
+    ReadJob(String),
+    DeregisterJob(String),
+    PlanJob,
+    EvaluateJob(String),
+    ReadJobSummary(String),
+    ListJobAllocs(String),
+    ListJobEvaluations(String),
+    ReadDeployment,
+    ListDeployments,
+    ListEvaluations,
+    ReadEvaluation(String),
+    ListEvaluationAllocs(String),
+    ListAllocs,
+    ReadAlloc(String),
+    StopAlloc(String),
     Search,
     AgentSelf,
     AgentHealth,
+    Members,
     Leader,
     Peers,
     Regions,
@@ -55,6 +78,15 @@ impl Route {
         }
         if let Some(rest) = path.strip_prefix("/v1/node/") {
             return node(method, rest);
+        }
+        if let Some(rest) = path.strip_prefix("/v1/job/") {
+            return job(method, rest);
+        }
+        if let Some(rest) = path.strip_prefix("/v1/evaluation/") {
+            return evaluation(method, rest);
+        }
+        if let Some(rest) = path.strip_prefix("/v1/allocation/") {
+            return alloc(method, rest);
         }
         if let Some(rest) = path.strip_prefix("/v1/plugin/csi/") {
             return plugin(method, rest);
@@ -81,10 +113,18 @@ fn exact(method: &Method, path: &str) -> Result<Route, ServerError> {
         "/v1/volumes/snapshot" if method == Method::DELETE => Ok(Route::DeleteSnapshot),
         "/v1/volumes/snapshot" => get(Route::ListSnapshots),
         "/v1/plugins" => get(Route::ListPlugins),
+        "/v1/jobs" if is_put => Ok(Route::RegisterJob(None)),
+        "/v1/jobs" => get(Route::ListJobs),
+        "/v1/validate/job" if is_put => Ok(Route::ValidateJob),
+        "/v1/validate/job" => Err(ServerError::InvalidMethod),
+        "/v1/evaluations" => get(Route::ListEvaluations),
+        "/v1/deployments" => get(Route::ListDeployments),
+        "/v1/allocations" => get(Route::ListAllocs),
         "/v1/nodes" => get(Route::ListNodes),
         "/v1/search" if is_put => Ok(Route::Search),
         "/v1/search" => Err(ServerError::InvalidMethod),
         "/v1/agent/self" => get(Route::AgentSelf),
+        "/v1/agent/members" => get(Route::Members),
         "/v1/agent/health" => get(Route::AgentHealth),
         "/v1/status/leader" => get(Route::Leader),
         "/v1/status/peers" => get(Route::Peers),
@@ -123,14 +163,67 @@ fn volume(method: &Method, rest: &str) -> Result<Route, ServerError> {
     }
 }
 
-/// Parses paths below `/v1/node/`, of which the agent has those that its own commands use.
+/// Parses paths below `/v1/job/`. An unknown last segment is part of the job's ID, which may contain slashes.
+fn job(method: &Method, rest: &str) -> Result<Route, ServerError> {
+    let is_put = method == Method::PUT || method == Method::POST;
+    let (id, last) = rest.rsplit_once('/').unwrap_or((rest, ""));
+    let named = || id.to_owned();
+    let get = |route| only(method, &Method::GET, route);
+    let put = |route| match is_put {
+        true => Ok(route),
+        false => Err(ServerError::InvalidMethod),
+    };
+    match last {
+        "plan" => put(Route::PlanJob),
+        "evaluate" => put(Route::EvaluateJob(named())),
+        "summary" => get(Route::ReadJobSummary(named())),
+        "allocations" => get(Route::ListJobAllocs(named())),
+        "evaluations" => get(Route::ListJobEvaluations(named())),
+        "deployment" => get(Route::ReadDeployment),
+        "deployments" => get(Route::ListDeployments),
+        _ if is_put => Ok(Route::RegisterJob(Some(rest.to_owned()))),
+        _ if method == Method::DELETE => Ok(Route::DeregisterJob(rest.to_owned())),
+        _ => get(Route::ReadJob(rest.to_owned())),
+    }
+}
+
+/// Parses paths below `/v1/evaluation/`.
+fn evaluation(method: &Method, rest: &str) -> Result<Route, ServerError> {
+    let route = match rest.split('/').collect::<Vec<_>>()[..] {
+        [id] => Route::ReadEvaluation(id.to_owned()),
+        [id, "allocations"] => Route::ListEvaluationAllocs(id.to_owned()),
+        _ => return Err(ServerError::UnknownPath),
+    };
+    only(method, &Method::GET, route)
+}
+
+/// Parses paths below `/v1/allocation/`.
+fn alloc(method: &Method, rest: &str) -> Result<Route, ServerError> {
+    let is_put = method == Method::PUT || method == Method::POST;
+    match rest.split('/').collect::<Vec<_>>()[..] {
+        [id] => only(method, &Method::GET, Route::ReadAlloc(id.to_owned())),
+        [id, "stop"] if is_put => Ok(Route::StopAlloc(id.to_owned())),
+        [_, "stop"] => Err(ServerError::InvalidMethod),
+        _ => Err(ServerError::UnknownPath),
+    }
+}
+
+/// Parses paths below `/v1/node/`.
 fn node(method: &Method, rest: &str) -> Result<Route, ServerError> {
     let is_put = method == Method::PUT || method == Method::POST;
     let segments: Vec<_> = rest.split('/').collect();
     match segments.as_slice() {
         [id, "fence"] if is_put => Ok(Route::Fence((*id).to_owned())),
         [id, "unfence"] if is_put => Ok(Route::Unfence((*id).to_owned())),
-        [_, "fence" | "unfence"] => Err(ServerError::InvalidMethod),
+        [id, "eligibility"] if is_put => Ok(Route::SetNodeEligibility((*id).to_owned())),
+        [id, "drain"] if is_put => Ok(Route::DrainNode((*id).to_owned())),
+        [_, "fence" | "unfence" | "eligibility" | "drain"] => Err(ServerError::InvalidMethod),
+        [id] => only(method, &Method::GET, Route::ReadNode((*id).to_owned())),
+        [id, "allocations"] => only(
+            method,
+            &Method::GET,
+            Route::ListNodeAllocs((*id).to_owned()),
+        ),
         _ => Err(ServerError::UnknownPath),
     }
 }

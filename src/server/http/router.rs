@@ -19,7 +19,7 @@ use super::places::Connection;
 use super::reply::{Reply, ResponseBuilder, wants_typed_errors};
 use super::request::ApiRequest;
 use super::route::Route;
-use super::{claims, cluster, history, plugins, provider, variables, volumes};
+use super::{allocs, claims, cluster, history, jobs, nodes, plugins, provider, variables, volumes};
 use crate::server::error::ServerError;
 use crate::server::services::Services;
 use crate::wire::DecodeLimits;
@@ -182,10 +182,33 @@ async fn dispatch(route: &Route, request: &ApiRequest) -> Result<Reply, ServerEr
         Route::Unfence(id) => claims::unfence(request, id).await,
         Route::ListPlugins => plugins::list(request).await,
         Route::ReadPlugin(id) => plugins::read(request, id).await,
-        Route::ListNodes => cluster::list_nodes(request),
+        Route::ListNodes => nodes::list(request).await,
+        Route::ReadNode(id) => nodes::read(request, id).await,
+        Route::ListNodeAllocs(id) => nodes::list_allocs(request, id).await,
+        Route::SetNodeEligibility(id) => nodes::set_eligibility(request, id).await,
+        Route::DrainNode(id) => nodes::drain(request, id).await,
+        Route::ListJobs => jobs::list(request).await,
+        Route::RegisterJob(id) => jobs::register(request, id.as_deref()).await,
+        Route::ValidateJob => jobs::validate_job(request),
+        Route::ReadJob(id) => jobs::read(request, id).await,
+        Route::DeregisterJob(id) => jobs::deregister(request, id).await,
+        Route::PlanJob => jobs::plan(request),
+        Route::EvaluateJob(id) => jobs::evaluate(request, id).await,
+        Route::ReadJobSummary(id) => jobs::read_summary(request, id),
+        Route::ListJobAllocs(id) => jobs::list_allocs(request, id).await,
+        Route::ListJobEvaluations(id) => jobs::list_evaluations_of(request, id).await,
+        Route::ReadDeployment => jobs::no_deployment(request),
+        Route::ListDeployments => jobs::no_deployments(request),
+        Route::ListEvaluations => jobs::list_evaluations(request).await,
+        Route::ReadEvaluation(id) => jobs::read_evaluation(request, id).await,
+        Route::ListEvaluationAllocs(id) => jobs::list_allocs_of_evaluation(request, id),
+        Route::ListAllocs => allocs::list(request).await,
+        Route::ReadAlloc(id) => allocs::read(request, id).await,
+        Route::StopAlloc(id) => allocs::stop(request, id).await,
         Route::Search => cluster::search(request),
         Route::AgentSelf => cluster::agent_self(request),
         Route::AgentHealth => cluster::agent_health(request),
+        Route::Members => cluster::members(request),
         Route::Leader => cluster::leader(request),
         Route::Peers => cluster::peers(request),
         Route::Regions => cluster::list_regions(request),

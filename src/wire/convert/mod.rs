@@ -18,8 +18,8 @@ pub use external::{
     external_volume_from_wire, external_volume_to_wire, snapshot_from_wire, snapshot_to_wire,
 };
 pub use plugin::{
-    node_to_wire, plugin_from_wire, plugin_summary_from_wire, plugin_summary_to_wire,
-    plugin_to_wire,
+    instance_to_wire, node_to_wire, plugin_from_wire, plugin_summary_from_wire,
+    plugin_summary_to_wire, plugin_to_wire,
 };
 pub use request::{RedactedValue, RequestProblem, WriteKind, request_from_wire, request_to_wire};
 pub use task_state::{task_state_to_wire, task_states_to_wire};

@@ -9,11 +9,11 @@ use super::volume::{
     allocation_from_wire, allocation_to_wire, count, health, topology_from_wire, topology_to_wire,
 };
 use crate::model::{
-    AllocId, ControllerCapabilities, ControllerInfo, ExternalNodeId, Health, Job, Node,
-    NodeCapabilities, NodeId, NodeInfo, NodeStatus, Plugin, PluginId, PluginInstance,
+    AllocId, ControllerCapabilities, ControllerInfo, ExternalNodeId, Health, Job, MountConfig,
+    Node, NodeCapabilities, NodeId, NodeInfo, NodeStatus, Plugin, PluginId, PluginInstance,
     PluginSummary,
 };
-use crate::wire::node::NodeStub;
+use crate::wire::node::{DriverDocument, NodeStub};
 use crate::wire::plugin::{
     ControllerInfoDocument, InstanceDocument, NodeInfoDocument, PluginDocument, PluginStub,
 };
@@ -109,15 +109,41 @@ pub fn node_to_wire(node: &Node) -> NodeStub {
         NodeStatus::Ready => "ready",
         NodeStatus::Down => "down",
     };
+    let eligibility = if node.is_eligible {
+        "eligible"
+    } else {
+        "ineligible"
+    };
     NodeStub {
         datacenter: node.datacenter.clone(),
         id: node.id.to_string(),
         name: node.name.clone(),
         node_pool: Job::DEFAULT_NODE_POOL.to_owned(),
-        scheduling_eligibility: "eligible".to_owned(),
+        drain: node.is_draining,
+        drivers: node.drivers.iter().map(driver_to_wire).collect(),
+        scheduling_eligibility: eligibility.to_owned(),
         status: status.to_owned(),
         ..NodeStub::default()
     }
+}
+
+/// A driver of a node with what it can mount.
+fn driver_to_wire((name, config): (&String, &MountConfig)) -> (String, DriverDocument) {
+    let attributes = [
+        (format!("driver.{name}"), "true".to_owned()),
+        (
+            format!("driver.{name}.mount_config"),
+            config.as_str().to_owned(),
+        ),
+    ];
+    let document = DriverDocument {
+        attributes: attributes.into(),
+        detected: true,
+        health_description: "Healthy".to_owned(),
+        healthy: true,
+        update_time: None,
+    };
+    (name.clone(), document)
 }
 
 fn instance_from_wire(document: &InstanceDocument) -> PluginInstance {
@@ -137,7 +163,8 @@ fn instance_from_wire(document: &InstanceDocument) -> PluginInstance {
     }
 }
 
-fn instance_to_wire(plugin: &PluginId, instance: &PluginInstance) -> InstanceDocument {
+/// Converts an instance of a plugin to JSON.
+pub fn instance_to_wire(plugin: &PluginId, instance: &PluginInstance) -> InstanceDocument {
     InstanceDocument {
         alloc_id: instance.alloc_id.to_string(),
         controller_info: instance.controller.as_ref().map(controller_to_wire),

@@ -243,12 +243,7 @@ fn keys_are_sorted_everywhere() {
             check(value, &format!("{at}[{index}]"));
         }
     }
-    let node = crate::model::Node {
-        id: NodeId::new("n"),
-        name: String::new(),
-        datacenter: String::new(),
-        status: crate::model::NodeStatus::Ready,
-    };
+    let node = crate::model::Node::new(NodeId::new("n"), "", "");
     let mut volume =
         volume_from_wire(&decode(SAMPLE.as_bytes()).expect("cannot decode the sample"));
     volume.allocs = vec![allocation_from_sample()];

@@ -4,7 +4,7 @@ mod idle;
 
 use super::*;
 use crate::claim::{ClaimEvent, ClaimRequest, samples};
-use crate::model::{AccessMode, AllocId, NamespacedId, Node, NodeStatus};
+use crate::model::{AccessMode, AllocId, NamespacedId, Node};
 use crate::state::samples::{instance, key, registered, started, state_of};
 use crate::state::{Event, EventKind, apply, check};
 
@@ -102,12 +102,7 @@ async fn a_node_is_swept_when_no_step_runs_there() {
     let (node, other) = (NodeId::new("n1"), NodeId::new("n2"));
     for node in [&node, &other] {
         let registered = EventKind::NodeRegistered {
-            node: Node {
-                id: node.clone(),
-                name: node.to_string(),
-                datacenter: "dc1".to_owned(),
-                status: NodeStatus::Ready,
-            },
+            node: Node::new(node.clone(), node.as_str(), "dc1"),
         };
         change(&mut state, registered);
     }

@@ -1,0 +1,46 @@
+//! The drivers with which this node runs tasks, and what constraints can ask about it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::driver::{MockDriver, ShimDriver};
+use crate::ports::RunDriver;
+
+/// The drivers of a node by their names in jobs.
+pub(super) type TaskDrivers = BTreeMap<String, Arc<dyn RunDriver>>;
+
+/// Returns the drivers that this program has.
+pub(super) fn task_drivers() -> TaskDrivers {
+    let drivers: [(&str, Arc<dyn RunDriver>); 3] = [
+        ("exec", Arc::new(ShimDriver::exec())),
+        ("raw_exec", Arc::new(ShimDriver::raw_exec())),
+        ("mock_driver", Arc::new(MockDriver::default())),
+    ];
+    let named = drivers.map(|(name, driver)| (name.to_owned(), driver));
+    named.into()
+}
+
+/// Returns what constraints can ask about this machine, under Nomad's names.
+pub(super) fn node_attributes() -> BTreeMap<String, String> {
+    let uname = rustix::system::uname();
+    let release = uname.release().to_string_lossy().into_owned();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let attributes = [
+        ("cpu.arch", go_architecture().to_owned()),
+        ("cpu.numcores", cores.to_string()),
+        ("kernel.name", std::env::consts::OS.to_owned()),
+        ("kernel.version", release),
+    ];
+    let named = attributes.map(|(name, value)| (name.to_owned(), value));
+    named.into()
+}
+
+/// The name of the processor's architecture that Nomad uses.
+fn go_architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        "x86" => "386",
+        other => other,
+    }
+}

@@ -1,0 +1,24 @@
+//! What the runners of allocations need.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::task_environment::NodeNames;
+use crate::ports::{Clock, ControlPlane, IdSource, RunDriver};
+
+/// The dependencies of the runners of allocations.
+pub struct AllocRunnerDeps {
+    /// The server.
+    pub control: Arc<dyn ControlPlane>,
+    /// The drivers by their names in jobs.
+    pub drivers: BTreeMap<String, Arc<dyn RunDriver>>,
+    /// The time of events.
+    pub clock: Arc<dyn Clock>,
+    /// Jitter for pauses.
+    pub ids: Arc<dyn IdSource>,
+    /// The names of this node.
+    pub node: NodeNames,
+    /// The absolute path of the agent's data directory, which must be private.
+    pub data_directory: PathBuf,
+}

@@ -1,0 +1,27 @@
+//! Runs the allocations that the server assigned to this node.
+//!
+//! [`AllocRunners`] follows the server's list with one runner for each allocation. A runner checks what can be
+//! checked, mounts all volumes of the group, and only then starts tasks in the order of their hooks. It reports
+//! each transition, and the end only when no process and no mount of a task is left. Decisions are pure: which task
+//! starts or stops ([`lifecycle`]), whether it runs again ([`restart`]), what is reported ([`progress`]).
+
+mod deps;
+mod driver_check;
+mod lifecycle;
+mod mounting;
+mod progress;
+mod reporter;
+mod restart;
+mod runner;
+mod runners;
+mod task_environment;
+mod task_events;
+mod task_plan;
+mod task_runner;
+#[cfg(test)]
+mod tests;
+mod wanted;
+
+pub use deps::AllocRunnerDeps;
+pub use runners::AllocRunners;
+pub use task_environment::NodeNames;

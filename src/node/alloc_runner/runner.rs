@@ -1,0 +1,299 @@
+//! Runs one allocation: checks, volumes, tasks in their order, and the end.
+//!
+//! [`super::progress`] holds everything that is known, [`super::lifecycle`] decides what is due, and this loop does
+//! it: it wakes up when something changes, and carries out what is due. Dropping it leaves the tasks running, and
+//! another one takes over from the directories.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::super::alloc_directory::{AllocDirectory, blocking};
+use super::deps::AllocRunnerDeps;
+use super::driver_check::driver_problems;
+use super::lifecycle::{DueSteps, EndCause, Stage};
+use super::mounting::Mounting;
+use super::progress::{AllocProgress, Setup, TaskProgress};
+use super::reporter::report_progress;
+use super::task_events::Occurrence;
+use super::task_plan::{PlanContext, TaskPlan};
+use super::task_runner::TaskRunner;
+use super::wanted::Wanted;
+use crate::model::TaskGroup;
+use crate::ports::AssignedAlloc;
+
+/// Where users are found.
+const PASSWD: &str = "/etc/passwd";
+
+/// Runs an allocation until its end is reported.
+pub(super) async fn run_alloc(
+    alloc: AssignedAlloc,
+    deps: Arc<AllocRunnerDeps>,
+    wanted: watch::Receiver<Wanted>,
+) {
+    let now = deps.clock.now();
+    let group = alloc.task_group().cloned().map(Arc::new);
+    let has_group = group.is_some();
+    let group = group.unwrap_or_else(|| Arc::new(TaskGroup::new(&alloc.group, alloc.job.job_type)));
+    let mut progress = AllocProgress::new(&group, alloc.report.as_ref(), now);
+    if !has_group {
+        let (group, job) = (&alloc.group, &alloc.job.id);
+        progress.fail_setup(&format!("job `{job}` has no group `{group}`"), now);
+    }
+    let runner = AllocRunner {
+        directory: AllocDirectory::new(&deps.data_directory, &alloc.id),
+        stops: group
+            .tasks
+            .iter()
+            .map(|_| CancellationToken::new())
+            .collect(),
+        plans: vec![],
+        progress: Arc::new(watch::Sender::new(progress)),
+        alloc,
+        group,
+        deps,
+    };
+    let (control, id) = (runner.deps.control.clone(), runner.alloc.id.clone());
+    let reports = report_progress(
+        &*control,
+        &id,
+        runner.alloc.report.clone(),
+        runner.progress.subscribe(),
+        wanted.clone(),
+    );
+    tokio::join!(reports, runner.run(wanted));
+}
+
+/// The runner of one allocation.
+struct AllocRunner {
+    alloc: AssignedAlloc,
+    group: Arc<TaskGroup>,
+    deps: Arc<AllocRunnerDeps>,
+    directory: AllocDirectory,
+    /// One for each task, cancelled when it must stop.
+    stops: Vec<CancellationToken>,
+    /// One for each task; empty if the allocation cannot run.
+    plans: Vec<TaskPlan>,
+    progress: Arc<watch::Sender<AllocProgress>>,
+}
+
+type Tasks = FuturesUnordered<BoxFuture<'static, ()>>;
+
+impl AllocRunner {
+    /// Runs the allocation until nothing of it is left.
+    async fn run(mut self, mut wanted: watch::Receiver<Wanted>) {
+        match self.prepare().await {
+            Ok(plans) => self.plans = plans,
+            Err(problem) => self.fail_setup(&problem),
+        }
+        let mut tasks = Tasks::new();
+        self.take_over(&mut tasks).await;
+        let mut changes = self.progress.subscribe();
+        let mut mounting = std::pin::pin!(self.mount_volumes());
+        let mut is_mounting = true;
+        loop {
+            self.note_stop(*wanted.borrow_and_update() != Wanted::Run);
+            let due = changes.borrow_and_update().due_steps();
+            if due.is_over {
+                let now = self.deps.clock.now();
+                return self.progress.send_modify(|progress| progress.finish(now));
+            }
+            self.carry_out(&due, &mut tasks);
+            tokio::select! {
+                _ = changes.changed() => {}
+                () = changed(&mut wanted) => {}
+                () = &mut mounting, if is_mounting => is_mounting = false,
+                Some(()) = tasks.next(), if !tasks.is_empty() => {}
+            }
+        }
+    }
+
+    /// Checks everything that can be checked before a volume is claimed (B78). Returns the plans of the tasks.
+    async fn prepare(&self) -> Result<Vec<TaskPlan>, String> {
+        let drivers = self.deps.drivers.iter();
+        let drivers = drivers.map(|(name, driver)| (name.clone(), driver.mount_config()));
+        let mut problems = driver_problems(&self.group, &drivers.collect());
+        let mut plans = vec![];
+        if problems.is_empty() {
+            let needs_users = self.group.tasks.iter().any(|task| !task.user.is_empty());
+            let passwd = if needs_users {
+                read_users().await?
+            } else {
+                String::new()
+            };
+            let context = PlanContext {
+                alloc: &self.alloc,
+                group: &self.group,
+                node: &self.deps.node,
+                passwd: &passwd,
+            };
+            for task in &self.group.tasks {
+                match TaskPlan::new(task, self.directory.task(&task.name), &context) {
+                    Ok(plan) => plans.push(plan),
+                    Err(problem) => problems.push(problem),
+                }
+            }
+        }
+        if problems.is_empty() {
+            Ok(plans)
+        } else {
+            Err(problems.join("; "))
+        }
+    }
+
+    /// Mounts the volumes, unless the allocation cannot run anyway.
+    fn mount_volumes(&self) -> impl Future<Output = ()> + use<> {
+        let (progress, deps) = (self.progress.clone(), self.deps.clone());
+        let (alloc, group) = (self.alloc.id.clone(), self.group.clone());
+        async move {
+            if !matches!(progress.borrow().setup, Setup::Mounting(_)) {
+                return;
+            }
+            let mounting = Mounting {
+                control: &*deps.control,
+                alloc: &alloc,
+                progress: &progress,
+                clock: &*deps.clock,
+            };
+            let mounted = mounting.mount_all(group.volumes.keys()).await;
+            let now = deps.clock.now();
+            progress.send_modify(|progress| match mounted {
+                Ok(targets) => progress.setup = Setup::Ready(Arc::new(targets)),
+                Err(reason) => progress.fail_setup(&reason, now),
+            });
+        }
+    }
+
+    /// Takes over what an earlier agent left: tasks that have ended, and runs whose end was not dealt with.
+    async fn take_over(&self, tasks: &mut Tasks) {
+        let directory = self.directory.clone();
+        let names: Vec<_> = self
+            .group
+            .tasks
+            .iter()
+            .map(|task| task.name.clone())
+            .collect();
+        let found = blocking(move || {
+            let read = |name: &String| {
+                let task = directory.task(name);
+                Ok((task.read_record()?, !task.runs()?.is_empty()))
+            };
+            names.iter().map(read).collect::<std::io::Result<Vec<_>>>()
+        });
+        let found = found.await.unwrap_or_else(|error| {
+            // Every task is then looked at by its runner, which tries again until it knows.
+            tracing::warn!(alloc.id = %self.alloc.id, %error, "cannot read the directory of the allocation");
+            self.group.tasks.iter().map(|_| (None, true)).collect()
+        });
+        let now = self.deps.clock.now();
+        for (position, (record, has_runs)) in found.into_iter().enumerate() {
+            match record.and_then(|record| record.has_failed) {
+                Some(has_failed) => self.update(position, |task| task.end(has_failed, now)),
+                None if has_runs => self.start_task(position, tasks),
+                None => {}
+            }
+        }
+    }
+
+    fn carry_out(&self, due: &DueSteps, tasks: &mut Tasks) {
+        for position in &due.start {
+            self.start_task(*position, tasks);
+        }
+        for (position, cause) in &due.stop {
+            self.stop_task(*position, *cause);
+        }
+    }
+
+    fn start_task(&self, position: usize, tasks: &mut Tasks) {
+        let found = self.group.tasks.get(position).zip(self.stops.get(position));
+        let Some((task, stop)) = found else {
+            return;
+        };
+        let Some(driver) = self.deps.drivers.get(&task.driver) else {
+            return;
+        };
+        self.update(position, |task| {
+            task.stage = task.stage.max(Stage::Starting)
+        });
+        let is_sidecar = task
+            .lifecycle
+            .as_ref()
+            .map(|lifecycle| lifecycle.is_sidecar);
+        let runner = TaskRunner {
+            position,
+            group: self.group.clone(),
+            ends_by_itself: match is_sidecar {
+                Some(is_sidecar) => !is_sidecar,
+                None => self.alloc.job.job_type.ends(),
+            },
+            plan: self.plans.get(position).cloned(),
+            directory: self.directory.task(&task.name),
+            hidden: self.deps.data_directory.clone(),
+            driver: driver.clone(),
+            progress: self.progress.clone(),
+            stop: stop.clone(),
+            clock: self.deps.clock.clone(),
+            ids: self.deps.ids.clone(),
+        };
+        tasks.push(Box::pin(runner.run()));
+    }
+
+    /// Stops a task, unless it was stopped before.
+    fn stop_task(&self, position: usize, cause: EndCause) {
+        let Some(stop) = self.stops.get(position).filter(|stop| !stop.is_cancelled()) else {
+            return;
+        };
+        let occurrence = match cause {
+            EndCause::Stopped | EndCause::SetupFailed => None,
+            EndCause::TaskFailed(failed) => {
+                let sibling = self.group.tasks.get(failed);
+                sibling.map(|sibling| Occurrence::SiblingFailed(&sibling.name))
+            }
+            EndCause::LeaderEnded => Some(Occurrence::LeaderEnded),
+            EndCause::WorkDone => Some(Occurrence::MainTasksEnded),
+        };
+        if let Some(occurrence) = occurrence {
+            let now = self.deps.clock.now();
+            self.update(position, |task| task.push(&occurrence, now));
+        }
+        stop.cancel();
+    }
+
+    fn note_stop(&self, wants_stop: bool) {
+        self.progress.send_if_modified(|progress| {
+            let is_new = progress.wants_stop != wants_stop;
+            progress.wants_stop = wants_stop;
+            is_new
+        });
+    }
+
+    fn fail_setup(&self, problem: &str) {
+        let now = self.deps.clock.now();
+        self.progress
+            .send_modify(|progress| progress.fail_setup(problem, now));
+    }
+
+    fn update(&self, position: usize, change: impl FnOnce(&mut TaskProgress)) {
+        self.progress.send_modify(|progress| {
+            if let Some(task) = progress.tasks.get_mut(position) {
+                change(task);
+            }
+        });
+    }
+}
+
+/// Waits until something else is wanted.
+async fn changed(wanted: &mut watch::Receiver<Wanted>) {
+    if wanted.changed().await.is_err() {
+        std::future::pending().await
+    }
+}
+
+async fn read_users() -> Result<String, String> {
+    let users = blocking(|| std::fs::read_to_string(PASSWD)).await;
+    users.map_err(|error| format!("cannot read `{PASSWD}`: {error}"))
+}

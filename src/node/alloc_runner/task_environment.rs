@@ -1,0 +1,167 @@
+//! The environment of a task, and the values of references in its configuration.
+//!
+//! The job's variables come on top of Nomad's, and may refer to them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::super::interpolation::Interpolation;
+use crate::model::{NodeId, Task};
+use crate::ports::AssignedAlloc;
+
+/// The `PATH` of a task whose job sets none.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The names of this node, which jobs may refer to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeNames {
+    /// The ID.
+    pub id: NodeId,
+    /// The name.
+    pub name: String,
+    /// The datacenter, if it has one.
+    pub datacenter: Option<String>,
+}
+
+/// The directories of a task, as the task sees them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct VisibleDirectories {
+    /// The one that all tasks of the allocation share.
+    pub(super) shared: PathBuf,
+    /// The task's own.
+    pub(super) local: PathBuf,
+    /// The task's secrets.
+    pub(super) secrets: PathBuf,
+}
+
+/// Returns the environment of a task, and the values of references in its other settings.
+pub(super) fn task_environment(
+    alloc: &AssignedAlloc,
+    task: &Task,
+    node: &NodeNames,
+    directories: &VisibleDirectories,
+) -> (BTreeMap<String, String>, Interpolation) {
+    let mut environment = nomad_variables(alloc, task, node, directories);
+    let known = environment
+        .clone()
+        .into_iter()
+        .chain(node_values(alloc, node));
+    let known = Interpolation::new(known);
+    for (name, value) in task.environment.expose() {
+        environment.insert(name.to_owned(), known.text(value));
+    }
+    environment
+        .entry("PATH".to_owned())
+        .or_insert_with(|| PATH.to_owned());
+    let all = node_values(alloc, node).chain(environment.clone());
+    let interpolation = Interpolation::new(all);
+    (environment, interpolation)
+}
+
+fn nomad_variables(
+    alloc: &AssignedAlloc,
+    task: &Task,
+    node: &NodeNames,
+    directories: &VisibleDirectories,
+) -> BTreeMap<String, String> {
+    let path = |path: &Path| path.to_string_lossy().into_owned();
+    let short_id: String = alloc.id.as_str().chars().take(8).collect();
+    let variables = [
+        ("ALLOC_DIR", path(&directories.shared)),
+        ("ALLOC_ID", alloc.id.to_string()),
+        ("ALLOC_INDEX", alloc.index.to_string()),
+        ("ALLOC_NAME", alloc.name()),
+        ("GROUP_NAME", alloc.group.clone()),
+        ("JOB_ID", alloc.job.id.to_string()),
+        ("JOB_NAME", alloc.job.name.clone()),
+        ("NAMESPACE", alloc.job.namespace.to_string()),
+        ("REGION", alloc.job.region.clone()),
+        ("SECRETS_DIR", path(&directories.secrets)),
+        ("SHORT_ALLOC_ID", short_id),
+        ("TASK_DIR", path(&directories.local)),
+        ("TASK_NAME", task.name.clone()),
+    ];
+    let datacenter = node.datacenter.clone().map(|name| ("DC", name));
+    let variables = variables.into_iter().chain(datacenter);
+    variables
+        .map(|(name, value)| (format!("NOMAD_{name}"), value))
+        .collect()
+}
+
+fn node_values(
+    alloc: &AssignedAlloc,
+    node: &NodeNames,
+) -> impl Iterator<Item = (String, String)> + use<> {
+    let datacenter = node.datacenter.clone();
+    let values = [
+        ("node.unique.id", Some(node.id.to_string())),
+        ("node.unique.name", Some(node.name.clone())),
+        ("node.datacenter", datacenter),
+        ("node.region", Some(alloc.job.region.clone())),
+    ];
+    let known = |(name, value): (&str, Option<String>)| Some((name.to_owned(), value?));
+    values.into_iter().filter_map(known)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::model::{Job, JobType, RestartPolicy, TaskEnvironment};
+
+    #[test]
+    fn a_task_has_nomads_variables_and_the_jobs_may_refer_to_them() {
+        let mut task = Task::new("web", "exec", RestartPolicy::of_type(JobType::Service));
+        task.environment = TaskEnvironment::from_iter([
+            ("NAME", "${NOMAD_TASK_NAME} on ${node.unique.name}"),
+            ("NOMAD_REGION", "mine"),
+            ("SHELL_STYLE", "${HOME}"),
+        ]);
+        let alloc = AssignedAlloc {
+            id: "0123456789".into(),
+            job: Arc::new(Job::new("ns".into(), "shop".into())),
+            group: "g".to_owned(),
+            index: 2,
+            wants_stop: false,
+            report: None,
+        };
+        let node = NodeNames {
+            id: "n1".into(),
+            name: "laptop".to_owned(),
+            datacenter: Some("dc1".to_owned()),
+        };
+        let directories = VisibleDirectories {
+            shared: "/alloc".into(),
+            local: "/local".into(),
+            secrets: "/secrets".into(),
+        };
+        let (environment, interpolation) = task_environment(&alloc, &task, &node, &directories);
+        let expected = [
+            ("NAME", "web on laptop"),
+            ("NOMAD_ALLOC_DIR", "/alloc"),
+            ("NOMAD_ALLOC_ID", "0123456789"),
+            ("NOMAD_ALLOC_INDEX", "2"),
+            ("NOMAD_ALLOC_NAME", "shop.g[2]"),
+            ("NOMAD_DC", "dc1"),
+            ("NOMAD_GROUP_NAME", "g"),
+            ("NOMAD_JOB_ID", "shop"),
+            ("NOMAD_JOB_NAME", "shop"),
+            ("NOMAD_NAMESPACE", "ns"),
+            ("NOMAD_REGION", "mine"),
+            ("NOMAD_SECRETS_DIR", "/secrets"),
+            ("NOMAD_SHORT_ALLOC_ID", "01234567"),
+            ("NOMAD_TASK_DIR", "/local"),
+            ("NOMAD_TASK_NAME", "web"),
+            ("PATH", PATH),
+            ("SHELL_STYLE", "${HOME}"),
+        ];
+        let environment: Vec<_> = environment
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
+        assert_eq!(environment, expected);
+        let text = interpolation.text("${NAME} in ${node.datacenter} ${NOMAD_ALLOC_INDEX}");
+        assert_eq!(text, "web on laptop in dc1 2");
+    }
+}

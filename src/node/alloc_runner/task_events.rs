@@ -1,0 +1,226 @@
+//! The events of tasks, with Nomad's kinds, texts and details.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::restart::nanoseconds;
+use crate::model::{GoDuration, TaskEvent};
+use crate::ports::RunEnd;
+
+/// Something that happened to a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Occurrence<'a> {
+    /// The node received it.
+    Received,
+    /// Its directories are made.
+    Preparing,
+    /// It waits for a volume, with the reason.
+    WaitsForVolume(&'a str),
+    /// Its allocation cannot run, with the reason.
+    SetupFailed(&'a str),
+    /// It started.
+    Started,
+    /// A run ended.
+    Ended(&'a RunEnd),
+    /// It runs again after a pause.
+    Restarting {
+        /// The reason.
+        reason: &'a str,
+        /// The pause.
+        delay: Duration,
+    },
+    /// It has failed for good.
+    NotRestarting {
+        /// The reason.
+        reason: &'a str,
+    },
+    /// It gets its kill signal.
+    Killing {
+        /// How long it may take to end.
+        timeout: Duration,
+    },
+    /// It ended after its kill signal.
+    Killed,
+    /// Another task of the group failed, and this one is stopped.
+    SiblingFailed(&'a str),
+    /// The leader ended, and this task is stopped.
+    LeaderEnded,
+    /// The main tasks ended, and this sidecar is stopped.
+    MainTasksEnded,
+}
+
+impl Occurrence<'_> {
+    /// Returns the event of this occurrence at a time in nanoseconds since the epoch.
+    pub(super) fn at(&self, now: i64) -> TaskEvent {
+        let details = self.details();
+        TaskEvent {
+            at: now,
+            kind: self.kind().to_owned(),
+            message: self.message(),
+            details: details
+                .into_iter()
+                .map(|(name, value)| (name.to_owned(), value))
+                .collect(),
+        }
+    }
+
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Received => "Received",
+            Self::Preparing | Self::WaitsForVolume(_) => "Task Setup",
+            Self::SetupFailed(_) => "Setup Failure",
+            Self::Started => "Started",
+            Self::Ended(RunEnd::Failed { .. }) => "Driver Failure",
+            Self::Ended(RunEnd::Exited { .. } | RunEnd::Lost { .. }) => "Terminated",
+            Self::Restarting { .. } => "Restarting",
+            Self::NotRestarting { .. } => "Not Restarting",
+            Self::Killing { .. } => "Killing",
+            Self::Killed => "Killed",
+            Self::SiblingFailed(_) => "Sibling Task Failed",
+            Self::LeaderEnded => "Leader Task Dead",
+            Self::MainTasksEnded => "Main Tasks Dead",
+        }
+    }
+
+    fn message(&self) -> String {
+        match self {
+            Self::Received => "Task received by client".to_owned(),
+            Self::Preparing => "Building Task Directory".to_owned(),
+            Self::WaitsForVolume(reason) => format!("Waiting: {reason}"),
+            Self::SetupFailed(reason) => format!("failed to setup alloc: {reason}"),
+            Self::Started => "Task started by client".to_owned(),
+            Self::Ended(end) => ended_message(end),
+            Self::Restarting { delay, .. } => format!("Task restarting in {}", go(*delay)),
+            Self::NotRestarting { reason } => (*reason).to_owned(),
+            Self::Killing { timeout } => {
+                format!(
+                    "Sent interrupt. Waiting {} before force killing",
+                    go(*timeout)
+                )
+            }
+            Self::Killed => "Task successfully killed".to_owned(),
+            Self::SiblingFailed(sibling) => format!("Task's sibling {sibling:?} failed"),
+            Self::LeaderEnded => "Leader Task in Group dead".to_owned(),
+            Self::MainTasksEnded => "Main tasks in the group died".to_owned(),
+        }
+    }
+
+    fn details(&self) -> BTreeMap<&'static str, String> {
+        match self {
+            Self::Preparing | Self::WaitsForVolume(_) => [("message", self.message())].into(),
+            Self::SetupFailed(reason) => [
+                ("setup_error", (*reason).to_owned()),
+                ("fails_task", "true".to_owned()),
+            ]
+            .into(),
+            Self::Ended(RunEnd::Exited { code, signal }) => [
+                ("exit_code", shell_status(*code, *signal).to_string()),
+                ("signal", signal.unwrap_or_default().to_string()),
+            ]
+            .into(),
+            Self::Ended(RunEnd::Failed { reason }) => [("driver_error", reason.clone())].into(),
+            Self::Ended(RunEnd::Lost { reason }) => [("exit_message", reason.clone())].into(),
+            Self::Restarting { reason, delay } => [
+                ("restart_reason", (*reason).to_owned()),
+                ("start_delay", nanoseconds(*delay).to_string()),
+            ]
+            .into(),
+            Self::NotRestarting { reason } => [
+                ("restart_reason", (*reason).to_owned()),
+                ("fails_task", "true".to_owned()),
+            ]
+            .into(),
+            Self::Killing { timeout } => [("kill_timeout", go(*timeout).to_string())].into(),
+            Self::SiblingFailed(sibling) => [("failed_sibling", (*sibling).to_owned())].into(),
+            Self::Received
+            | Self::Started
+            | Self::Killed
+            | Self::LeaderEnded
+            | Self::MainTasksEnded => BTreeMap::new(),
+        }
+    }
+}
+
+fn ended_message(end: &RunEnd) -> String {
+    match end {
+        RunEnd::Exited { code, signal } => {
+            let status = shell_status(*code, *signal);
+            match signal {
+                Some(signal) => format!("Exit Code: {status}, Signal: {signal}"),
+                None => format!("Exit Code: {status}"),
+            }
+        }
+        RunEnd::Failed { reason } => reason.clone(),
+        RunEnd::Lost { reason } => format!("the task was lost: {reason}"),
+    }
+}
+
+/// Returns the status that a shell shows: 128 and the signal for a task that a signal killed.
+fn shell_status(code: Option<i32>, signal: Option<i32>) -> i32 {
+    code.unwrap_or_else(|| signal.map_or(0, |signal| 128 + signal))
+}
+
+fn go(duration: Duration) -> GoDuration {
+    GoDuration(nanoseconds(duration))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(occurrence: &Occurrence<'_>) -> String {
+        let event = occurrence.at(1);
+        let details: Vec<_> = event
+            .details
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        format!("{} | {} | {}", event.kind, event.message, details.join(" "))
+    }
+
+    #[test]
+    fn events_have_nomads_kinds_texts_and_details() {
+        let killed = RunEnd::Exited {
+            code: None,
+            signal: Some(2),
+        };
+        let failed = RunEnd::Failed {
+            reason: "no such file".to_owned(),
+        };
+        let delay = Duration::from_nanos(18_243_597_739);
+        for (occurrence, expected) in [
+            (
+                Occurrence::Received,
+                "Received | Task received by client | ",
+            ),
+            (
+                Occurrence::Ended(&killed),
+                "Terminated | Exit Code: 130, Signal: 2 | exit_code=130 signal=2",
+            ),
+            (
+                Occurrence::Ended(&failed),
+                "Driver Failure | no such file | driver_error=no such file",
+            ),
+            (
+                Occurrence::Restarting {
+                    reason: "Restart within policy",
+                    delay,
+                },
+                "Restarting | Task restarting in 18.243597739s | restart_reason=Restart within policy \
+                 start_delay=18243597739",
+            ),
+            (
+                Occurrence::Killing {
+                    timeout: Duration::from_secs(2),
+                },
+                "Killing | Sent interrupt. Waiting 2s before force killing | kill_timeout=2s",
+            ),
+            (
+                Occurrence::SiblingFailed("web"),
+                "Sibling Task Failed | Task's sibling \"web\" failed | failed_sibling=web",
+            ),
+        ] {
+            assert_eq!(shown(&occurrence), expected);
+        }
+    }
+}

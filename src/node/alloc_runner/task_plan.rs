@@ -1,0 +1,153 @@
+//! What a task runs with: decided before any volume is claimed, but for the paths of its volumes.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use super::super::alloc_directory::TaskDirectory;
+use super::super::interpolation::Interpolation;
+use super::super::task_identity::{find_user, signal_number};
+use super::super::task_mounts::{mount_problem, task_mounts};
+use super::super::task_program::driver_config;
+use super::task_environment::{NodeNames, VisibleDirectories, task_environment};
+use crate::model::{PropagationMode, Task, TaskGroup, VolumeAlias};
+use crate::ports::{AssignedAlloc, DriverConfig, LogLimits, RunRequest, TaskMount, TaskUser};
+
+/// What a task runs with.
+#[derive(Clone)]
+pub(super) struct TaskPlan {
+    task: Task,
+    config: DriverConfig,
+    environment: BTreeMap<String, String>,
+    interpolation: Interpolation,
+    kill_signal: i32,
+    user: Option<TaskUser>,
+    directory: TaskDirectory,
+}
+
+/// What the plans of all tasks of an allocation need.
+pub(super) struct PlanContext<'a> {
+    /// The allocation.
+    pub(super) alloc: &'a AssignedAlloc,
+    /// Its group.
+    pub(super) group: &'a TaskGroup,
+    /// The names of this node.
+    pub(super) node: &'a NodeNames,
+    /// The content of `/etc/passwd`.
+    pub(super) passwd: &'a str,
+}
+
+impl TaskPlan {
+    /// Plans a task.
+    ///
+    /// # Errors
+    /// Why the task can never run as the job describes it.
+    pub(super) fn new(
+        task: &Task,
+        directory: TaskDirectory,
+        context: &PlanContext<'_>,
+    ) -> Result<Self, String> {
+        if let Some(problem) = mount_problem(task, context.group) {
+            return Err(problem);
+        }
+        let about = |reason: String| format!("task `{}`: {reason}", task.name);
+        let visible = visible_directories(task, &directory);
+        let (environment, interpolation) =
+            task_environment(context.alloc, task, context.node, &visible);
+        let config = task.config.expose().iter();
+        let config = config.map(|(key, value)| (key.clone(), interpolation.json(value)));
+        let mut config = driver_config(task, &config.collect()).map_err(about)?;
+        if let DriverConfig::RawExec(program) = &mut config {
+            let default = || directory.path().to_owned();
+            program.working_directory.get_or_insert_with(default);
+        }
+        let user = match task.user.as_str() {
+            "" => None,
+            name => Some(find_user(context.passwd, name).map_err(about)?),
+        };
+        Ok(Self {
+            task: task.clone(),
+            config,
+            environment,
+            interpolation,
+            kill_signal: signal_number(&task.kill_signal).map_err(about)?,
+            user,
+            directory,
+        })
+    }
+
+    /// Returns the user of the task.
+    pub(super) fn user(&self) -> Option<TaskUser> {
+        self.user
+    }
+
+    /// Returns the request of a run whose volumes are mounted at `targets`.
+    ///
+    /// # Errors
+    /// If a volume of the task is not mounted.
+    pub(super) fn request(
+        &self,
+        group: &TaskGroup,
+        targets: &BTreeMap<VolumeAlias, PathBuf>,
+        hidden: PathBuf,
+    ) -> Result<RunRequest, String> {
+        let mut mounts = task_mounts(&self.task, group, targets, &self.interpolation)?;
+        if self.has_own_root() {
+            mounts.extend(self.directory_mounts());
+        }
+        Ok(RunRequest {
+            task: self.task.name.clone(),
+            config: self.config.clone(),
+            environment: self.environment.clone(),
+            user: self.user,
+            mounts,
+            hidden: if self.has_own_root() {
+                vec![hidden]
+            } else {
+                vec![]
+            },
+            kill_signal: self.kill_signal,
+            kill_timeout: self.task.kill_timeout,
+            logs: LogLimits::default(),
+        })
+    }
+
+    fn has_own_root(&self) -> bool {
+        has_own_root(&self.task)
+    }
+
+    fn directory_mounts(&self) -> [TaskMount; 3] {
+        let visible = visible_directories(&self.task, &self.directory);
+        let pairs = [
+            (self.directory.shared(), visible.shared),
+            (self.directory.local(), visible.local),
+            (self.directory.secrets(), visible.secrets),
+        ];
+        pairs.map(|(source, destination)| TaskMount {
+            source,
+            destination,
+            read_only: false,
+            propagation: PropagationMode::Private,
+        })
+    }
+}
+
+/// Whether the task sees a file system of its own, in which the agent mounts the task's directories.
+fn has_own_root(task: &Task) -> bool {
+    task.driver == "exec"
+}
+
+fn visible_directories(task: &Task, directory: &TaskDirectory) -> VisibleDirectories {
+    if has_own_root(task) {
+        VisibleDirectories {
+            shared: "/alloc".into(),
+            local: "/local".into(),
+            secrets: "/secrets".into(),
+        }
+    } else {
+        VisibleDirectories {
+            shared: directory.shared(),
+            local: directory.local(),
+            secrets: directory.secrets(),
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! A node with a fake server, and a driver whose tasks follow scripts.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::super::{AllocRunnerDeps, AllocRunners, NodeNames};
+use crate::model::{
+    AllocId, AllocReport, Job, JobType, JobVolume, JobVolumeKind, Lifecycle, LifecycleHook,
+    MountConfig, MountRoot, PropagationMode, RestartMode, RestartPolicy, Task, TaskConfig,
+    TaskGroup, VolumeMount,
+};
+use crate::ports::fake::{CountingIds, FakeControlPlane};
+use crate::ports::{
+    AssignedAlloc, Clock, DriverConfig, LogFile, LogSlice, LogStream, MockScript, RunDriver,
+    RunEnd, RunError, RunRequest, RunStart, RunStatus,
+};
+
+/// A driver of the crate's mock runs with scripts, by task; the last script of a task repeats. It can mount.
+#[derive(Default)]
+pub(super) struct ScriptedDriver {
+    mock: super::MockRuns,
+    scripts: Mutex<BTreeMap<String, VecDeque<MockScript>>>,
+    starts: Mutex<Vec<RunRequest>>,
+    refused_starts: Mutex<u32>,
+}
+
+impl ScriptedDriver {
+    pub(super) fn script(&self, task: &str, scripts: &[MockScript]) {
+        let scripts = scripts.iter().cloned().collect();
+        self.scripts
+            .lock()
+            .unwrap()
+            .insert(task.to_owned(), scripts);
+    }
+
+    /// The requests of the runs that were started, in order.
+    pub(super) fn starts(&self) -> Vec<RunRequest> {
+        self.starts.lock().unwrap().clone()
+    }
+
+    /// The tasks that were started, in order.
+    pub(super) fn started(&self) -> Vec<String> {
+        self.starts()
+            .into_iter()
+            .map(|request| request.task)
+            .collect()
+    }
+
+    pub(super) fn refuse_starts(&self, number: u32) {
+        *self.refused_starts.lock().unwrap() = number;
+    }
+
+    fn next_script(&self, task: &str) -> MockScript {
+        let mut scripts = self.scripts.lock().unwrap();
+        let scripts = scripts.entry(task.to_owned()).or_default();
+        match scripts.len() {
+            0 => lasting(3600),
+            1 => scripts[0].clone(),
+            _ => scripts.pop_front().unwrap(),
+        }
+    }
+}
+
+#[async_trait]
+impl RunDriver for ScriptedDriver {
+    fn mount_config(&self) -> MountConfig {
+        MountConfig::All
+    }
+
+    async fn start(&self, run: &Path, mut request: RunRequest) -> Result<RunStart, RunError> {
+        {
+            let mut refused = self.refused_starts.lock().unwrap();
+            if *refused > 0 {
+                *refused -= 1;
+                return Err(RunError::Failed {
+                    action: "start",
+                    run: run.to_owned(),
+                    reason: "the disk is full".to_owned(),
+                });
+            }
+        }
+        let is_new = self.mock.status(run).await?.is_none();
+        if is_new {
+            self.starts.lock().unwrap().push(request.clone());
+            request.config = DriverConfig::Mock(self.next_script(&request.task));
+        } else {
+            request.config = DriverConfig::Mock(lasting(0));
+        }
+        request.mounts.clear();
+        self.mock.start(run, request).await
+    }
+
+    async fn status(&self, run: &Path) -> Result<Option<RunStatus>, RunError> {
+        self.mock.status(run).await
+    }
+
+    async fn wait(&self, run: &Path) -> Result<RunEnd, RunError> {
+        self.mock.wait(run).await
+    }
+
+    async fn stop(&self, run: &Path) -> Result<(), RunError> {
+        self.mock.stop(run).await
+    }
+
+    async fn last_lines(
+        &self,
+        run: &Path,
+        stream: LogStream,
+        limit: usize,
+    ) -> Result<Vec<String>, RunError> {
+        self.mock.last_lines(run, stream, limit).await
+    }
+
+    async fn log_files(&self, run: &Path, stream: LogStream) -> Result<Vec<LogFile>, RunError> {
+        self.mock.log_files(run, stream).await
+    }
+
+    async fn read_log(
+        &self,
+        run: &Path,
+        stream: LogStream,
+        slice: LogSlice,
+    ) -> Result<Vec<u8>, RunError> {
+        self.mock.read_log(run, stream, slice).await
+    }
+}
+
+/// A task that runs this long and exits with status 0.
+pub(super) fn lasting(seconds: u64) -> MockScript {
+    MockScript {
+        run_for: Duration::from_secs(seconds),
+        ..MockScript::default()
+    }
+}
+
+/// A task that exits with this status after this time.
+pub(super) fn exiting(code: i32, seconds: u64) -> MockScript {
+    MockScript {
+        exit_code: code,
+        ..lasting(seconds)
+    }
+}
+
+/// A clock that follows tokio's.
+struct TokioClock(Instant);
+
+impl Clock for TokioClock {
+    fn now(&self) -> i64 {
+        1_000_000_000 + super::super::restart::nanoseconds(self.0.elapsed())
+    }
+}
+
+/// A task of the group: its name, its hook (`main`, `prestart`, …; `+` for a sidecar).
+pub(super) fn task(name: &str, hook: &str) -> Task {
+    let mut task = Task::new(name, "exec", policy(0));
+    let config = serde_json::json!({"command": "/bin/true"});
+    task.config = TaskConfig::new(config.as_object().unwrap().clone());
+    let (word, is_sidecar) = match hook.strip_suffix('+') {
+        Some(word) => (word, true),
+        None => (hook, false),
+    };
+    let hook = LifecycleHook::parse(word);
+    task.lifecycle = hook.map(|hook| Lifecycle { hook, is_sidecar });
+    task
+}
+
+pub(super) fn policy(attempts: u32) -> RestartPolicy {
+    RestartPolicy {
+        attempts,
+        interval: Duration::from_secs(3600),
+        delay: Duration::from_secs(10),
+        mode: RestartMode::Fail,
+    }
+}
+
+/// An allocation of one group with these tasks, which all mount these volumes.
+pub(super) fn alloc(job_type: JobType, mut tasks: Vec<Task>, volumes: &[&str]) -> AssignedAlloc {
+    let mut group = TaskGroup::new("g", job_type);
+    for alias in volumes {
+        let kind = JobVolumeKind::Csi {
+            access_mode: None,
+            attachment_mode: None,
+            mount_options: None,
+        };
+        let volume = JobVolume {
+            source: (*alias).to_owned(),
+            read_only: false,
+            per_alloc: false,
+            sticky: false,
+            kind,
+        };
+        group.volumes.insert((*alias).into(), volume);
+        for task in &mut tasks {
+            task.volume_mounts.push(VolumeMount {
+                volume: (*alias).into(),
+                destination: format!("/{alias}"),
+                read_only: false,
+                propagation_mode: PropagationMode::Private,
+                selinux_label: None,
+            });
+        }
+    }
+    group.tasks = tasks;
+    let mut job = Job::new("default".into(), "shop".into());
+    job.job_type = job_type;
+    job.groups = vec![group];
+    AssignedAlloc {
+        id: ID.into(),
+        job: Arc::new(job),
+        group: "g".to_owned(),
+        index: 0,
+        wants_stop: false,
+        report: None,
+    }
+}
+
+pub(super) const ID: &str = "alloc-1";
+
+/// A node.
+pub(super) struct Node {
+    pub(super) control: Arc<FakeControlPlane>,
+    pub(super) driver: Arc<ScriptedDriver>,
+    data: tempfile::TempDir,
+    stop: CancellationToken,
+    running: Option<JoinHandle<()>>,
+}
+
+impl Node {
+    pub(super) fn new() -> Self {
+        let mut node = Self {
+            control: Arc::default(),
+            driver: Arc::default(),
+            data: tempfile::tempdir().unwrap(),
+            stop: CancellationToken::new(),
+            running: None,
+        };
+        node.start();
+        node
+    }
+
+    fn start(&mut self) {
+        let driver: Arc<dyn RunDriver> = self.driver.clone();
+        let mock: Arc<dyn RunDriver> = Arc::new(super::MockRuns::default());
+        let deps = AllocRunnerDeps {
+            control: self.control.clone(),
+            drivers: [
+                ("exec".to_owned(), driver),
+                ("mock_driver".to_owned(), mock),
+            ]
+            .into(),
+            clock: Arc::new(TokioClock(Instant::now())),
+            ids: Arc::new(CountingIds::from(1)),
+            node: NodeNames {
+                id: "node-1".into(),
+                name: "laptop".to_owned(),
+                datacenter: None,
+            },
+            data_directory: self.data.path().to_owned(),
+        };
+        self.stop = CancellationToken::new();
+        let runners = AllocRunners::new(deps).run(self.stop.clone());
+        self.running = Some(tokio::spawn(runners));
+    }
+
+    /// Stops the agent, as SIGTERM does, and starts it again on the same data.
+    pub(super) async fn restart_agent(&mut self) {
+        self.stop.cancel();
+        self.running.take().unwrap().await.unwrap();
+        self.start();
+    }
+
+    /// Kills the agent, and starts it again on the same data.
+    pub(super) fn kill_agent(&mut self) {
+        self.running.take().unwrap().abort();
+        self.start();
+    }
+
+    pub(super) fn provide(&self, alias: &str) {
+        let root = MountRoot::new(Path::new("/csi"), Path::new("/csi")).unwrap();
+        let target = root.target(&alias.into(), &ID.into(), &alias.into());
+        self.control.provide(alias, target);
+    }
+
+    pub(super) fn stop_alloc(&self) {
+        self.control.stop(&ID.into());
+    }
+
+    pub(super) async fn report(&self, is_meant: impl Fn(&AllocReport) -> bool) -> AllocReport {
+        let id = AllocId::from(ID);
+        let waited = self.control.wait_for_report(&id, is_meant);
+        let waited = tokio::time::timeout(Duration::from_secs(36_000), waited).await;
+        waited.unwrap_or_else(|_| panic!("{:#?}", self.control.reports(&id).last()))
+    }
+
+    /// Waits until the allocation has this status.
+    pub(super) async fn status(&self, status: &str) -> AllocReport {
+        self.report(|report| report.status.as_str() == status).await
+    }
+
+    /// Waits until the description starts with this text.
+    pub(super) async fn description(&self, start: &str) -> AllocReport {
+        self.report(|report| report.description.starts_with(start))
+            .await
+    }
+
+    /// Waits until the task has an event of this kind.
+    pub(super) async fn event(&self, task: &str, kind: &str) -> AllocReport {
+        self.report(|report| {
+            events(report, task)
+                .iter()
+                .any(|event| event.starts_with(kind))
+        })
+        .await
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if let Some(running) = self.running.take() {
+            running.abort();
+        }
+    }
+}
+
+/// The events of a task as `KIND: MESSAGE`.
+pub(super) fn events(report: &AllocReport, task: &str) -> Vec<String> {
+    let events = report.tasks.get(task).map(|task| task.events.as_slice());
+    events
+        .unwrap_or_default()
+        .iter()
+        .map(|event| format!("{}: {}", event.kind, event.message))
+        .collect()
+}

@@ -1,0 +1,84 @@
+//! What the runner of a task remembers beyond the life of the agent: `task.json` in the task's directory.
+//!
+//! The runs themselves are remembered by their directories. This file says what was decided about them: how often
+//! the task was restarted, which end of a run was dealt with, and whether the task has ended. A damaged file counts
+//! as none: the newest run is then decided once more.
+
+use serde::{Deserialize, Serialize};
+
+/// The version of the file that this program writes. It reads every version up to this one.
+const VERSION: u32 = 1;
+
+/// The restarts of a task in the current interval of its policy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct RestartWindow {
+    /// The start of the interval in nanoseconds since the epoch; 0 before the first run.
+    pub(super) started_at: i64,
+    /// The restarts since then.
+    pub(super) restarts: u32,
+}
+
+/// The record of a task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct TaskRecord {
+    version: u32,
+    /// The driver of its runs.
+    pub(super) driver: String,
+    /// The restarts in the current interval.
+    pub(super) window: RestartWindow,
+    /// All restarts.
+    pub(super) restarts: u32,
+    /// The number of the newest run whose end was dealt with; 0 if there is none.
+    pub(super) decided_run: u32,
+    /// Whether the task has ended for good, and then whether it failed.
+    pub(super) has_failed: Option<bool>,
+}
+
+impl TaskRecord {
+    /// Creates the record of a task that never ran.
+    pub(super) fn new(driver: &str) -> Self {
+        Self {
+            version: VERSION,
+            driver: driver.to_owned(),
+            window: RestartWindow::default(),
+            restarts: 0,
+            decided_run: 0,
+            has_failed: None,
+        }
+    }
+
+    /// Reads a record; `None` if it is damaged or of a later version.
+    pub(super) fn parse(text: &[u8]) -> Option<Self> {
+        let record: Self = serde_json::from_slice(text).ok()?;
+        (record.version <= VERSION).then_some(record)
+    }
+
+    /// Returns the text of the record.
+    ///
+    /// # Errors
+    /// Never: all its fields are texts and numbers.
+    pub(super) fn to_text(&self) -> serde_json::Result<Vec<u8>> {
+        serde_json::to_vec(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_read_as_it_was_written_and_a_damaged_one_is_none() {
+        let mut record = TaskRecord::new("exec");
+        record.window = RestartWindow {
+            started_at: 7,
+            restarts: 2,
+        };
+        record.has_failed = Some(false);
+        let text = record.to_text().unwrap();
+        assert_eq!(TaskRecord::parse(&text), Some(record.clone()));
+        assert_eq!(TaskRecord::parse(&text[..text.len() / 2]), None);
+        assert_eq!(TaskRecord::parse(b""), None);
+        record.version = VERSION + 1;
+        assert_eq!(TaskRecord::parse(&record.to_text().unwrap()), None);
+    }
+}

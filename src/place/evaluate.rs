@@ -1,0 +1,305 @@
+//! [`evaluate()`]: what a job needs, and what it has.
+//!
+//! Every group has slots: one per index of its `count`, or one per node for the types that run everywhere. A slot
+//! keeps one running allocation of the newest version. An outdated or needless one stops, and its replacement is
+//! placed at the same time: it waits for the volumes until the old one has given them back. A failed allocation is
+//! replaced after a pause that doubles; one of a batch job once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::feasible::{Candidate, Promises, refusals_beside};
+use crate::model::{AllocId, ClientStatus, JobType, Node, NodeId, TaskGroup};
+use crate::state::{AllocRecord, GroupFailure, JobRecord, JobVersion, Placement, State};
+
+/// An allocation to place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// The group.
+    pub group: String,
+    /// The index in the group.
+    pub index: u32,
+    /// The node.
+    pub node: NodeId,
+}
+
+/// What a job needs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Decision {
+    /// The allocations to place.
+    pub place: Vec<Placed>,
+    /// The allocations to stop, with the reason.
+    pub stop: Vec<(AllocId, &'static str)>,
+    /// The groups with allocations that no node can take.
+    pub failures: BTreeMap<String, GroupFailure>,
+    /// How many allocations of each group stay as they are.
+    pub unchanged: BTreeMap<String, u32>,
+    /// When to decide again although nothing changes, in nanoseconds since the epoch.
+    pub wake_at: Option<i64>,
+}
+
+const JOB_STOPPED: &str = "the job was stopped";
+const JOB_UPDATED: &str = "the job was updated";
+const NOT_NEEDED: &str = "the job needs fewer allocations";
+const NODE_LOST: &str = "its node is lost";
+const NODE_DRAINED: &str = "its node is not eligible";
+
+/// The first pause before a failed allocation of a service is replaced, and the longest, in seconds.
+const SERVICE_PAUSES: [i64; 2] = [30, 3600];
+/// The pause before the only replacement of a batch job's failed allocation, in seconds.
+const BATCH_PAUSE: i64 = 5;
+const SECOND: i64 = 1_000_000_000;
+
+/// The allocations of one slot, oldest first.
+type Slot<'a> = Vec<(&'a AllocId, &'a AllocRecord, &'a Placement)>;
+
+/// What a slot needs.
+enum Need {
+    /// Nothing: an allocation runs, or has done its work.
+    Nothing,
+    /// An allocation, now.
+    Alloc,
+    /// An allocation at this time.
+    Later(i64),
+}
+
+/// Decides what the job needs at this time, in nanoseconds since the epoch.
+pub fn evaluate(state: &State, record: &JobRecord, now: i64) -> Decision {
+    let mut decision = Decision::default();
+    let mut slots = slots_of(state, record);
+    let mut promises = Promises::default();
+    let mut wanted: Vec<(Candidate<'_>, Option<&Node>)> = vec![];
+    let groups = match record.is_stopped {
+        true => &[][..],
+        false => &record.current.job.groups[..],
+    };
+    for group in groups {
+        for (index, node) in places_of(state, record, group) {
+            let key = (group.name.clone(), index, node.map(|node| node.id.clone()));
+            let slot = slots.remove(&key).unwrap_or_default();
+            let candidate = Candidate {
+                job: &record.current.job,
+                group,
+                index,
+            };
+            match decide_slot(state, record, group, &slot, now, &mut decision) {
+                Need::Nothing => *decision.unchanged.entry(group.name.clone()).or_default() += 1,
+                Need::Alloc => wanted.push((candidate, node)),
+                Need::Later(at) => {
+                    decision.wake_at = Some(decision.wake_at.map_or(at, |known| known.min(at)));
+                }
+            }
+        }
+    }
+    let reason = if record.is_stopped {
+        JOB_STOPPED
+    } else {
+        NOT_NEEDED
+    };
+    for slot in slots.into_values() {
+        let needless = slot
+            .iter()
+            .filter(|(_, alloc, placement)| is_live(alloc, placement));
+        decision
+            .stop
+            .extend(needless.map(|(id, ..)| ((*id).clone(), reason)));
+    }
+    promises.replaced = leaving(state, record, &decision);
+    for (candidate, node) in wanted {
+        place(state, candidate, node, &mut promises, &mut decision);
+    }
+    decision
+}
+
+type SlotKey = (String, u32, Option<NodeId>);
+
+fn slots_of<'a>(state: &'a State, record: &JobRecord) -> BTreeMap<SlotKey, Slot<'a>> {
+    let is_per_node = record.current.job.job_type.is_per_node();
+    let mut slots: BTreeMap<SlotKey, Slot<'a>> = BTreeMap::new();
+    for (id, alloc, placement) in state.allocs_of_job(&record.key()) {
+        let node = is_per_node.then(|| alloc.node.clone());
+        let key = (placement.group.clone(), placement.index, node);
+        slots.entry(key).or_default().push((id, alloc, placement));
+    }
+    for slot in slots.values_mut() {
+        slot.sort_by_key(|(id, alloc, _)| (alloc.create_index, *id));
+    }
+    slots
+}
+
+/// The slots of a group: its indexes, or the nodes.
+fn places_of<'a>(
+    state: &'a State,
+    record: &JobRecord,
+    group: &TaskGroup,
+) -> Vec<(u32, Option<&'a Node>)> {
+    if record.current.job.job_type.is_per_node() {
+        let nodes = state.nodes().filter(|node| {
+            group.count > 0 && node.is_eligible && state.node_loss(&node.id).is_none()
+        });
+        return nodes.map(|node| (0, Some(node))).collect();
+    }
+    let count = u32::try_from(group.count).unwrap_or(0);
+    (0..count).map(|index| (index, None)).collect()
+}
+
+/// Stops what must not run in the slot, and returns what it needs.
+fn decide_slot(
+    state: &State,
+    record: &JobRecord,
+    group: &TaskGroup,
+    slot: &Slot<'_>,
+    now: i64,
+    decision: &mut Decision,
+) -> Need {
+    let mut keeps = false;
+    for (id, alloc, placement) in slot.iter().rev() {
+        if !is_live(alloc, placement) {
+            continue;
+        }
+        let reason = match unfit(state, record, group, alloc, placement) {
+            Some(reason) => reason,
+            None if keeps => NOT_NEEDED,
+            None => {
+                keeps = true;
+                continue;
+            }
+        };
+        decision.stop.push(((*id).clone(), reason));
+    }
+    match keeps {
+        true => Need::Nothing,
+        false => need_after(
+            record.current.version,
+            record.current.job.job_type,
+            slot,
+            now,
+        ),
+    }
+}
+
+/// Why an allocation cannot stay; `None` if it can.
+fn unfit(
+    state: &State,
+    record: &JobRecord,
+    group: &TaskGroup,
+    alloc: &AllocRecord,
+    placement: &Placement,
+) -> Option<&'static str> {
+    if state.node_loss(&alloc.node).is_some() {
+        return Some(NODE_LOST);
+    }
+    let node = state.node(&alloc.node);
+    if node.is_none_or(|node| !node.is_eligible && node.is_draining) {
+        return Some(NODE_DRAINED);
+    }
+    (!is_same(&record.current, &placement.job, group)).then_some(JOB_UPDATED)
+}
+
+/// Whether an update left the group and what it depends on as it was.
+fn is_same(current: &JobVersion, placed: &JobVersion, group: &TaskGroup) -> bool {
+    if current.version == placed.version {
+        return true;
+    }
+    let before = placed.job.groups.iter().find(|one| one.name == group.name);
+    let sized = |group: &TaskGroup| TaskGroup {
+        count: 0,
+        ..group.clone()
+    };
+    current.settings == placed.settings
+        && current.job.job_type == placed.job.job_type
+        && current.job.constraints == placed.job.constraints
+        && current.job.datacenters == placed.job.datacenters
+        && before.is_some_and(|before| sized(before) == sized(group))
+}
+
+fn is_live(alloc: &AllocRecord, placement: &Placement) -> bool {
+    !alloc.has_ended && placement.stop_reason.is_none()
+}
+
+/// What a slot without a running allocation needs, after what happened there.
+fn need_after(version: u64, job_type: JobType, slot: &Slot<'_>, now: i64) -> Need {
+    let ended = slot.iter().filter(|(_, alloc, placement)| {
+        alloc.has_ended && placement.stop_reason.is_none() && placement.job.version == version
+    });
+    let ended: Vec<_> = ended.collect();
+    let Some((_, last, placement)) = ended.last() else {
+        return Need::Alloc;
+    };
+    let report = placement.report.as_ref();
+    let is_complete = report.is_some_and(|report| report.status == ClientStatus::Complete);
+    let failures = i64::try_from(ended.len()).unwrap_or(i64::MAX);
+    let pause = match job_type {
+        JobType::Batch | JobType::Sysbatch if is_complete => return Need::Nothing,
+        JobType::Batch if failures > 1 => return Need::Nothing,
+        JobType::Sysbatch | JobType::System => return Need::Nothing,
+        JobType::Batch => BATCH_PAUSE,
+        JobType::Service => {
+            let [first, longest] = SERVICE_PAUSES;
+            let doublings = u32::try_from(failures - 1).unwrap_or(u32::MAX).min(16);
+            (first << doublings).min(longest)
+        }
+    };
+    let at = last.modify_time.saturating_add(pause * SECOND);
+    match now >= at {
+        true => Need::Alloc,
+        false => Need::Later(at),
+    }
+}
+
+/// The allocations of the job that are stopping or will: a new one may wait for their volumes.
+fn leaving(state: &State, record: &JobRecord, decision: &Decision) -> BTreeSet<AllocId> {
+    let own = state.allocs_of_job(&record.key());
+    let stopping = own
+        .filter(|(_, alloc, placement)| !is_live(alloc, placement))
+        .map(|(id, ..)| id.clone());
+    let stopped = decision.stop.iter().map(|(id, _)| id.clone());
+    stopping.chain(stopped).collect()
+}
+
+fn place(
+    state: &State,
+    candidate: Candidate<'_>,
+    only: Option<&Node>,
+    promises: &mut Promises,
+    decision: &mut Decision,
+) {
+    let nodes: Vec<&Node> = match only {
+        Some(node) => vec![node],
+        None => state.nodes().collect(),
+    };
+    let mut refused = BTreeMap::new();
+    let mut takers = vec![];
+    for node in nodes {
+        let reasons = refusals_beside(state, candidate, node, promises);
+        match reasons.is_empty() {
+            true => takers.push(node),
+            false => drop(refused.insert(node.id.clone(), reasons)),
+        }
+    }
+    let load = |node: &&&Node| {
+        let running = state.allocs().filter(|(_, alloc)| {
+            alloc.node == node.id && !alloc.has_ended && alloc.placement.is_some()
+        });
+        let placed = decision.place.iter().filter(|one| one.node == node.id);
+        (running.count() + placed.count(), node.id.clone())
+    };
+    let group = candidate.group.name.clone();
+    match takers.iter().min_by_key(load) {
+        Some(node) => {
+            promises.add(state, candidate, &node.id);
+            decision.place.push(Placed {
+                group,
+                index: candidate.index,
+                node: node.id.clone(),
+            });
+        }
+        None => {
+            let failure = decision.failures.entry(group).or_default();
+            failure.queued += 1;
+            failure.nodes.extend(refused);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

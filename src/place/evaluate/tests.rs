@@ -1,0 +1,220 @@
+//! What a job needs, after everything that can happen to its allocations.
+
+use super::super::samples::{SECOND, World, node, web, with_volume};
+use super::*;
+use crate::model::Job;
+use crate::state::EventKind;
+use crate::state::JobEvent;
+use crate::state::samples::job_key;
+
+fn decide(world: &World) -> Decision {
+    decide_at(world, world.now())
+}
+
+fn decide_at(world: &World, now: i64) -> Decision {
+    let record = world.state.job(&job_key("web")).unwrap();
+    evaluate(&world.state, record, now)
+}
+
+fn with_job(job: Job) -> World {
+    let mut world = World::new(&["n1", "n2"]);
+    world.submit(job);
+    world
+}
+
+fn placed(decision: &Decision) -> Vec<(u32, &str)> {
+    let placed = decision.place.iter();
+    placed.map(|one| (one.index, one.node.as_str())).collect()
+}
+
+fn stopped(decision: &Decision) -> Vec<(&str, &str)> {
+    let stopped = decision.stop.iter();
+    stopped.map(|(id, reason)| (id.as_str(), *reason)).collect()
+}
+
+#[test]
+fn allocations_are_spread_over_the_nodes() {
+    let world = with_job(web(JobType::Service, 3));
+    let decision = decide(&world);
+    assert_eq!(placed(&decision), [(0, "n1"), (1, "n2"), (2, "n1")]);
+    assert!(decision.failures.is_empty() && decision.stop.is_empty());
+}
+
+#[test]
+fn a_system_job_runs_once_on_every_eligible_node() {
+    let mut world = with_job(web(JobType::System, 1));
+    assert_eq!(placed(&decide(&world)), [(0, "n1"), (0, "n2")]);
+    let node = Node {
+        is_eligible: false,
+        ..node("n2")
+    };
+    world.apply(EventKind::NodeRegistered { node });
+    assert_eq!(placed(&decide(&world)), [(0, "n1")]);
+}
+
+#[test]
+fn a_running_allocation_stays() {
+    let mut world = with_job(web(JobType::Service, 1));
+    world.place("a", "n1");
+    world.report("a", ClientStatus::Running);
+    let decision = decide(&world);
+    assert_eq!(decision.unchanged, [("g".to_owned(), 1)].into());
+    assert!(decision.place.is_empty() && decision.stop.is_empty());
+}
+
+/// One writer at a time: the second allocation of one volume waits, with the reason on every node.
+#[test]
+fn one_evaluation_does_not_promise_a_volume_twice() {
+    let world = with_job(with_volume(web(JobType::Service, 2), "data", false));
+    let decision = decide(&world);
+    assert_eq!(placed(&decision), [(0, "n1")]);
+    let failure = &decision.failures["g"];
+    assert_eq!(failure.queued, 1);
+    let reason = "CSI volume data has exhausted its available writer claims".to_owned();
+    for node in ["n1", "n2"] {
+        assert_eq!(failure.nodes[&NodeId::new(node)], [reason.as_str()]);
+    }
+    let own = with_job(with_volume(web(JobType::Service, 3), "data", true));
+    assert_eq!(decide(&own).place.len(), 3);
+}
+
+#[test]
+fn an_update_replaces_only_what_it_changes() {
+    let mut world = with_job(web(JobType::Service, 1));
+    world.place("a", "n1");
+    world.submit(web(JobType::Service, 2));
+    let grown = decide(&world);
+    assert_eq!(placed(&grown), [(1, "n2")]);
+    assert_eq!(stopped(&grown), []);
+    world.submit(with_volume(web(JobType::Service, 1), "data", false));
+    let changed = decide(&world);
+    assert_eq!(stopped(&changed), [("a", JOB_UPDATED)]);
+    assert_eq!(placed(&changed).len(), 1);
+}
+
+#[test]
+fn needless_allocations_stop() {
+    let mut world = with_job(web(JobType::Service, 1));
+    world.place("a", "n1");
+    world.place("b", "n1");
+    assert_eq!(stopped(&decide(&world)), [("a", NOT_NEEDED)]);
+    world.apply(EventKind::Job {
+        job: job_key("web"),
+        event: Box::new(JobEvent::Stopped { purges: false }),
+    });
+    let all = decide(&world);
+    assert_eq!(stopped(&all), [("a", JOB_STOPPED), ("b", JOB_STOPPED)]);
+    assert!(all.place.is_empty());
+}
+
+#[test]
+fn an_allocation_that_an_operator_stops_is_replaced() {
+    let mut world = with_job(web(JobType::Service, 1));
+    world.place("a", "n1");
+    world.request_stop("a");
+    assert_eq!(placed(&decide(&world)).len(), 1);
+}
+
+#[test]
+fn allocations_leave_lost_and_draining_nodes() {
+    let mut world = with_job(web(JobType::Service, 1));
+    world.place("a", "n1");
+    let draining = Node {
+        is_eligible: false,
+        is_draining: true,
+        ..node("n1")
+    };
+    world.apply(EventKind::NodeRegistered { node: draining });
+    let decision = decide(&world);
+    assert_eq!(stopped(&decision), [("a", NODE_DRAINED)]);
+    assert_eq!(placed(&decision), [(0, "n2")]);
+    world.apply(EventKind::NodeLost {
+        node: NodeId::new("n1"),
+        reason: "fenced".to_owned(),
+    });
+    assert_eq!(stopped(&decide(&world)), [("a", NODE_LOST)]);
+}
+
+#[test]
+fn a_finished_batch_allocation_is_not_repeated_and_a_failed_one_once() {
+    let mut world = with_job(web(JobType::Batch, 1));
+    world.place("a", "n1");
+    world.report("a", ClientStatus::Complete);
+    assert_eq!(decide(&world).unchanged["g"], 1);
+    let mut world = with_job(web(JobType::Batch, 1));
+    world.place("a", "n1");
+    world.report("a", ClientStatus::Failed);
+    let failed_at = world.now();
+    let waits = decide(&world);
+    assert_eq!(waits.wake_at, Some(failed_at + BATCH_PAUSE * SECOND));
+    assert!(waits.place.is_empty());
+    let later = failed_at + BATCH_PAUSE * SECOND;
+    assert_eq!(placed(&decide_at(&world, later)).len(), 1);
+    world.place("b", "n1");
+    world.report("b", ClientStatus::Failed);
+    assert_eq!(decide_at(&world, later * 9).unchanged["g"], 1);
+}
+
+#[test]
+fn the_pauses_of_a_failing_service_double_up_to_an_hour() {
+    let mut world = with_job(web(JobType::Service, 1));
+    let mut pauses = vec![];
+    for number in 0..9 {
+        let id = format!("a{number}");
+        world.place(&id, "n1");
+        world.report(&id, ClientStatus::Failed);
+        let wake_at = decide(&world).wake_at.unwrap();
+        pauses.push((wake_at - world.now()) / SECOND);
+    }
+    assert_eq!(pauses, [30, 60, 120, 240, 480, 960, 1920, 3600, 3600]);
+}
+
+/// The replacement is placed at once; it waits for the volume until the old one has given it back.
+#[test]
+fn a_replacement_does_not_count_the_claim_that_it_replaces() {
+    let job = with_volume(web(JobType::Service, 1), "data", false);
+    let mut world = with_job(job);
+    world.place("a", "n1");
+    claim(&mut world, "a");
+    world.request_stop("a");
+    assert_eq!(placed(&decide(&world)), [(0, "n2")]);
+    let mut other = World::new(&["n1"]);
+    other.submit(with_volume(web(JobType::Service, 1), "data", false));
+    other.place("a", "n1");
+    claim(&mut other, "a");
+    other.submit(with_volume(web(JobType::Service, 2), "data", false));
+    let decision = decide(&other);
+    assert_eq!(decision.failures["g"].queued, 1, "{decision:?}");
+}
+
+fn claim(world: &mut World, alloc: &str) {
+    use crate::claim::{ClaimEvent, ClaimKey, ClaimRequest, ClaimUsage, SealedFlags};
+    use crate::model::{AccessMode, VolumeAlias};
+    use crate::state::samples::key;
+    let id = AllocId::new(alloc);
+
+    let request = ClaimRequest {
+        key: ClaimKey {
+            alloc: id,
+            alias: VolumeAlias::new("data"),
+        },
+        volume: key("default", "data"),
+        node: NodeId::new("n1"),
+        external_node: None,
+        usage: ClaimUsage::new(
+            super::super::samples::capability(AccessMode::SingleNodeWriter),
+            "",
+            SealedFlags::default(),
+        ),
+        read_only: false,
+    };
+    let volume = world.state.remote_volume(&request.volume).unwrap();
+    let (key, claim) = request.granted(0);
+    world.apply(EventKind::Claim {
+        volume,
+        event: Box::new(ClaimEvent::Granted {
+            key,
+            claim: Box::new(claim),
+        }),
+    });
+}

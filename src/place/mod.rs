@@ -1,0 +1,16 @@
+//! Placement: which allocations a job needs, and which node can take each.
+//!
+//! [`evaluate()`] compares a job with its allocations and decides what to place, stop and leave. A node takes an
+//! allocation only if [`refusals`] finds no reason against it; every reason is kept and shown. A volume is checked
+//! with the rules of its claim (`claim::admit`), so an allocation is not placed for a claim that would be denied.
+//! Nothing here calls a node or changes a state.
+
+mod constraint;
+mod evaluate;
+mod feasible;
+mod node_attributes;
+#[cfg(test)]
+mod samples;
+
+pub use evaluate::{Decision, Placed, evaluate};
+pub use feasible::{Candidate, refusals};

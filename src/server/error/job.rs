@@ -1,0 +1,129 @@
+//! Requests about jobs and allocations that are refused.
+
+use http::StatusCode;
+
+use crate::diagnostic::Code;
+use crate::model::JobKey;
+
+/// Why a request about a job, an evaluation or an allocation fails.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JobError {
+    /// The job breaks rules; Nomad's text of all of them.
+    Invalid {
+        /// The job.
+        job: JobKey,
+        /// The rules.
+        text: String,
+    },
+    /// The request contains no job.
+    Missing,
+    /// The path and the body name different jobs.
+    OtherName {
+        /// The ID in the path.
+        path: String,
+        /// The ID in the body.
+        body: String,
+    },
+    /// The job does not exist.
+    NotFound(JobKey),
+    /// The job is not the one that the client read.
+    Changed {
+        /// The job.
+        job: JobKey,
+        /// The index that the client expects; 0 for a job that does not exist.
+        expected: u64,
+        /// The index of the last change; `None` if the job does not exist.
+        found: Option<u64>,
+    },
+    /// The evaluation does not exist.
+    NoEvaluation(String),
+    /// The allocation does not exist.
+    NoAlloc(String),
+    /// The ID of an allocation or a node is not complete.
+    ShortId {
+        /// `alloc`, `node`, `eval`: the first word of Nomad's text.
+        kind: &'static str,
+        /// The ID.
+        id: String,
+    },
+    /// The node does not exist.
+    NoNode(String),
+    /// The request has an invalid field.
+    BadRequest(String),
+}
+
+impl JobError {
+    pub(super) fn code_and_status(&self) -> (Code, StatusCode) {
+        const OTHER: StatusCode = StatusCode::INTERNAL_SERVER_ERROR;
+        match self {
+            Self::Invalid { .. } => (Code::JobInvalid, OTHER),
+            Self::Missing | Self::OtherName { .. } | Self::BadRequest(_) => {
+                (Code::ApiBadRequest, StatusCode::BAD_REQUEST)
+            }
+            Self::NotFound(_) => (Code::JobNotFound, StatusCode::NOT_FOUND),
+            Self::Changed { .. } => (Code::PlanStale, OTHER),
+            Self::NoEvaluation(_) | Self::NoAlloc(_) => {
+                (Code::AllocNotFound, StatusCode::NOT_FOUND)
+            }
+            Self::ShortId { .. } => (Code::ApiBadRequest, OTHER),
+            Self::NoNode(_) => (Code::NodeUnknown, StatusCode::NOT_FOUND),
+        }
+    }
+
+    /// Returns Nomad's exact text.
+    pub(super) fn text(&self) -> String {
+        match self {
+            Self::Invalid { text, .. } => text.clone(),
+            Self::Missing => "Job must be specified".to_owned(),
+            Self::OtherName { .. } => "Job ID does not match name".to_owned(),
+            Self::NotFound(_) => "job not found".to_owned(),
+            Self::Changed {
+                expected, found, ..
+            } => match found {
+                Some(_) if *expected == 0 => {
+                    "Enforcing job modify index 0: job already exists".to_owned()
+                }
+                Some(found) => format!(
+                    "Enforcing job modify index {expected}: job exists with conflicting job modify index: {found}"
+                ),
+                None => format!("Enforcing job modify index {expected}: job does not exist"),
+            },
+            Self::NoEvaluation(_) => "eval not found".to_owned(),
+            Self::NoAlloc(_) => "alloc not found".to_owned(),
+            Self::ShortId { kind, .. } => {
+                format!("{kind} lookup failed: index error: UUID must be 36 characters")
+            }
+            Self::NoNode(_) => "node not found".to_owned(),
+            Self::BadRequest(text) => text.clone(),
+        }
+    }
+
+    /// Returns the message for people.
+    pub(super) fn message(&self) -> String {
+        match self {
+            Self::Invalid { job, text } => format!("job {} is not valid: {text}", job.quoted()),
+            Self::Missing => "the request contains no job".to_owned(),
+            Self::OtherName { path, body } => {
+                format!("the path names job `{path}` and the body job `{body}`")
+            }
+            Self::NotFound(job) => format!("job {} does not exist", job.quoted()),
+            Self::Changed {
+                job,
+                expected,
+                found,
+            } => match found {
+                Some(_) if *expected == 0 => format!("job {} already exists", job.quoted()),
+                Some(found) => format!(
+                    "job {} has changed: its index is {found}, and {expected} was expected",
+                    job.quoted()
+                ),
+                None => format!("job {} does not exist", job.quoted()),
+            },
+            Self::NoEvaluation(id) => format!("evaluation `{id}` does not exist"),
+            Self::NoAlloc(id) => format!("allocation `{id}` does not exist"),
+            Self::ShortId { id, .. } => format!("`{id}` is not a complete ID of 36 characters"),
+            Self::NoNode(id) => format!("node `{id}` does not exist"),
+            Self::BadRequest(text) => text.clone(),
+        }
+    }
+}

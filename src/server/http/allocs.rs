@@ -1,0 +1,82 @@
+//! The endpoints of allocations.
+
+use super::blocking::wait_for_index;
+use super::filtering::{filter, listed};
+use super::job_documents::{PlacedAlloc, placed_allocs};
+use super::reply::Reply;
+use super::request::ApiRequest;
+use crate::model::{AllocId, Namespace};
+use crate::server::error::{JobError, ServerError};
+use crate::state::{State, Table, Topic};
+use crate::wire::AllocationStopResponse;
+
+type Result<T = Reply> = std::result::Result<T, ServerError>;
+
+/// The length of a UUID in text form.
+const UUID_LENGTH: usize = 36;
+
+fn topics(_: &State) -> Vec<Topic> {
+    vec![Topic::all(Table::Allocs)]
+}
+
+pub(super) async fn list(request: &ApiRequest) -> Result {
+    let filter = filter(&request.parameters)?;
+    let wait = request.parameters.wait()?;
+    wait_for_index(request, wait, topics, State::allocs_index).await?;
+    let namespace = request.parameters.namespace_or_default();
+    let prefix = request.parameters.prefix();
+    let (stubs, index) = request.services.cell.read(|state| {
+        let is_meant = |alloc: &PlacedAlloc<'_>| {
+            let own = &alloc.placement.job.job.namespace;
+            let is_here = namespace.as_str() == Namespace::ALL || *own == namespace;
+            is_here && alloc.id.as_str().starts_with(prefix)
+        };
+        let meant = placed_allocs(state).filter(is_meant);
+        let stubs: Vec<_> = meant.map(|alloc| alloc.stub(state)).collect();
+        (stubs, state.allocs_index())
+    });
+    let documents = listed(stubs, filter.as_ref())?;
+    Ok(Reply::json(&documents, request.pretty)?.with_index(index))
+}
+
+pub(super) async fn read(request: &ApiRequest, id: &str) -> Result {
+    let id = complete(id)?;
+    let wait = request.parameters.wait()?;
+    wait_for_index(request, wait, topics, State::allocs_index).await?;
+    let found = request.services.cell.read(|state| {
+        let record = state.alloc(&id)?;
+        let placement = record.placement.as_deref()?;
+        let alloc = PlacedAlloc {
+            id: &id,
+            record,
+            placement,
+        };
+        Some((alloc.document(state), state.allocs_index()))
+    });
+    let (document, index) = found.ok_or_else(|| JobError::NoAlloc(id.to_string()))?;
+    Ok(Reply::json(&document, request.pretty)?.with_index(index))
+}
+
+pub(super) async fn stop(request: &ApiRequest, id: &str) -> Result {
+    let written = request.services.jobs.stop_alloc(&complete(id)?).await?;
+    let document = AllocationStopResponse {
+        eval_id: written
+            .evaluation
+            .as_ref()
+            .map(ToString::to_string)
+            .unwrap_or_default(),
+        index: written.index,
+    };
+    Ok(Reply::json(&document, request.pretty)?.with_index(written.index))
+}
+
+fn complete(id: &str) -> Result<AllocId> {
+    if id.len() == UUID_LENGTH {
+        return Ok(AllocId::new(id));
+    }
+    Err(JobError::ShortId {
+        kind: "alloc",
+        id: id.to_owned(),
+    }
+    .into())
+}

@@ -1,0 +1,273 @@
+//! The endpoints of jobs and evaluations.
+
+use super::blocking::wait_for_index;
+use super::filtering::{filter, listed};
+use super::job_documents::{
+    allocs_of, evaluation_document, job_document, job_stub, plan_document, summary,
+};
+use super::reply::Reply;
+use super::request::ApiRequest;
+use crate::job::{report_text, validate};
+use crate::model::{EvaluationId, Job, JobId, JobKey, Namespace};
+use crate::server::error::{JobError, ServerError};
+use crate::state::{State, Table, Topic};
+use crate::wire::{
+    EvaluationDocument, JobDeregisterResponse, JobRegisterResponse, JobRequestDocument, JobStub,
+    JobValidateResponse, job_from_wire, parse_boolean,
+};
+
+type Result<T = Reply> = std::result::Result<T, ServerError>;
+
+fn key(request: &ApiRequest, id: &str) -> JobKey {
+    let namespace = request.parameters.namespace_or_default();
+    JobKey::new(namespace, JobId::new(id))
+}
+
+/// What a list or a job shows changes with its allocations.
+fn index(state: &State) -> u64 {
+    state.jobs_index().max(state.allocs_index())
+}
+
+fn topics(_: &State) -> Vec<Topic> {
+    [Table::Jobs, Table::Allocs].map(Topic::all).into()
+}
+
+pub(super) async fn list(request: &ApiRequest) -> Result {
+    let filter = filter(&request.parameters)?;
+    let wait = request.parameters.wait()?;
+    let per_page = request.parameters.per_page()?;
+    wait_for_index(request, wait, topics, index).await?;
+    let namespace = request.parameters.namespace_or_default();
+    let prefix = request.parameters.prefix();
+    let (mut stubs, index): (Vec<JobStub>, u64) = request.services.cell.read(|state| {
+        let jobs = state.jobs().filter(|job| {
+            let is_meant = namespace.as_str() == Namespace::ALL || *job.namespace() == namespace;
+            is_meant && !job.is_purged && job.current.job.id.as_str().starts_with(prefix)
+        });
+        let stubs = jobs.map(|job| job_stub(state, job)).collect();
+        (stubs, index(state))
+    });
+    if per_page > 0 {
+        stubs.truncate(per_page);
+    }
+    let documents = listed(stubs, filter.as_ref())?;
+    Ok(Reply::json(&documents, request.pretty)?.with_index(index))
+}
+
+pub(super) async fn read(request: &ApiRequest, id: &str) -> Result {
+    let key = key(request, id);
+    let wait = request.parameters.wait()?;
+    wait_for_index(request, wait, topics, index).await?;
+    let job = request.services.jobs.job(&key)?;
+    let (document, index) = request
+        .services
+        .cell
+        .read(|state| (job_document(state, &job), index(state)));
+    Ok(Reply::json(&document, request.pretty)?.with_index(index))
+}
+
+pub(super) fn read_summary(request: &ApiRequest, id: &str) -> Result {
+    let job = request.services.jobs.job(&key(request, id))?;
+    let (document, index) = request
+        .services
+        .cell
+        .read(|state| (summary(state, &job), index(state)));
+    Ok(Reply::json(&document, request.pretty)?.with_index(index))
+}
+
+pub(super) async fn list_allocs(request: &ApiRequest, id: &str) -> Result {
+    let key = key(request, id);
+    let wait = request.parameters.wait()?;
+    let topics = |_: &State| vec![Topic::all(Table::Allocs)];
+    wait_for_index(request, wait, topics, State::allocs_index).await?;
+    let (documents, index) = request.services.cell.read(|state| {
+        let stubs = allocs_of(state, &key).map(|alloc| alloc.stub(state));
+        (stubs.collect::<Vec<_>>(), state.allocs_index())
+    });
+    Ok(Reply::json(&documents, request.pretty)?.with_index(index))
+}
+
+/// The evaluations of a job, newest first.
+pub(super) async fn list_evaluations_of(request: &ApiRequest, id: &str) -> Result {
+    let key = key(request, id);
+    evaluations(request, |job, _| *job == key).await
+}
+
+pub(super) async fn list_evaluations(request: &ApiRequest) -> Result {
+    let namespace = request.parameters.namespace_or_default();
+    let prefix = request.parameters.prefix();
+    let is_meant = |job: &JobKey, id: &EvaluationId| {
+        let is_here = namespace.as_str() == Namespace::ALL || job.namespace == namespace;
+        is_here && id.as_str().starts_with(prefix)
+    };
+    evaluations(request, is_meant).await
+}
+
+async fn evaluations(
+    request: &ApiRequest,
+    is_meant: impl Fn(&JobKey, &EvaluationId) -> bool,
+) -> Result {
+    let wait = request.parameters.wait()?;
+    let topics = |_: &State| vec![Topic::all(Table::Jobs)];
+    wait_for_index(request, wait, topics, State::jobs_index).await?;
+    let (mut documents, index) = request.services.cell.read(|state| {
+        let jobs = state.jobs();
+        let all = jobs.flat_map(|job| job.evaluations.iter().map(move |one| (job, one)));
+        let meant = all.filter(|(job, one)| is_meant(&job.key(), &one.result.id));
+        let documents: Vec<EvaluationDocument> = meant
+            .map(|(job, one)| evaluation_document(state, job, one, false))
+            .collect();
+        (documents, state.jobs_index())
+    });
+    documents.sort_by_key(|one| std::cmp::Reverse(one.create_index));
+    Ok(Reply::json(&documents, request.pretty)?.with_index(index))
+}
+
+pub(super) async fn read_evaluation(request: &ApiRequest, id: &str) -> Result {
+    let id = EvaluationId::new(id);
+    let wait = request.parameters.wait()?;
+    let topics = |_: &State| vec![Topic::all(Table::Jobs)];
+    wait_for_index(request, wait, topics, State::jobs_index).await?;
+    let related = request.parameters.get("related");
+    let with_related = related.and_then(parse_boolean).unwrap_or(false);
+    let found = request.services.cell.read(|state| {
+        let (job, record) = state.evaluation(&id)?;
+        let document = evaluation_document(state, job, record, with_related);
+        Some((document, state.jobs_index()))
+    });
+    let (document, index) = found.ok_or_else(|| JobError::NoEvaluation(id.to_string()))?;
+    Ok(Reply::json(&document, request.pretty)?.with_index(index))
+}
+
+/// The allocations that an evaluation placed.
+pub(super) fn list_allocs_of_evaluation(request: &ApiRequest, id: &str) -> Result {
+    let id = EvaluationId::new(id);
+    let (documents, index) = request.services.cell.read(|state| {
+        let job = state.evaluation(&id).map(|(job, _)| job.key());
+        let allocs = job.iter().flat_map(|job| allocs_of(state, job));
+        let placed = allocs.filter(|alloc| alloc.placement.evaluation == id);
+        let stubs: Vec<_> = placed.map(|alloc| alloc.stub(state)).collect();
+        (stubs, state.allocs_index())
+    });
+    Ok(Reply::json(&documents, request.pretty)?.with_index(index))
+}
+
+/// The agent has no deployments, which Nomad's clients read as `null`.
+pub(super) fn no_deployment(request: &ApiRequest) -> Result {
+    Reply::json(&None::<()>, request.pretty)
+}
+
+pub(super) fn no_deployments(request: &ApiRequest) -> Result {
+    Reply::json(&[(); 0], request.pretty)
+}
+
+pub(super) async fn register(request: &ApiRequest, id: Option<&str>) -> Result {
+    let document: JobRequestDocument = request.document()?;
+    let enforced = document.enforce_index.then_some(document.job_modify_index);
+    let job = job_of(request, document)?;
+    if let Some(id) = id.filter(|id| *id != job.id.as_str()) {
+        let body = job.id.to_string();
+        return Err(JobError::OtherName {
+            path: id.to_owned(),
+            body,
+        }
+        .into());
+    }
+    let written = request.services.jobs.register(job, enforced).await?;
+    let document = JobRegisterResponse {
+        eval_create_index: written.index,
+        eval_id: written
+            .evaluation
+            .as_ref()
+            .map(ToString::to_string)
+            .unwrap_or_default(),
+        index: written.index,
+        job_modify_index: written.job_modify_index,
+        warnings: written.warnings.join("\n"),
+        ..JobRegisterResponse::default()
+    };
+    Ok(Reply::json(&document, request.pretty)?.with_index(written.index))
+}
+
+/// The job of a request. Words without a meaning are reported with Nomad's text.
+fn job_of(request: &ApiRequest, document: JobRequestDocument) -> Result<Job> {
+    let document = document.job.ok_or(JobError::Missing)?;
+    let fallback = request.parameters.namespace_or_default();
+    let (job, problems) = job_from_wire(&document, &fallback);
+    if problems.is_empty() {
+        return Ok(job);
+    }
+    let texts: Vec<_> = problems.iter().map(ToString::to_string).collect();
+    let job = JobKey::new(job.namespace, job.id);
+    let text = texts.join("; ");
+    Err(JobError::Invalid { job, text }.into())
+}
+
+pub(super) async fn deregister(request: &ApiRequest, id: &str) -> Result {
+    let purges = match request.parameters.text("purge") {
+        None => false,
+        Some(text) => parse_boolean(text)
+            .ok_or_else(|| JobError::BadRequest(format!("purge is not a boolean: {text}")))?,
+    };
+    let written = request
+        .services
+        .jobs
+        .stop(&key(request, id), purges)
+        .await?;
+    let document = JobDeregisterResponse {
+        eval_create_index: written.index,
+        eval_id: written
+            .evaluation
+            .as_ref()
+            .map(ToString::to_string)
+            .unwrap_or_default(),
+        index: written.index,
+        job_modify_index: written.job_modify_index,
+        ..JobDeregisterResponse::default()
+    };
+    Ok(Reply::json(&document, request.pretty)?.with_index(written.index))
+}
+
+pub(super) async fn evaluate(request: &ApiRequest, id: &str) -> Result {
+    let written = request.services.jobs.evaluate(&key(request, id)).await?;
+    let document = JobRegisterResponse {
+        eval_create_index: written.index,
+        eval_id: written
+            .evaluation
+            .as_ref()
+            .map(ToString::to_string)
+            .unwrap_or_default(),
+        index: written.index,
+        job_modify_index: written.job_modify_index,
+        ..JobRegisterResponse::default()
+    };
+    Ok(Reply::json(&document, request.pretty)?.with_index(written.index))
+}
+
+pub(super) fn plan(request: &ApiRequest) -> Result {
+    let job = job_of(request, request.document()?)?;
+    let plan = request.services.jobs.plan(&job)?;
+    let document = request
+        .services
+        .cell
+        .read(|state| plan_document(state, &job, &plan));
+    Reply::json(&document, request.pretty)
+}
+
+/// Validates a job. An invalid one is no error of the request.
+pub(super) fn validate_job(request: &ApiRequest) -> Result {
+    let document: JobRequestDocument = request.document()?;
+    let document = document.job.ok_or(JobError::Missing)?;
+    let fallback = request.parameters.namespace_or_default();
+    let (job, words) = job_from_wire(&document, &fallback);
+    let problems = validate(&job);
+    let words = words.iter().map(ToString::to_string);
+    let errors: Vec<String> = words.chain(report_text(&job, &problems)).collect();
+    let document = JobValidateResponse {
+        driver_config_validated: true,
+        error: errors.join("\n"),
+        validation_errors: (!errors.is_empty()).then_some(errors),
+        warnings: String::new(),
+    };
+    Reply::json(&document, request.pretty)
+}

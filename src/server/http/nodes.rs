@@ -1,0 +1,161 @@
+//! The endpoints of nodes.
+
+use std::collections::BTreeMap;
+
+use super::blocking::wait_for_index;
+use super::job_documents::placed_allocs;
+use super::reply::Reply;
+use super::request::ApiRequest;
+use crate::model::{Node, NodeId, PluginInstance};
+use crate::server::error::{JobError, ServerError};
+use crate::server::services::AgentInfo;
+use crate::state::{State, Table, Topic, plugins};
+use crate::wire::{
+    InstanceDocument, NodeDocument, NodeDrainRequest, NodeEligibilityRequest, NodeUpdateResponse,
+    instance_to_wire, node_to_wire,
+};
+
+type Result<T = Reply> = std::result::Result<T, ServerError>;
+
+fn topics(_: &State) -> Vec<Topic> {
+    [Table::Nodes, Table::Plugins].map(Topic::all).into()
+}
+
+fn index(state: &State) -> u64 {
+    state.nodes_index().max(state.plugins_index())
+}
+
+pub(super) async fn list(request: &ApiRequest) -> Result {
+    let wait = request.parameters.wait()?;
+    wait_for_index(request, wait, topics, index).await?;
+    let prefix = request.parameters.prefix();
+    let (nodes, index) = request.services.cell.read(|state| {
+        let nodes = state.nodes();
+        let matching = nodes.filter(|node| node.id.as_str().starts_with(prefix));
+        let stubs: Vec<_> = matching.map(node_to_wire).collect();
+        (stubs, index(state))
+    });
+    Ok(Reply::json(&nodes, request.pretty)?.with_index(index))
+}
+
+pub(super) async fn read(request: &ApiRequest, id: &str) -> Result {
+    let id = NodeId::new(id);
+    let wait = request.parameters.wait()?;
+    wait_for_index(request, wait, topics, index).await?;
+    let address = &request.services.agent_info.address;
+    let found = request.services.cell.read(|state| {
+        let node = state.node(&id)?;
+        Some((document(state, node, address), index(state)))
+    });
+    let (document, index) = found.ok_or_else(|| JobError::NoNode(id.to_string()))?;
+    Ok(Reply::json(&document, request.pretty)?.with_index(index))
+}
+
+fn document(state: &State, node: &Node, address: &str) -> NodeDocument {
+    let stub = node_to_wire(node);
+    let mut attributes = node.attributes.clone();
+    attributes.insert(
+        "nomad.version".to_owned(),
+        AgentInfo::NOMAD_VERSION.to_owned(),
+    );
+    attributes.insert("unique.hostname".to_owned(), node.name.clone());
+    for (driver, config) in &node.drivers {
+        attributes.insert(format!("driver.{driver}"), "1".to_owned());
+        let name = format!("driver.{driver}.mount_config");
+        attributes.insert(name, config.as_str().to_owned());
+    }
+    NodeDocument {
+        attributes,
+        controller_plugins: instances(state, &node.id, |one| one.controller.is_some()),
+        node_plugins: instances(state, &node.id, |one| one.node.is_some()),
+        datacenter: stub.datacenter,
+        drain: stub.drain,
+        drivers: stub.drivers,
+        http_address: address.to_owned(),
+        id: stub.id,
+        name: stub.name,
+        node_pool: stub.node_pool,
+        scheduling_eligibility: stub.scheduling_eligibility,
+        status: stub.status,
+        status_description: state
+            .node_loss(&node.id)
+            .map(|loss| loss.reason.clone())
+            .unwrap_or_default(),
+        ..NodeDocument::default()
+    }
+}
+
+/// The plugins on the node that have a service.
+fn instances(
+    state: &State,
+    node: &NodeId,
+    has_service: fn(&PluginInstance) -> bool,
+) -> BTreeMap<String, InstanceDocument> {
+    let ids = plugins(state, "")
+        .into_iter()
+        .map(|view| view.plugin.summary.id);
+    let found = ids.filter_map(|id| {
+        let record = state.plugin_record(&id)?;
+        let here = record
+            .allocs
+            .values()
+            .filter(|alloc| alloc.node == *node && has_service(&alloc.instance));
+        let newest =
+            here.max_by_key(|alloc| (alloc.instance.health.healthy, alloc.create_index))?;
+        Some((id.to_string(), instance_to_wire(&id, &newest.instance)))
+    });
+    found.collect()
+}
+
+/// The allocations of a node, complete.
+pub(super) async fn list_allocs(request: &ApiRequest, id: &str) -> Result {
+    let id = NodeId::new(id);
+    let wait = request.parameters.wait()?;
+    let topics = |_: &State| vec![Topic::all(Table::Allocs)];
+    wait_for_index(request, wait, topics, State::allocs_index).await?;
+    let (documents, index) = request.services.cell.read(|state| {
+        let here = placed_allocs(state).filter(|alloc| alloc.record.node == id);
+        let documents: Vec<_> = here.map(|alloc| alloc.document(state)).collect();
+        (documents, state.allocs_index())
+    });
+    Ok(Reply::json(&documents, request.pretty)?.with_index(index))
+}
+
+pub(super) async fn set_eligibility(request: &ApiRequest, id: &str) -> Result {
+    let document: NodeEligibilityRequest = request.document()?;
+    let is_eligible = match document.eligibility.as_str() {
+        "eligible" => true,
+        "ineligible" => false,
+        other => {
+            let text = format!("invalid scheduling eligibility \"{other}\"");
+            return Err(JobError::BadRequest(text).into());
+        }
+    };
+    update(request, id, |node| {
+        node.is_eligible = is_eligible;
+        node.is_draining &= !is_eligible;
+    })
+    .await
+}
+
+/// Starts a drain, which makes the node ineligible and stops its allocations, or ends it.
+pub(super) async fn drain(request: &ApiRequest, id: &str) -> Result {
+    let document: NodeDrainRequest = request.document()?;
+    let drains = document.drain_spec.is_some();
+    update(request, id, |node| {
+        node.is_draining = drains;
+        node.is_eligible = !drains && (node.is_eligible || document.mark_eligible);
+    })
+    .await
+}
+
+async fn update(request: &ApiRequest, id: &str, change: impl FnOnce(&mut Node)) -> Result {
+    let id = NodeId::new(id);
+    let index = request.services.jobs.set_node(&id, change).await?;
+    let document = NodeUpdateResponse {
+        index,
+        node_modify_index: index,
+        ..NodeUpdateResponse::default()
+    };
+    Ok(Reply::json(&document, request.pretty)?.with_index(index))
+}

@@ -1,0 +1,259 @@
+//! [`LocalControlPlane`]: the server as the node in the same process sees it.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::ports::JobPorts;
+use super::settings::JobSealer;
+use crate::model::{AllocId, AllocReport, Job, JobVolumeKind, NamespacedId, NodeId, VolumeAlias};
+use crate::ports::{AssignedAlloc, AssignedAllocs, ControlPlane, ControlPlaneError, MountRefused};
+use crate::server::cell::{CommitError, Expected, Watch};
+use crate::server::claims::{ClaimService, MountRequest};
+use crate::server::error::{ClaimError, ServerError};
+use crate::state::{AllocEvent, Event, EventKind, Placement, State, Subject, Table, Topic};
+
+/// How long one attempt waits until a volume is published; the next one continues it.
+const MOUNT_WAIT: Duration = Duration::from_secs(60);
+
+/// The server, for one node.
+pub struct LocalControlPlane {
+    ports: JobPorts,
+    claims: ClaimService,
+    node: NodeId,
+    sealer: JobSealer,
+    /// The complete jobs of the node's allocations, which are opened once.
+    opened: Mutex<HashMap<AllocId, Arc<Job>>>,
+    /// What may let a refused mount succeed, watched since before it was refused.
+    refused: Mutex<HashMap<(AllocId, VolumeAlias), Watch>>,
+}
+
+impl LocalControlPlane {
+    /// The server for this node.
+    pub fn new(ports: JobPorts, claims: ClaimService, node: NodeId) -> Self {
+        Self {
+            sealer: JobSealer::new(ports.sealer.clone()),
+            ports,
+            claims,
+            node,
+            opened: Mutex::default(),
+            refused: Mutex::default(),
+        }
+    }
+
+    fn job_of(&self, alloc: &AllocId, placement: &Placement) -> Result<Arc<Job>, ServerError> {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(job) = opened.get(alloc) {
+            return Ok(job.clone());
+        }
+        let job = Arc::new(self.sealer.open(&placement.job)?);
+        opened.insert(alloc.clone(), job.clone());
+        Ok(job)
+    }
+
+    fn assigned_of(&self, state: &State) -> Result<Vec<AssignedAlloc>, ServerError> {
+        let mut assigned = vec![];
+        for (id, alloc) in state.allocs() {
+            let Some(placement) = alloc.placement.as_deref() else {
+                continue;
+            };
+            if alloc.has_ended || alloc.node != self.node {
+                continue;
+            }
+            assigned.push(AssignedAlloc {
+                id: id.clone(),
+                job: self.job_of(id, placement)?,
+                group: placement.group.clone(),
+                index: placement.index,
+                wants_stop: placement.stop_reason.is_some(),
+                report: placement.report.clone(),
+            });
+        }
+        Ok(assigned)
+    }
+
+    fn forget_ended(&self, assigned: &[AssignedAlloc]) {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if opened.len() > assigned.len() {
+            let is_assigned = |id: &AllocId| assigned.iter().any(|one| one.id == *id);
+            opened.retain(|id, _| is_assigned(id));
+        }
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        if !refused.is_empty() {
+            let is_assigned = |id: &AllocId| assigned.iter().any(|one| one.id == *id);
+            refused.retain(|(id, _), _| is_assigned(id));
+        }
+    }
+
+    /// Claims the volume, and waits until it is published.
+    async fn claim(&self, request: &MountRequest) -> Result<PathBuf, MountRefused> {
+        loop {
+            let claimed = self.claims.claim(request, MOUNT_WAIT).await;
+            let outcome = claimed.map_err(|error| MountRefused {
+                message: error.message(),
+                is_final: is_final(&error),
+            })?;
+            let Some(claim) = outcome.claim else {
+                let volume = request.volume.quoted();
+                return Err(MountRefused {
+                    message: format!("the claim of volume {volume} was released meanwhile"),
+                    is_final: false,
+                });
+            };
+            if let Some(target) = claim.target {
+                return Ok(target);
+            }
+        }
+    }
+
+    /// What decides about a claim of the volume.
+    fn topics_of(&self, volume: &NamespacedId) -> Vec<Topic> {
+        let mut topics = vec![
+            Topic::Object(Subject::Volume(volume.clone())),
+            Topic::all(Table::Nodes),
+        ];
+        let remote = self.ports.cell.read(|state| state.remote_volume(volume));
+        if let Some(remote) = remote {
+            topics.push(Topic::Object(Subject::Plugin(remote.plugin_id.clone())));
+            topics.push(Topic::Object(Subject::Claims(remote)));
+        }
+        topics
+    }
+
+    fn request(&self, alloc: &AllocId, alias: &VolumeAlias) -> Result<MountRequest, String> {
+        self.ports.cell.read(|state| {
+            let placement = state.alloc(alloc).and_then(|one| one.placement.as_deref());
+            let request = placement.and_then(|placement| request_of(placement, alloc, alias));
+            request.ok_or_else(|| {
+                format!("the group of allocation `{alloc}` has no CSI volume `{alias}`")
+            })
+        })
+    }
+}
+
+/// The claim of one volume of an allocation.
+fn request_of(placement: &Placement, alloc: &AllocId, alias: &VolumeAlias) -> Option<MountRequest> {
+    let job = &placement.job.job;
+    let mut groups = job.groups.iter();
+    let group = groups.find(|group| group.name == placement.group)?;
+    let volume = group.volumes.get(alias)?;
+    let JobVolumeKind::Csi {
+        access_mode,
+        attachment_mode,
+        mount_options,
+    } = &volume.kind
+    else {
+        return None;
+    };
+    Some(MountRequest {
+        volume: NamespacedId::new(job.namespace.clone(), volume.source_of(placement.index)),
+        alloc: alloc.clone(),
+        node: None,
+        alias: Some(alias.clone()),
+        read_only: volume.read_only,
+        access_mode: *access_mode,
+        attachment_mode: *attachment_mode,
+        mount_options: mount_options.clone(),
+    })
+}
+
+/// Whether no later attempt can succeed without another job or volume.
+fn is_final(error: &ServerError) -> bool {
+    match error {
+        ServerError::Claim(ClaimError::Denied { denied, .. }) => !denied.can_succeed_later(),
+        ServerError::Claim(error) => match error {
+            ClaimError::Failed { .. }
+            | ClaimError::OtherNode { .. }
+            | ClaimError::AllocEnded(_)
+            | ClaimError::AliasInUse { .. }
+            | ClaimError::Invalid(_) => true,
+            ClaimError::Denied { .. }
+            | ClaimError::NoClaim { .. }
+            | ClaimError::NodeRequired
+            | ClaimError::NoNodePlugin { .. }
+            | ClaimError::StillAttached { .. }
+            | ClaimError::UnknownNode(_)
+            | ClaimError::NodeState(_) => false,
+        },
+        _ => false,
+    }
+}
+
+#[async_trait]
+impl ControlPlane for LocalControlPlane {
+    async fn assigned(&self, after: Option<u64>) -> Result<AssignedAllocs, ControlPlaneError> {
+        let topics = |_: &State| vec![Topic::all(Table::Allocs)];
+        let is_new = |state: &State| after.is_none_or(|after| state.allocs_index() > after);
+        let changed = self.ports.cell.wait_until(topics, is_new).await;
+        changed.map_err(|_| ControlPlaneError::Stopping)?;
+        let (revision, allocs) = self
+            .ports
+            .cell
+            .read(|state| (state.allocs_index(), self.assigned_of(state)));
+        let allocs = allocs.map_err(|error| ControlPlaneError::Failed(error.message()))?;
+        self.forget_ended(&allocs);
+        Ok(AssignedAllocs { revision, allocs })
+    }
+
+    async fn mount(&self, alloc: &AllocId, alias: &VolumeAlias) -> Result<PathBuf, MountRefused> {
+        let request = self.request(alloc, alias).map_err(|message| MountRefused {
+            message,
+            is_final: true,
+        })?;
+        // From before the decision, so no change after it is missed.
+        let watch = self.ports.cell.watch(self.topics_of(&request.volume));
+        let mounted = self.claim(&request).await;
+        if mounted.is_err() {
+            let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+            refused.insert((alloc.clone(), alias.clone()), watch);
+        }
+        mounted
+    }
+
+    async fn mount_may_succeed(
+        &self,
+        alloc: &AllocId,
+        alias: &VolumeAlias,
+    ) -> Result<(), ControlPlaneError> {
+        let key = (alloc.clone(), alias.clone());
+        let watch = {
+            let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+            refused.remove(&key)
+        };
+        match watch {
+            Some(mut watch) => watch
+                .changed()
+                .await
+                .map_err(|_| ControlPlaneError::Stopping),
+            None => Ok(()),
+        }
+    }
+
+    async fn report(&self, alloc: &AllocId, report: AllocReport) -> Result<(), ControlPlaneError> {
+        let is_news = self.ports.cell.read(|state| {
+            let record = state.alloc(alloc).filter(|record| !record.has_ended);
+            let placement = record.and_then(|record| record.placement.as_deref());
+            placement.is_some_and(|placement| placement.report.as_ref() != Some(&report))
+        });
+        if !is_news {
+            return Ok(());
+        }
+        let event = AllocEvent::Reported {
+            report: Box::new(report),
+        };
+        let kind = EventKind::PlacedAlloc {
+            alloc: alloc.clone(),
+            event: Box::new(event),
+        };
+        let event = Event::new(self.ports.clock.now(), kind);
+        match self.ports.cell.commit(Expected::Any, event).await {
+            // The allocation has ended, so another report came first.
+            Ok(_) | Err(CommitError::InvalidEvent(_)) => Ok(()),
+            Err(CommitError::Stopping) => Err(ControlPlaneError::Stopping),
+            Err(error) => Err(ControlPlaneError::Failed(error.detail())),
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! Jobs: submitted, placed, stopped, and run by nodes.
+//!
+//! [`JobService`] records what clients want and returns at once; it never waits for CSI (B31, B32). One
+//! [`JobScheduler`] watches the state and places and stops allocations as `place::evaluate` decides. Nodes take
+//! their allocations from [`LocalControlPlane`] and report there; a terminal report releases the claims.
+
+mod control_plane;
+mod evaluation;
+mod ports;
+mod scheduler;
+mod service;
+mod settings;
+
+pub use control_plane::LocalControlPlane;
+pub use ports::JobPorts;
+pub use scheduler::JobScheduler;
+pub use service::{JobPlan, JobService, JobWritten};
+
+#[cfg(test)]
+mod tests;

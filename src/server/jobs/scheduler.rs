@@ -1,0 +1,211 @@
+//! [`JobScheduler`]: places and stops allocations.
+//!
+//! Level triggered: it wakes when jobs, allocations, or what placement depends on change, or when a pause ends. It
+//! looks at jobs that changed, and at those that wait when a volume, claim, plugin or node changed. Nothing is
+//! remembered that a restart would lose; a decision that another change overtakes is made again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::evaluation::events_of;
+use super::ports::JobPorts;
+use crate::model::{AllocId, JobKey};
+use crate::place::{Decision, evaluate};
+use crate::server::cell::{CommitError, Expected, Watch};
+use crate::state::{Event, EventKind, JobEvent, JobRecord, State, Table, Topic};
+
+/// The longest sleep, because wall time may be changed meanwhile.
+const LONGEST_SLEEP: std::time::Duration = std::time::Duration::from_secs(60);
+/// The pause after the journal refused a decision.
+const FAILURE_PAUSE: i64 = 5_000_000_000;
+/// How many ended allocations of a slot are kept, for people and for the pauses of a failing service.
+const ENDED_ALLOCS: usize = 10;
+
+/// Places and stops the allocations of all jobs.
+pub struct JobScheduler {
+    ports: JobPorts,
+    watch: Watch,
+    /// The indexes of jobs and allocations up to which changes were seen.
+    seen: Option<[u64; 2]>,
+    /// The index of everything else that placement depends on, at the last look.
+    surroundings: u64,
+    /// The jobs that wait for something, or whose node may change.
+    waiting: BTreeSet<JobKey>,
+    /// When a job is looked at again, in nanoseconds since the epoch.
+    pauses: BTreeMap<JobKey, i64>,
+}
+
+impl JobScheduler {
+    /// A scheduler over these ports.
+    pub fn new(ports: JobPorts) -> Self {
+        let tables = [
+            Table::Jobs,
+            Table::Allocs,
+            Table::Nodes,
+            Table::Plugins,
+            Table::Volumes,
+            Table::Claims,
+        ];
+        Self {
+            watch: ports.cell.watch(tables.map(Topic::all).into()),
+            ports,
+            seen: None,
+            surroundings: 0,
+            waiting: BTreeSet::new(),
+            pauses: BTreeMap::new(),
+        }
+    }
+
+    /// Schedules until `stop`.
+    pub async fn run(mut self, stop: CancellationToken) {
+        loop {
+            for key in self.due() {
+                self.decide(&key).await;
+            }
+            let pause = self.next_pause();
+            tokio::select! {
+                () = stop.cancelled() => return,
+                changed = self.watch.changed() => if changed.is_err() { return },
+                () = tokio::time::sleep(pause.unwrap_or_default()), if pause.is_some() => {}
+            }
+        }
+    }
+
+    fn next_pause(&self) -> Option<std::time::Duration> {
+        let next = self.pauses.values().min()?;
+        let nanoseconds = next.saturating_sub(self.ports.clock.now());
+        let left = std::time::Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(0));
+        Some(left.min(LONGEST_SLEEP))
+    }
+
+    /// The jobs to look at.
+    fn due(&mut self) -> BTreeSet<JobKey> {
+        let now = self.ports.clock.now();
+        let (mut due, seen, surroundings) = self.ports.cell.read(|state| {
+            let due = changed_jobs(state, self.seen);
+            let surroundings = state.nodes_index().max(state.volumes_index());
+            (
+                due,
+                [state.jobs_index(), state.allocs_index()],
+                surroundings,
+            )
+        });
+        if surroundings > self.surroundings {
+            due.extend(self.waiting.iter().cloned());
+        }
+        let ended = self.pauses.iter().filter(|(_, at)| **at <= now);
+        due.extend(ended.map(|(key, _)| key.clone()));
+        self.seen = Some(seen);
+        self.surroundings = surroundings;
+        due
+    }
+
+    async fn decide(&mut self, key: &JobKey) {
+        self.waiting.remove(key);
+        self.pauses.remove(key);
+        let now = self.ports.clock.now();
+        let decided = self.ports.cell.read(|state| {
+            let record = state.job(key)?;
+            let decision = evaluate(state, record, now);
+            let mut events = events_of(record, &decision, &*self.ports.ids);
+            events.extend(forgotten(state, record));
+            let waits = !decision.failures.is_empty()
+                || record.current.job.job_type.is_per_node()
+                || state
+                    .allocs_of_job(key)
+                    .any(|(_, alloc, _)| !alloc.has_ended)
+                || record.is_purged;
+            Some((record.modify_index, decision, events, waits))
+        });
+        let Some((index, decision, events, waits)) = decided else {
+            return;
+        };
+        if waits {
+            self.waiting.insert(key.clone());
+        }
+        self.pauses
+            .extend(decision.wake_at.map(|at| (key.clone(), at)));
+        if events.is_empty() {
+            return;
+        }
+        let expected = Expected::JobAt(key.clone(), Some(index));
+        let events = events.into_iter().map(|kind| Event::new(now, kind));
+        let commit = self.ports.cell.commit_all(vec![expected], events.collect());
+        match commit.await {
+            Ok(_) => log_decision(key, &decision),
+            // The other change wakes the scheduler, or has done so already.
+            Err(CommitError::JobConflict { .. } | CommitError::InvalidEvent(_)) => {
+                self.pauses.insert(key.clone(), now);
+            }
+            Err(CommitError::Stopping) => {}
+            Err(error) => {
+                warn!(job.id = %key.id, job.namespace = %key.namespace, error = error.detail(),
+                    "a decision about a job was not recorded and is repeated");
+                self.pauses.insert(key.clone(), now + FAILURE_PAUSE);
+            }
+        }
+    }
+}
+
+fn log_decision(key: &JobKey, decision: &Decision) {
+    for placed in &decision.place {
+        info!(job.id = %key.id, job.namespace = %key.namespace, group = placed.group,
+            index = placed.index, node.id = %placed.node, "allocation placed");
+    }
+    for (alloc, reason) in &decision.stop {
+        info!(job.id = %key.id, job.namespace = %key.namespace, alloc.id = %alloc, reason,
+            "allocation must stop");
+    }
+}
+
+/// The jobs that changed themselves, or whose allocations did. At first, all.
+fn changed_jobs(state: &State, seen: Option<[u64; 2]>) -> BTreeSet<JobKey> {
+    let Some([jobs_seen, allocs_seen]) = seen else {
+        return state.jobs().map(|record| record.key()).collect();
+    };
+    let changed = state.jobs().filter(|job| job.modify_index > jobs_seen);
+    let changed = changed.map(|record| record.key());
+    let allocs = state.allocs_changed_after(allocs_seen);
+    let placed = allocs.filter_map(|id| state.alloc(id)?.placement.as_deref());
+    changed
+        .chain(placed.map(|placement| placement.job.key()))
+        .collect()
+}
+
+/// Forgets ended allocations that are too many, and a purged job with all of its own. An allocation whose claims
+/// are not gone stays.
+fn forgotten(state: &State, record: &JobRecord) -> Vec<EventKind> {
+    let key = record.key();
+    let mut slots: BTreeMap<(&str, u32), Vec<(u64, &AllocId)>> = BTreeMap::new();
+    let mut kept = 0;
+    for (id, alloc, placement) in state.allocs_of_job(&key) {
+        if alloc.has_ended && state.claims_of(id).next().is_none() {
+            let slot = slots
+                .entry((&placement.group, placement.index))
+                .or_default();
+            slot.push((alloc.create_index, id));
+        } else {
+            kept += 1;
+        }
+    }
+    let most = if record.is_purged { 0 } else { ENDED_ALLOCS };
+    let old = slots.into_values().flat_map(|mut slot| {
+        slot.sort_unstable();
+        let excess = slot.len().saturating_sub(most);
+        slot.truncate(excess);
+        slot
+    });
+    let old = old.map(|(_, alloc)| EventKind::AllocForgotten {
+        alloc: alloc.clone(),
+    });
+    let mut events: Vec<_> = old.collect();
+    if record.is_purged && kept == 0 {
+        events.push(EventKind::Job {
+            job: key,
+            event: Box::new(JobEvent::Forgotten),
+        });
+    }
+    events
+}

@@ -1,0 +1,431 @@
+//! [`JobService`]: what clients want of jobs, recorded and answered at once.
+
+use crate::diagnostic::Severity;
+use crate::job::{report_text, validate};
+use crate::model::{AllocId, EvaluationId, Job, JobKey, Node, NodeId};
+use crate::place::{Decision, evaluate};
+use crate::server::cell::{CommitError, Expected};
+use crate::server::error::{JobError, ServerError};
+use crate::state::{
+    AllocEvent, AllocRecord, Evaluation, EvaluationTrigger, Event, EventKind, JobEvent, JobRecord,
+    JobVersion, Shared, State, Table, Topic,
+};
+
+use super::evaluation::evaluated;
+use super::ports::JobPorts;
+use super::settings::JobSealer;
+
+type Result<T> = std::result::Result<T, ServerError>;
+
+/// How often a write is decided again after another one.
+const CONFLICT_RETRIES: usize = 16;
+
+/// The result of a write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobWritten {
+    /// The evaluation that follows; `None` if the job does not exist.
+    pub evaluation: Option<EvaluationId>,
+    /// The index of the last change of the job itself.
+    pub job_modify_index: u64,
+    /// The index of the write.
+    pub index: u64,
+    /// What the author should know, one sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// What a submission would do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobPlan {
+    /// What would be placed and stopped.
+    pub decision: Decision,
+    /// Whether the job exists.
+    pub exists: bool,
+    /// Whether the submission changes the job.
+    pub is_changed: bool,
+    /// The index of the last change of the job itself; 0 if it does not exist.
+    pub job_modify_index: u64,
+    /// What the author should know, one sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// Records what clients want of jobs. A clone is the same service.
+#[derive(Clone)]
+pub struct JobService {
+    ports: JobPorts,
+    sealer: JobSealer,
+}
+
+/// A submission compared with what is recorded.
+struct Compared {
+    version: JobVersion,
+    is_changed: bool,
+    /// The index of the last change of the record; `None` if there is none.
+    modify_index: Option<u64>,
+    /// The index of the last change of the job itself; `None` if readers see no job.
+    job_modify_index: Option<u64>,
+}
+
+impl JobService {
+    /// A service over these ports.
+    pub fn new(ports: JobPorts) -> Self {
+        Self {
+            sealer: JobSealer::new(ports.sealer.clone()),
+            ports,
+        }
+    }
+
+    /// Submits a job. With `enforced`, only if its index is that; 0 stands for a job that does not exist.
+    ///
+    /// # Errors
+    /// If the job is not valid, or not the one that the client read. Nothing is recorded then.
+    pub async fn register(&self, job: Job, enforced: Option<u64>) -> Result<JobWritten> {
+        let key = JobKey::new(job.namespace.clone(), job.id.clone());
+        let warnings = checked(&key, &job)?;
+        for _ in 0..CONFLICT_RETRIES {
+            let compared = self.compare(&key, &job)?;
+            check_enforced(&key, enforced, compared.job_modify_index)?;
+            let now = self.ports.clock.now();
+            let evaluation = EvaluationId::new(self.ports.ids.uuid());
+            let mut events = vec![];
+            if compared.is_changed {
+                events.push(JobEvent::Registered {
+                    job: Box::new(compared.version.job.clone()),
+                    settings: compared.version.settings.clone(),
+                });
+            }
+            let pending = Evaluation::pending(evaluation.clone(), EvaluationTrigger::Registered);
+            events.push(JobEvent::Evaluated {
+                evaluation: Box::new(pending),
+            });
+            match self.commit(&key, compared.modify_index, events, now).await {
+                Ok(index) => {
+                    let unchanged = compared.job_modify_index.filter(|_| !compared.is_changed);
+                    let mut warnings = warnings;
+                    warnings.extend(self.placement_warnings(&key, now));
+                    return Ok(JobWritten {
+                        evaluation: Some(evaluation),
+                        // The evaluation is the last event of the write.
+                        job_modify_index: unchanged.unwrap_or(index - 1),
+                        index,
+                        warnings,
+                    });
+                }
+                Err(CommitError::JobConflict { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(busy(&key))
+    }
+
+    /// Stops a job, and with `purges` forgets it once its allocations are gone. Returns at once.
+    ///
+    /// # Errors
+    /// If it cannot be recorded.
+    pub async fn stop(&self, key: &JobKey, purges: bool) -> Result<JobWritten> {
+        for _ in 0..CONFLICT_RETRIES {
+            let known = self.ports.cell.read(|state| state.job(key).cloned());
+            let Some(known) = known.filter(|known| !known.is_purged) else {
+                return Ok(JobWritten {
+                    evaluation: None,
+                    job_modify_index: 0,
+                    index: self.ports.cell.index(),
+                    warnings: vec![],
+                });
+            };
+            let is_new = !known.is_stopped || purges;
+            let evaluation = EvaluationId::new(self.ports.ids.uuid());
+            let pending = Evaluation::pending(evaluation.clone(), EvaluationTrigger::Stopped);
+            let stopped = is_new.then_some(JobEvent::Stopped { purges });
+            let evaluated = JobEvent::Evaluated {
+                evaluation: Box::new(pending),
+            };
+            let events = stopped.into_iter().chain([evaluated]).collect();
+            let now = self.ports.clock.now();
+            match self
+                .commit(key, Some(known.modify_index), events, now)
+                .await
+            {
+                Ok(index) => {
+                    return Ok(JobWritten {
+                        evaluation: Some(evaluation),
+                        job_modify_index: if is_new {
+                            index - 1
+                        } else {
+                            known.job_modify_index
+                        },
+                        index,
+                        warnings: vec![],
+                    });
+                }
+                Err(CommitError::JobConflict { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(busy(key))
+    }
+
+    /// Makes a new evaluation of a job.
+    ///
+    /// # Errors
+    /// If the job does not exist.
+    pub async fn evaluate(&self, key: &JobKey) -> Result<JobWritten> {
+        let known = self.job(key)?;
+        let evaluation = EvaluationId::new(self.ports.ids.uuid());
+        let pending = Evaluation::pending(evaluation.clone(), EvaluationTrigger::Registered);
+        let event = Event::new(self.ports.clock.now(), evaluated(key, pending));
+        let index = self.ports.cell.commit(Expected::Any, event).await?;
+        Ok(JobWritten {
+            evaluation: Some(evaluation),
+            job_modify_index: known.job_modify_index,
+            index,
+            warnings: vec![],
+        })
+    }
+
+    /// Stops an allocation; its job replaces it.
+    ///
+    /// # Errors
+    /// If the allocation does not exist, or was not placed for a job.
+    pub async fn stop_alloc(&self, alloc: &AllocId) -> Result<JobWritten> {
+        let found = self.ports.cell.read(|state| {
+            let record = state.alloc(alloc)?;
+            let placement = record.placement.as_deref()?;
+            Some((placement.job.key(), record.has_ended))
+        });
+        let Some((key, has_ended)) = found else {
+            return Err(JobError::NoAlloc(alloc.to_string()).into());
+        };
+        let evaluation = EvaluationId::new(self.ports.ids.uuid());
+        let stop = (!has_ended).then(|| EventKind::PlacedAlloc {
+            alloc: alloc.clone(),
+            event: Box::new(AllocEvent::StopRequested {
+                reason: "an operator stopped it".to_owned(),
+            }),
+        });
+        let pending = Evaluation::pending(evaluation.clone(), EvaluationTrigger::AllocStopped);
+        let now = self.ports.clock.now();
+        let kinds = stop.into_iter().chain([evaluated(&key, pending)]);
+        let events = kinds.map(|kind| Event::new(now, kind)).collect();
+        let index = self.ports.cell.commit_all(vec![], events).await?;
+        Ok(JobWritten {
+            evaluation: Some(evaluation),
+            job_modify_index: 0,
+            index,
+            warnings: vec![],
+        })
+    }
+
+    /// Stops every allocation and waits until their tasks have ended, at most `limit`. For an agent whose directory
+    /// does not outlive it.
+    pub async fn end_allocs(&self, limit: std::time::Duration) {
+        let nodes: Vec<NodeId> = self
+            .ports
+            .cell
+            .read(|state| state.nodes().map(|node| node.id.clone()).collect());
+        for node in nodes {
+            // Otherwise the allocations are replaced.
+            if let Err(error) = self.set_node(&node, |node| node.is_eligible = false).await {
+                tracing::warn!(%error, "cannot keep a node from getting allocations");
+            }
+        }
+        let live: Vec<AllocId> = self.ports.cell.read(|state| {
+            let live = state.allocs().filter(|(_, alloc)| is_running(alloc));
+            live.map(|(id, _)| id.clone()).collect()
+        });
+        for alloc in live {
+            let kind = EventKind::PlacedAlloc {
+                alloc,
+                event: Box::new(AllocEvent::StopRequested {
+                    reason: "the agent stops, and its directory with it".to_owned(),
+                }),
+            };
+            let event = Event::new(self.ports.clock.now(), kind);
+            if let Err(error) = self.ports.cell.commit(Expected::Any, event).await {
+                tracing::warn!(%error, "cannot stop an allocation");
+            }
+        }
+        let topics = |_: &State| vec![Topic::all(Table::Allocs)];
+        let have_ended = |state: &State| !state.allocs().any(|(_, alloc)| is_running(alloc));
+        let ended = self.ports.cell.wait_until(topics, have_ended);
+        if tokio::time::timeout(limit, ended).await.is_err() {
+            tracing::warn!("tasks were still running when the agent stopped");
+        }
+    }
+
+    /// Says what a submission would do. Records nothing.
+    ///
+    /// # Errors
+    /// If the job is not valid.
+    pub fn plan(&self, job: &Job) -> Result<JobPlan> {
+        let key = JobKey::new(job.namespace.clone(), job.id.clone());
+        let mut warnings = checked(&key, job)?;
+        let compared = self.compare(&key, job)?;
+        let now = self.ports.clock.now();
+        let record = JobRecord {
+            current: Shared::from(compared.version),
+            is_stopped: false,
+            is_purged: false,
+            evaluations: vec![],
+            create_index: 0,
+            modify_index: 0,
+            job_modify_index: 0,
+            submit_time: now,
+        };
+        let decision = self.ports.cell.read(|state| evaluate(state, &record, now));
+        warnings.extend(warnings_of(&decision));
+        Ok(JobPlan {
+            decision,
+            exists: compared.job_modify_index.is_some(),
+            is_changed: compared.is_changed,
+            job_modify_index: compared.job_modify_index.unwrap_or(0),
+            warnings,
+        })
+    }
+
+    /// Lets a node take allocations, or not, and drains it or not.
+    ///
+    /// # Errors
+    /// If the node does not exist.
+    pub async fn set_node(&self, id: &NodeId, change: impl FnOnce(&mut Node)) -> Result<u64> {
+        let known = self.ports.cell.read(|state| state.node(id).cloned());
+        let Some(mut node) = known else {
+            return Err(JobError::NoNode(id.to_string()).into());
+        };
+        change(&mut node);
+        let event = Event::new(self.ports.clock.now(), EventKind::NodeRegistered { node });
+        Ok(self.ports.cell.commit(Expected::Any, event).await?)
+    }
+
+    /// Returns a job as readers see it.
+    ///
+    /// # Errors
+    /// If it does not exist.
+    pub fn job(&self, key: &JobKey) -> Result<std::sync::Arc<JobRecord>> {
+        let known = self.ports.cell.read(|state| state.job(key).cloned());
+        known
+            .filter(|known| !known.is_purged)
+            .ok_or_else(|| JobError::NotFound(key.clone()).into())
+    }
+
+    async fn commit(
+        &self,
+        key: &JobKey,
+        modify_index: Option<u64>,
+        events: Vec<JobEvent>,
+        now: i64,
+    ) -> std::result::Result<u64, CommitError> {
+        let kinds = events.into_iter().map(|event| EventKind::Job {
+            job: key.clone(),
+            event: Box::new(event),
+        });
+        let events = kinds.map(|kind| Event::new(now, kind)).collect();
+        let expected = Expected::JobAt(key.clone(), modify_index);
+        self.ports.cell.commit_all(vec![expected], events).await
+    }
+
+    /// Compares a submission with the recorded job. Settings that did not change keep their sealed form.
+    fn compare(&self, key: &JobKey, job: &Job) -> Result<Compared> {
+        let known = self.ports.cell.read(|state| state.job(key).cloned());
+        let mut definition = job.clone();
+        let settings = definition.take_settings();
+        let recorded = known.as_ref().map(|known| &known.current);
+        let same_settings = match recorded {
+            Some(recorded) if self.sealer.settings_of(recorded)? == settings => {
+                Some(recorded.settings.clone())
+            }
+            Some(_) | None => None,
+        };
+        let is_same = |known: &std::sync::Arc<JobRecord>| {
+            known.current.job == definition && same_settings.is_some() && !known.is_stopped
+        };
+        let is_changed = !known.as_ref().is_some_and(is_same);
+        let version = match recorded {
+            None => 0,
+            Some(recorded) => recorded.version + u64::from(is_changed),
+        };
+        let sealed = same_settings.unwrap_or_else(|| self.sealer.seal(key, &settings));
+        let visible = known.as_ref().filter(|known| !known.is_purged);
+        Ok(Compared {
+            is_changed,
+            modify_index: known.as_ref().map(|known| known.modify_index),
+            job_modify_index: visible.map(|known| known.job_modify_index),
+            version: JobVersion {
+                job: definition,
+                settings: sealed,
+                version,
+            },
+        })
+    }
+
+    /// What a submission should know about nodes that cannot take a group (B80).
+    fn placement_warnings(&self, key: &JobKey, now: i64) -> Vec<String> {
+        let decision = self.ports.cell.read(|state| {
+            let record = state.job(key)?;
+            Some(evaluate(state, record, now))
+        });
+        decision.as_ref().map(warnings_of).unwrap_or_default()
+    }
+}
+
+fn is_running(alloc: &AllocRecord) -> bool {
+    alloc.placement.is_some() && !alloc.has_ended
+}
+
+fn busy(key: &JobKey) -> ServerError {
+    ServerError::Commit(CommitError::JobConflict { job: key.clone() })
+}
+
+/// The warnings of a valid job.
+fn checked(key: &JobKey, job: &Job) -> Result<Vec<String>> {
+    let problems = validate(job);
+    if let Some(text) = report_text(job, &problems) {
+        let job = key.clone();
+        return Err(JobError::Invalid { job, text }.into());
+    }
+    let warnings = problems
+        .iter()
+        .filter(|problem| problem.severity == Severity::Warning);
+    Ok(warnings.map(|problem| problem.message(job)).collect())
+}
+
+fn check_enforced(key: &JobKey, enforced: Option<u64>, found: Option<u64>) -> Result<()> {
+    let Some(expected) = enforced else {
+        return Ok(());
+    };
+    if found.unwrap_or(0) == expected {
+        return Ok(());
+    }
+    let job = key.clone();
+    Err(JobError::Changed {
+        job,
+        expected,
+        found,
+    }
+    .into())
+}
+
+fn warnings_of(decision: &Decision) -> Vec<String> {
+    let failures = decision.failures.iter();
+    let lines = failures.map(|(group, failure)| {
+        let mut reasons: Vec<_> = failure
+            .nodes
+            .values()
+            .flatten()
+            .map(String::as_str)
+            .collect();
+        reasons.sort_unstable();
+        reasons.dedup();
+        let reasons = match reasons.is_empty() {
+            true => "there is no node".to_owned(),
+            false => reasons.join("; "),
+        };
+        let queued = failure.queued;
+        let count = if queued == 1 {
+            "allocation"
+        } else {
+            "allocations"
+        };
+        format!("no node can take {queued} {count} of group `{group}` now: {reasons}")
+    });
+    lines.collect()
+}

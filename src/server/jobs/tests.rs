@@ -1,0 +1,352 @@
+//! Jobs from submission to the end, with a node that reports what the test says.
+
+use std::time::Duration;
+
+use crate::model::SecretOwner;
+use crate::model::{
+    AccessMode, AllocId, AllocReport, AttachmentMode, ClientStatus, EvaluationId, Job, JobKey,
+    JobVolume, JobVolumeKind, NodeId, TaskEnvironment, VolumeAlias,
+};
+use crate::ports::fake::PluginSettings;
+use crate::ports::{AssignedAlloc, ControlPlane as _, Sealer as _};
+use crate::server::error::{JobError, ServerError};
+use crate::server::fake::FakeAgent;
+use crate::server::jobs::LocalControlPlane;
+use crate::state::samples::{job, job_key};
+use crate::state::{EvaluationRecord, EvaluationStatus, State, Table, Topic};
+
+async fn agent() -> FakeAgent {
+    FakeAgent::start(PluginSettings::default()).await.unwrap()
+}
+
+fn node(agent: &FakeAgent) -> LocalControlPlane {
+    agent.services.control_plane(NodeId::new(FakeAgent::NODE))
+}
+
+/// Job `web`, whose task has a secret in its environment.
+fn web() -> Job {
+    let mut job = job(&job_key("web"));
+    let task = &mut job.groups[0].tasks[0];
+    task.environment = TaskEnvironment::from_iter([("PASSWORD", "hunter2")]);
+    job
+}
+
+/// Job `web` with volume `data`.
+fn writer(id: &str) -> Job {
+    let mut job = web();
+    job.id = id.into();
+    job.name = id.to_owned();
+    let volume = JobVolume {
+        source: "data".to_owned(),
+        read_only: false,
+        per_alloc: false,
+        sticky: false,
+        kind: JobVolumeKind::Csi {
+            access_mode: Some(AccessMode::SingleNodeWriter),
+            attachment_mode: Some(AttachmentMode::FileSystem),
+            mount_options: None,
+        },
+    };
+    job.groups[0].volumes.insert(alias(), volume);
+    job
+}
+
+fn alias() -> VolumeAlias {
+    VolumeAlias::new("data")
+}
+
+/// Waits until the state is as the test needs it.
+async fn until(agent: &FakeAgent, is_ready: impl Fn(&State) -> bool) {
+    let tables = [Table::Jobs, Table::Allocs, Table::Claims];
+    let topics = |_: &State| tables.map(Topic::all).into();
+    let reached = agent.cell.wait_until(topics, is_ready);
+    let reached = tokio::time::timeout(Duration::from_secs(600), reached).await;
+    reached.expect("the state is never reached").unwrap();
+}
+
+async fn assigned_of(agent: &FakeAgent, id: &str) -> AssignedAlloc {
+    let key = job_key(id);
+    until(agent, |state| {
+        let mut allocs = state.allocs_of_job(&key);
+        allocs.any(|(_, alloc, _)| !alloc.has_ended)
+    })
+    .await;
+    let all = node(agent).assigned(None).await.unwrap().allocs;
+    let of_job = all.into_iter().find(|one| one.job.id == key.id);
+    of_job.unwrap()
+}
+
+async fn report(agent: &FakeAgent, alloc: &AllocId, status: ClientStatus) {
+    let report = AllocReport {
+        status,
+        description: String::new(),
+        tasks: Default::default(),
+    };
+    node(agent).report(alloc, report).await.unwrap();
+}
+
+fn evaluation(agent: &FakeAgent, id: &EvaluationId) -> EvaluationRecord {
+    let found = agent
+        .cell
+        .read(|state| state.evaluation(id).map(|(_, record)| record.clone()));
+    found.unwrap()
+}
+
+async fn evaluated(agent: &FakeAgent, id: &EvaluationId) -> EvaluationRecord {
+    until(agent, |state| {
+        let found = state.evaluation(id);
+        found.is_some_and(|(_, one)| one.result.status != EvaluationStatus::Pending)
+    })
+    .await;
+    evaluation(agent, id)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_submitted_job_is_placed_and_its_settings_reach_the_node_only() {
+    let agent = agent().await;
+    let written = agent.services.jobs.register(web(), None).await.unwrap();
+    let done = evaluated(&agent, &written.evaluation.unwrap()).await;
+    assert_eq!(done.result.status, EvaluationStatus::Complete);
+    let assigned = assigned_of(&agent, "web").await;
+    assert_eq!(assigned.name(), "web.g[0]");
+    let task = &assigned.task_group().unwrap().tasks[0];
+    assert_eq!(task.environment.get("PASSWORD"), Some("hunter2"));
+    let state = agent.state();
+    let record = state.job(&job_key("web")).unwrap();
+    assert!(record.current.job.groups[0].tasks[0].environment.is_empty());
+    let owner = SecretOwner::Job(job_key("web"));
+    let opened = agent.sealer.open(&owner, &record.current.settings);
+    assert_eq!(opened.unwrap().keys().collect::<Vec<_>>(), ["0/0"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_job_again_changes_nothing_but_is_evaluated() {
+    let agent = agent().await;
+    let jobs = &agent.services.jobs;
+    let first = jobs.register(web(), None).await.unwrap();
+    let alloc = assigned_of(&agent, "web").await.id;
+    let again = jobs.register(web(), None).await.unwrap();
+    assert_eq!(again.job_modify_index, first.job_modify_index);
+    assert_ne!(again.evaluation, first.evaluation);
+    evaluated(&agent, &again.evaluation.unwrap()).await;
+    assert_eq!(assigned_of(&agent, "web").await.id, alloc);
+    let mut changed = web();
+    let task = &mut changed.groups[0].tasks[0];
+    task.environment = TaskEnvironment::from_iter([("PASSWORD", "other")]);
+    let plan = jobs.plan(&changed).unwrap();
+    assert!(plan.is_changed && plan.exists);
+    assert_eq!(plan.decision.stop.len(), 1);
+    let updated = jobs.register(changed, None).await.unwrap();
+    assert!(updated.job_modify_index > first.job_modify_index);
+    evaluated(&agent, &updated.evaluation.unwrap()).await;
+    let version = |state: &State| state.job(&job_key("web")).unwrap().current.version;
+    assert_eq!(agent.cell.read(version), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_enforced_index_must_be_that_of_the_job() {
+    let agent = agent().await;
+    let jobs = &agent.services.jobs;
+    let written = jobs.register(web(), Some(0)).await.unwrap();
+    let index = written.job_modify_index;
+    for (expected, text) in [
+        (
+            0,
+            "Enforcing job modify index 0: job already exists".to_owned(),
+        ),
+        (
+            7,
+            format!(
+                "Enforcing job modify index 7: job exists with conflicting job modify index: {index}"
+            ),
+        ),
+    ] {
+        let refused = jobs.register(web(), Some(expected)).await.unwrap_err();
+        assert_eq!(refused.text(), text);
+    }
+    jobs.register(web(), Some(index)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_invalid_job_is_refused_with_all_reasons() {
+    let agent = agent().await;
+    let mut job = web();
+    job.groups[0].tasks[0].driver = String::new();
+    let refused = agent.services.jobs.register(job, None).await.unwrap_err();
+    assert!(
+        matches!(refused, ServerError::Job(JobError::Invalid { .. })),
+        "{refused:?}"
+    );
+    assert!(agent.cell.read(|state| state.jobs().len() == 0));
+}
+
+/// The stop returns at once; the volume is given back when the node reports the end (B31).
+#[tokio::test(start_paused = true)]
+async fn a_stopped_job_gives_its_volume_back_when_its_tasks_have_ended() {
+    let agent = agent().await;
+    agent
+        .volumes
+        .create(vec![FakeAgent::request("data").into()])
+        .await
+        .unwrap();
+    agent
+        .services
+        .jobs
+        .register(writer("web"), None)
+        .await
+        .unwrap();
+    let alloc = assigned_of(&agent, "web").await.id;
+    let target = node(&agent).mount(&alloc, &alias()).await.unwrap();
+    assert_eq!(node(&agent).mount(&alloc, &alias()).await, Ok(target));
+    report(&agent, &alloc, ClientStatus::Running).await;
+    agent
+        .services
+        .jobs
+        .stop(&job_key("web"), false)
+        .await
+        .unwrap();
+    until(&agent, |state| {
+        let record = state.alloc(&alloc).unwrap();
+        record.placement.as_ref().unwrap().stop_reason.is_some()
+    })
+    .await;
+    assert!(assigned_of(&agent, "web").await.wants_stop);
+    assert!(
+        agent
+            .cell
+            .read(|state| state.claims_of(&alloc).next().is_some())
+    );
+    report(&agent, &alloc, ClientStatus::Complete).await;
+    until(&agent, |state| state.claims_of(&alloc).next().is_none()).await;
+    assert_eq!(agent.backend.take_violations(), Vec::<String>::new());
+}
+
+/// A second writer waits for the first, and continues by itself.
+#[tokio::test(start_paused = true)]
+async fn a_job_waits_for_a_volume_and_starts_by_itself() {
+    let agent = agent().await;
+    let first = agent
+        .services
+        .jobs
+        .register(writer("first"), None)
+        .await
+        .unwrap();
+    assert!(
+        first.warnings[0].contains("missing CSI volume(s) data"),
+        "{first:?}"
+    );
+    let done = evaluated(&agent, first.evaluation.as_ref().unwrap()).await;
+    let waiting = evaluation(&agent, done.result.blocked.as_ref().unwrap());
+    assert_eq!(waiting.result.status, EvaluationStatus::Blocked);
+    agent
+        .volumes
+        .create(vec![FakeAgent::request("data").into()])
+        .await
+        .unwrap();
+    let alloc = assigned_of(&agent, "first").await.id;
+    node(&agent).mount(&alloc, &alias()).await.unwrap();
+    let second = agent
+        .services
+        .jobs
+        .register(writer("second"), None)
+        .await
+        .unwrap();
+    let done = evaluated(&agent, second.evaluation.as_ref().unwrap()).await;
+    let reasons: Vec<_> = done.result.failures["g"].nodes.values().flatten().collect();
+    assert_eq!(
+        reasons,
+        ["CSI volume data has exhausted its available writer claims"]
+    );
+    report(&agent, &alloc, ClientStatus::Complete).await;
+    agent
+        .services
+        .jobs
+        .stop(&job_key("first"), false)
+        .await
+        .unwrap();
+    let alloc = assigned_of(&agent, "second").await.id;
+    node(&agent).mount(&alloc, &alias()).await.unwrap();
+}
+
+/// The replacement of a stopped allocation waits for the claim, and is woken by its end (W38).
+#[tokio::test(start_paused = true)]
+async fn a_refused_mount_is_woken_by_the_release() {
+    let agent = agent().await;
+    agent
+        .volumes
+        .create(vec![FakeAgent::request("data").into()])
+        .await
+        .unwrap();
+    agent
+        .services
+        .jobs
+        .register(writer("web"), None)
+        .await
+        .unwrap();
+    let old = assigned_of(&agent, "web").await.id;
+    let node = node(&agent);
+    node.mount(&old, &alias()).await.unwrap();
+    agent.services.jobs.stop_alloc(&old).await.unwrap();
+    until(&agent, |state| {
+        state.allocs_of_job(&job_key("web")).count() == 2
+    })
+    .await;
+    let all = node.assigned(None).await.unwrap().allocs;
+    let new = all.into_iter().find(|one| one.id != old).unwrap().id;
+    let refused = node.mount(&new, &alias()).await.unwrap_err();
+    assert!(!refused.is_final, "{refused}");
+    let alias = alias();
+    let mut woken = std::pin::pin!(node.mount_may_succeed(&new, &alias));
+    assert!(is_pending(woken.as_mut()).await);
+    report(&agent, &old, ClientStatus::Complete).await;
+    woken.await.unwrap();
+    let mounted = async {
+        while node.mount(&new, &alias).await.is_err() {
+            node.mount_may_succeed(&new, &alias).await.unwrap();
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), mounted)
+        .await
+        .unwrap();
+}
+
+async fn is_pending(future: std::pin::Pin<&mut impl Future>) -> bool {
+    tokio::time::timeout(Duration::from_millis(1), future)
+        .await
+        .is_err()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_purged_job_disappears_at_once_and_is_forgotten_after_its_allocations() {
+    let agent = agent().await;
+    let key = job_key("web");
+    agent.services.jobs.register(web(), None).await.unwrap();
+    let alloc = assigned_of(&agent, "web").await.id;
+    agent.services.jobs.stop(&key, true).await.unwrap();
+    assert!(agent.services.jobs.job(&key).is_err());
+    report(&agent, &alloc, ClientStatus::Complete).await;
+    until(&agent, |state| {
+        state.job(&key).is_none() && state.alloc(&alloc).is_none()
+    })
+    .await;
+    let nothing = agent.services.jobs.stop(&key, false).await.unwrap();
+    assert_eq!(nothing.evaluation, None);
+}
+
+/// A decision survives the agent: nothing is placed twice.
+#[tokio::test(start_paused = true)]
+async fn a_restarted_agent_keeps_its_allocations() {
+    let agent = agent().await;
+    agent.services.jobs.register(web(), None).await.unwrap();
+    let alloc = assigned_of(&agent, "web").await.id;
+    let limits = agent.limits();
+    let agent = agent.restart(limits).await.unwrap();
+    let again = agent.services.jobs.evaluate(&job_key("web")).await.unwrap();
+    evaluated(&agent, &again.evaluation.unwrap()).await;
+    let key: JobKey = job_key("web");
+    let allocs = agent.cell.read(|state| {
+        let allocs = state.allocs_of_job(&key).map(|(id, ..)| id.clone());
+        allocs.collect::<Vec<_>>()
+    });
+    assert_eq!(allocs, [alloc]);
+}
