@@ -148,11 +148,19 @@ fn short(id: &str) -> String {
     id.chars().take(8).collect()
 }
 
-fn lines(text: &str) -> impl Iterator<Item = &str> {
-    let lines = text
-        .lines()
-        .map(|line| line.trim().trim_start_matches("* "));
-    lines.filter(|line| !line.is_empty() && !line.ends_with("occurred:"))
+/// Reports what a server warns about, without the headers of its lists.
+pub fn report_warnings(context: &WorkflowContext<'_>, job: &str, warnings: &str) {
+    let is_header = |line: &&str| line.ends_with("occurred:") || line.ends_with("warning(s):");
+    let lines = warnings.lines();
+    let lines = lines.map(|line| line.trim().trim_start_matches("* "));
+    let lines: Vec<&str> = lines
+        .filter(|line| !line.is_empty() && !is_header(line))
+        .collect();
+    if !lines.is_empty() {
+        let text = format!("the server warns about job `{job}`");
+        let warning = Diagnostic::warning(Code::ApplyServerWarning, text).note(lines.join("\n"));
+        context.reporter.diagnostic(warning);
+    }
 }
 
 /// A command that follows a job until a deadline.
