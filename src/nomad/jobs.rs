@@ -188,7 +188,7 @@ impl JobApi for NomadClient {
         check_addressable(id, action)?;
         let path = ["evaluation", id];
         let get = in_namespace(&path, namespace);
-        let found = self.session.find(&get, action, Code::ApiNotNomad).await?;
+        let found = self.session.find(&get, action, Code::AllocNotFound).await?;
         Ok(found.map(|(evaluation, _)| evaluation))
     }
 }

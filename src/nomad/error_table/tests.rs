@@ -39,7 +39,7 @@ const TEXTS: &[(&str, Code)] = {
             "Enforcing job modify index 5: job exists with conflicting job modify index: 600",
             C::JobConflict,
         ),
-        ("eval not found", C::ApiNotNomad),
+        ("eval not found", C::AllocNotFound),
         ("alloc not found", C::AllocNotFound),
         ("allocation not found", C::AllocNotFound),
         (

@@ -55,7 +55,9 @@ pub(super) fn named(stub: &AllocationStub) -> String {
 
 fn why_failed(stub: &AllocationStub) -> String {
     let tasks = stub.task_states.iter().flatten();
-    let reasons: Vec<String> = tasks
+    // The other tasks ended because of the failed ones.
+    let failed = tasks.filter(|(_, task)| task.failed);
+    let reasons: Vec<String> = failed
         .filter_map(|(name, task)| Some(format!("task {name}: {}", decisive_event(task)?)))
         .collect();
     let reason = match (reasons.is_empty(), stub.client_description.as_str()) {

@@ -50,12 +50,8 @@ pub async fn run_job(
         return Err(WorkflowError::interrupted());
     }
     let registered = context.api.register_job(registration).await?;
-    for warning in lines(&registered.warnings) {
-        let text = format!("the server warns about job `{}`", registration.job.id);
-        let warning = Diagnostic::warning(Code::ApplyServerWarning, text).note(warning);
-        context.reporter.diagnostic(warning);
-    }
     let id = &registration.job.id;
+    report_warnings(context, id, &registered.warnings);
     report_evaluation(
         context,
         &format!("job {id}: registered"),
@@ -72,6 +68,7 @@ pub async fn run_job(
         context,
         deadline: Instant::now() + *limit,
         limit_text,
+        unmet: "the job is registered, and not all of it runs",
     };
     let work = following.follow_job(&key, &registered.eval_id);
     context.unless_interrupted(work).await?
@@ -102,14 +99,21 @@ pub async fn stop_job(
 /// If the server refuses, the time is over, or the user interrupts.
 pub async fn stop_allocation(
     context: &WorkflowContext<'_>,
-    namespace: &Namespace,
     id: &AllocId,
     wait: &JobWait,
 ) -> Result<(), WorkflowError> {
+    let reading = context.api.read_allocation(id);
+    let Some(allocation) = context.unless_interrupted(reading).await?? else {
+        let message = format!("allocation `{id}` does not exist");
+        return Err(Diagnostic::error(Code::AllocNotFound, message)
+            .help(Code::AllocNotFound.advice())
+            .into());
+    };
+    let namespace = Namespace::new(&allocation.value.namespace);
     let stopped = context.api.stop_allocation(id).await?;
     let done = format!("allocation {id}: stopping");
     report_evaluation(context, &done, &stopped.eval_id);
-    await_evaluation(context, namespace, &stopped.eval_id, wait).await
+    await_evaluation(context, &namespace, &stopped.eval_id, wait).await
 }
 
 async fn await_evaluation(
@@ -125,6 +129,7 @@ async fn await_evaluation(
         context,
         deadline: Instant::now() + *limit,
         limit_text,
+        unmet: "the server has not evaluated the stop",
     };
     let work = following.follow_evaluation(namespace, id);
     context.unless_interrupted(work).await??;
@@ -134,7 +139,7 @@ async fn await_evaluation(
 fn report_evaluation(context: &WorkflowContext<'_>, done: &str, id: &str) {
     let line = match id {
         "" => done.to_owned(),
-        id => format!("{done} (evaluation {})", &short(id)),
+        id => format!("{done} (evaluation {})", short(id)),
     };
     context.reporter.status(&line);
 }
@@ -143,11 +148,19 @@ fn short(id: &str) -> String {
     id.chars().take(8).collect()
 }
 
-fn lines(text: &str) -> impl Iterator<Item = &str> {
-    let lines = text
-        .lines()
-        .map(|line| line.trim().trim_start_matches("* "));
-    lines.filter(|line| !line.is_empty() && !line.ends_with("occurred:"))
+/// Reports what a server warns about, without the headers of its lists.
+pub fn report_warnings(context: &WorkflowContext<'_>, job: &str, warnings: &str) {
+    let is_header = |line: &&str| line.ends_with("occurred:") || line.ends_with("warning(s):");
+    let lines = warnings.lines();
+    let lines = lines.map(|line| line.trim().trim_start_matches("* "));
+    let lines: Vec<&str> = lines
+        .filter(|line| !line.is_empty() && !is_header(line))
+        .collect();
+    if !lines.is_empty() {
+        let text = format!("the server warns about job `{job}`");
+        let warning = Diagnostic::warning(Code::ApplyServerWarning, text).note(lines.join("\n"));
+        context.reporter.diagnostic(warning);
+    }
 }
 
 /// A command that follows a job until a deadline.
@@ -155,6 +168,8 @@ struct Following<'a> {
     context: &'a WorkflowContext<'a>,
     deadline: Instant,
     limit_text: &'a str,
+    /// What is not so yet, for the error at the deadline.
+    unmet: &'static str,
 }
 
 impl Following<'_> {
@@ -215,7 +230,10 @@ impl Following<'_> {
             match job_progress(&job.value, evaluation, &allocations) {
                 JobProgress::Done => return Ok(()),
                 JobProgress::Failed(reasons) => {
-                    let message = format!("allocations of job `{}` failed", key.id);
+                    let message = match reasons.len() {
+                        1 => format!("1 allocation of job `{}` failed", key.id),
+                        count => format!("{count} allocations of job `{}` failed", key.id),
+                    };
                     return Err(Diagnostic::error(Code::JobNotRunning, message)
                         .note(reasons.join("\n"))
                         .help(Code::JobNotRunning.advice())
@@ -252,13 +270,10 @@ impl Following<'_> {
     /// Waits before the next read, unless the time is over.
     async fn pause(&self, why: &str) -> Result<(), WorkflowError> {
         if Instant::now() + PAUSE > self.deadline {
-            let message = format!(
-                "timed out after {}: the job is registered, and not all of it runs",
-                self.limit_text
-            );
+            let message = format!("timed out after {}: {}", self.limit_text, self.unmet);
             return Err(Diagnostic::error(Code::JobNotRunning, message)
                 .note(why)
-                .help("wait longer with `--timeout`; the job goes on without this command")
+                .help("wait longer with `--timeout`; the server goes on without this command")
                 .into());
         }
         sleep(PAUSE).await;

@@ -67,7 +67,7 @@ pub use forget::forget_volumes;
 pub use history::read_history;
 pub use import_set::import_into_set;
 pub use job_progress::placement_reasons;
-pub use job_run::{JobOutcome, JobWait, run_job, stop_allocation, stop_job};
+pub use job_run::{JobOutcome, JobWait, report_warnings, run_job, stop_allocation, stop_job};
 pub use ledger_access::{LedgerAccess, SetSelection};
 pub use node_drain::{drain_node, set_eligibility};
 pub use node_fencing::{fence_node, unfence_node};
