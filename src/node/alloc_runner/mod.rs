@@ -7,6 +7,7 @@
 
 mod deps;
 mod driver_check;
+mod leftovers;
 mod lifecycle;
 mod mounting;
 mod progress;

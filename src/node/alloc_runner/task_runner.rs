@@ -99,65 +99,60 @@ impl TaskRunner {
 
     /// Deals with the end of a run. Returns the pause before the next one; `None` if the task has ended.
     async fn decide(&self, outcome: RunOutcome, record: &mut TaskRecord) -> Option<Duration> {
-        let end = match outcome {
-            RunOutcome::Ended(end) => end,
+        match outcome {
+            RunOutcome::Ended(end) => return self.decide_next(&end, record).await,
             RunOutcome::Stopped(end) => {
                 self.update(|task, now| {
                     task.push(&Occurrence::Ended(&end), now);
                     task.push(&Occurrence::Killed, now);
                 });
                 self.end(false, record).await;
-                return None;
             }
-            RunOutcome::NeverStarted => {
-                self.end(false, record).await;
-                return None;
-            }
+            RunOutcome::NeverStarted => self.end(false, record).await,
             RunOutcome::Refused(reason) => {
-                self.fail(
-                    &RunEnd::Failed { reason },
-                    "Error was unrecoverable",
-                    record,
-                )
-                .await;
-                return None;
+                let end = RunEnd::Failed { reason };
+                self.fail(&end, "Error was unrecoverable", record).await;
             }
-        };
+        }
+        None
+    }
+
+    /// Decides what follows the end of a run that ended by itself.
+    async fn decide_next(&self, end: &RunEnd, record: &mut TaskRecord) -> Option<Duration> {
         let facts = EndFacts {
-            end: &end,
+            end,
             ends_by_itself: self.ends_by_itself,
             window: record.window,
             now: self.clock.now(),
             jitter: self.ids.jitter(),
         };
-        match next_run(self.policy(), &facts) {
+        let (delay, reason, window) = match next_run(self.policy(), &facts) {
             NextRun::Complete => {
-                self.update(|task, now| task.push(&Occurrence::Ended(&end), now));
+                self.update(|task, now| task.push(&Occurrence::Ended(end), now));
                 self.end(false, record).await;
-                None
+                return None;
             }
             NextRun::Fail { reason } => {
-                self.fail(&end, &reason, record).await;
-                None
+                self.fail(end, &reason, record).await;
+                return None;
             }
             NextRun::Restart {
                 delay,
                 reason,
                 window,
-            } => {
-                record.window = window;
-                record.restarts = record.restarts.saturating_add(1);
-                self.write(record).await;
-                let restarts = record.restarts;
-                self.update(|task, now| {
-                    task.push(&Occurrence::Ended(&end), now);
-                    task.push(&Occurrence::Restarting { reason, delay }, now);
-                    task.state.restarts = restarts;
-                    task.state.last_restart = Some(now);
-                });
-                Some(delay)
-            }
-        }
+            } => (delay, reason, window),
+        };
+        record.window = window;
+        record.restarts = record.restarts.saturating_add(1);
+        self.write(record).await;
+        let restarts = record.restarts;
+        self.update(|task, now| {
+            task.push(&Occurrence::Ended(end), now);
+            task.push(&Occurrence::Restarting { reason, delay }, now);
+            task.state.restarts = restarts;
+            task.state.last_restart = Some(now);
+        });
+        Some(delay)
     }
 
     async fn fail(&self, end: &RunEnd, reason: &str, record: &mut TaskRecord) {
@@ -232,7 +227,9 @@ impl TaskRunner {
         plan: &TaskPlan,
         record: &TaskRecord,
     ) -> std::io::Result<()> {
-        self.update(|task, now| task.push(&Occurrence::Preparing, now));
+        if record.decided_run == 0 {
+            self.update(|task, now| task.push(&Occurrence::Preparing, now));
+        }
         let (directory, user, record) = (self.directory.clone(), plan.user(), record.clone());
         let created = blocking(move || {
             directory.create(number, user)?;

@@ -446,3 +446,37 @@ async fn an_allocation_that_the_server_forgot_is_stopped() {
     }
     assert_eq!(node.driver.started(), ["web", "clean"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_task_of_an_allocation_that_ended_on_the_server_meanwhile_is_stopped() {
+    let mut node = Node::new();
+    node.control.assign(service(&[("web", "main")], &[]));
+    node.event("web", "Started").await;
+    node.stop_agent().await;
+    node.control.forget(&ID.into());
+    node.start_agent();
+    node.driver.until_all_ended().await;
+    assert_eq!(node.driver.started(), ["web"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_starts_again_does_not_report_a_running_task_as_pending() {
+    let mut node = Node::new();
+    node.control.assign(service(&[("web", "main")], &[]));
+    node.event("web", "Started").await;
+    node.kill_agent();
+    node.stop_alloc();
+    node.status("complete").await;
+    let reports = node.control.reports(&ID.into());
+    let phases: Vec<_> = reports
+        .iter()
+        .map(|report| report.tasks["web"].phase)
+        .collect();
+    assert!(phases.is_sorted_by_key(|phase| *phase as u8), "{phases:?}");
+    let mut statuses: Vec<_> = reports
+        .iter()
+        .map(|report| report.status.as_str())
+        .collect();
+    statuses.dedup();
+    assert_eq!(statuses, ["pending", "running", "complete"]);
+}
