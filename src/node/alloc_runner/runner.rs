@@ -24,7 +24,7 @@ use super::task_plan::{PlanContext, TaskPlan};
 use super::task_runner::TaskRunner;
 use super::wanted::Wanted;
 use crate::model::{TaskGroup, TaskPhase};
-use crate::ports::AssignedAlloc;
+use crate::ports::{AssignedAlloc, RunDriver};
 
 /// Where users are found.
 const PASSWD: &str = "/etc/passwd";
@@ -194,10 +194,11 @@ impl AllocRunner {
             let reported = self.reported_end(position);
             match record.and_then(|record| record.has_failed).or(reported) {
                 Some(has_failed) => self.update(position, |task| task.end(has_failed, now)),
-                None if has_runs => {
+                None if has_runs && self.driver(position).is_some() => {
                     self.update(position, TaskProgress::resume);
                     self.start_task(position, &mut tasks);
                 }
+                // The runs of a driver that the agent lost cannot be controlled. The checks have failed already.
                 None => {}
             }
         }
@@ -220,12 +221,14 @@ impl AllocRunner {
         }
     }
 
+    fn driver(&self, position: usize) -> Option<&Arc<dyn RunDriver>> {
+        let task = self.group.tasks.get(position)?;
+        self.deps.drivers.get(&task.driver)
+    }
+
     fn start_task(&self, position: usize, tasks: &mut Tasks) {
         let found = self.group.tasks.get(position).zip(self.stops.get(position));
-        let Some((task, stop)) = found else {
-            return;
-        };
-        let Some(driver) = self.deps.drivers.get(&task.driver) else {
+        let Some(((task, stop), driver)) = found.zip(self.driver(position)) else {
             return;
         };
         self.update(position, |task| {

@@ -297,6 +297,14 @@ impl Node {
         self.start_agent();
     }
 
+    /// The directory of a run that an agent was about to start when it was killed.
+    pub(super) fn begin_run(&self, task: &str) -> PathBuf {
+        let allocs = self.data.path().join("allocs");
+        let run = allocs.join(ID).join("tasks").join(task).join("runs/1");
+        std::fs::create_dir_all(&run).unwrap();
+        run
+    }
+
     pub(super) fn provide(&self, alias: &str) {
         let root = MountRoot::new(Path::new("/csi"), Path::new("/csi")).unwrap();
         let target = root.target(&alias.into(), &ID.into(), &alias.into());
