@@ -179,8 +179,8 @@ async fn a_task_with_a_volume_survives_the_agent_and_leaves_nothing_after_its_st
     }
     let mut node = Node::new();
     let volume = node.provide_volume();
-    let script = "echo \"$NAME $NOMAD_TASK_DIR\" >> /data/starts; touch /local/own /alloc/data/shared; \
-                  trap 'echo stopped >> /data/starts; exit 0' INT; while :; do sleep 0.02; done";
+    let script = "trap 'echo stopped >> /data/starts; exit 0' INT; touch /local/own /alloc/data/shared; \
+                  echo \"$NAME $NOMAD_TASK_DIR\" >> /data/starts; while :; do sleep 0.02; done";
     let mut task = shell("web", "exec", script);
     task.environment = TaskEnvironment::from_iter([("NAME", "${NOMAD_ALLOC_NAME}")]);
     task.volume_mounts = vec![mount("/data", false)];
