@@ -230,6 +230,23 @@ async fn a_volume_is_mounted_twice_and_once_read_only() {
 }
 
 #[tokio::test]
+async fn a_task_of_another_user_can_write_to_its_directories() {
+    if !is_root() {
+        return;
+    }
+    let node = Node::new();
+    let script = "id -u > /local/uid && touch /alloc/data/one /secrets/two";
+    let mut task = shell("web", "exec", script);
+    task.user = "nobody".to_owned();
+    node.control.assign(alloc(task));
+    node.status("complete").await;
+    let alloc = node.data.path().join("allocs").join(ID);
+    assert_eq!(lines(&alloc.join("tasks/web/local/uid")), ["65534"]);
+    assert!(alloc.join("alloc/data/one").exists());
+    assert!(alloc.join("tasks/web/secrets/two").exists());
+}
+
+#[tokio::test]
 async fn the_output_of_a_task_is_read_across_its_runs() {
     if !is_root() {
         return;
