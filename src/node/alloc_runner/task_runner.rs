@@ -287,7 +287,8 @@ impl TaskRunner {
         let (directory, record) = (self.directory.clone(), record.clone());
         let written = blocking(move || directory.write_record(&record)).await;
         if let Err(error) = written {
-            self.warn("write the record of", &error);
+            let directory = self.directory.path().display();
+            tracing::warn!(%directory, %error, "cannot write the record of the task");
         }
     }
 }

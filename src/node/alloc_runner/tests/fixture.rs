@@ -63,6 +63,17 @@ impl ScriptedDriver {
         }
     }
 
+    /// The number of runs that have not ended.
+    pub(super) async fn running(&self) -> usize {
+        let runs = self.runs.lock().unwrap().clone();
+        let mut running = 0;
+        for run in runs {
+            let status = self.mock.status(&run).await.unwrap();
+            running += usize::from(!matches!(status, Some(RunStatus::Ended(_))));
+        }
+        running
+    }
+
     pub(super) fn refuse_starts(&self, number: u32) {
         *self.refused_starts.lock().unwrap() = number;
     }
