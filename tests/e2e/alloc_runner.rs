@@ -80,7 +80,7 @@ impl Node {
         let target = root.target(&"vol-1".into(), &ID.into(), &"data".into());
         let directory = target.on_host().to_owned();
         std::fs::create_dir_all(&directory).unwrap();
-        self.control.provide("data", target);
+        self.control.provide("data", target.on_host().to_owned());
         directory
     }
 

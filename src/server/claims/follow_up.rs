@@ -9,7 +9,7 @@ use crate::claim::{
     ClaimEvent, ClaimKey, Claims, EventPlace, Known, Lane, Step, apply, next_steps,
 };
 use crate::model::{AllocId, RemoteVolume};
-use crate::state::{EventKind, State};
+use crate::state::{AllocRecord, EventKind, State};
 
 /// A step that is done.
 pub(super) struct DoneStep<'a> {
@@ -70,7 +70,7 @@ pub(super) fn follow_up_events(state: &State, done: &DoneStep<'_>, next: &Step) 
 }
 
 /// Returns the events that remove a claim of which nothing is left, and its allocation with its last
-/// claim.
+/// claim. An allocation that was placed for a job stays: its job forgets it.
 pub(super) fn release_events(
     state: &State,
     volume: &RemoteVolume,
@@ -81,7 +81,8 @@ pub(super) fn release_events(
         ClaimEvent::Released { key: key.clone() },
     )];
     let alloc = &key.alloc;
-    if state.alloc(alloc).is_some() && state.claims_of(alloc).count() <= 1 {
+    let is_of_claims = |record: &AllocRecord| record.placement.is_none();
+    if state.alloc(alloc).is_some_and(is_of_claims) && state.claims_of(alloc).count() <= 1 {
         events.push(EventKind::AllocForgotten {
             alloc: alloc.clone(),
         });

@@ -39,6 +39,8 @@ pub enum JobError {
     NoEvaluation(String),
     /// The allocation does not exist.
     NoAlloc(String),
+    /// The node has no allocation of this ID.
+    UnknownAlloc(String),
     /// The ID of an allocation or a node is not complete.
     ShortId {
         /// `alloc`, `node`, `eval`: the first word of Nomad's text.
@@ -61,8 +63,8 @@ impl JobError {
                 (Code::ApiBadRequest, StatusCode::BAD_REQUEST)
             }
             Self::NotFound(_) => (Code::JobNotFound, StatusCode::NOT_FOUND),
-            Self::Changed { .. } => (Code::PlanStale, OTHER),
-            Self::NoEvaluation(_) | Self::NoAlloc(_) => {
+            Self::Changed { .. } => (Code::JobConflict, OTHER),
+            Self::NoEvaluation(_) | Self::NoAlloc(_) | Self::UnknownAlloc(_) => {
                 (Code::AllocNotFound, StatusCode::NOT_FOUND)
             }
             Self::ShortId { .. } => (Code::ApiBadRequest, OTHER),
@@ -90,6 +92,7 @@ impl JobError {
             },
             Self::NoEvaluation(_) => "eval not found".to_owned(),
             Self::NoAlloc(_) => "alloc not found".to_owned(),
+            Self::UnknownAlloc(id) => format!("Unknown allocation {id:?}"),
             Self::ShortId { kind, .. } => {
                 format!("{kind} lookup failed: index error: UUID must be 36 characters")
             }
@@ -120,7 +123,9 @@ impl JobError {
                 None => format!("job {} does not exist", job.quoted()),
             },
             Self::NoEvaluation(id) => format!("evaluation `{id}` does not exist"),
-            Self::NoAlloc(id) => format!("allocation `{id}` does not exist"),
+            Self::NoAlloc(id) | Self::UnknownAlloc(id) => {
+                format!("allocation `{id}` does not exist")
+            }
             Self::ShortId { id, .. } => format!("`{id}` is not a complete ID of 36 characters"),
             Self::NoNode(id) => format!("node `{id}` does not exist"),
             Self::BadRequest(text) => text.clone(),

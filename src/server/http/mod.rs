@@ -17,6 +17,7 @@ mod history;
 mod job_documents;
 mod jobs;
 mod limits;
+mod logs;
 mod long_body;
 mod nodes;
 mod parameters;

@@ -4,8 +4,9 @@
 //! client accepts it (`wire::ErrorBody`). Every response has Nomad's metadata with an index of at
 //! least 1: with index 0, Nomad's clients repeat blocking queries without a pause.
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::response::Response;
+use futures_util::stream::Stream;
 use http::header::{ACCEPT, CONTENT_TYPE, VARY};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
@@ -22,6 +23,10 @@ const LONGEST_ERROR: usize = 512 << 10;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
+/// The response is a stream, which compression would hold back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Streamed;
+
 /// The result of an endpoint.
 #[derive(Debug, Default)]
 pub(super) struct Reply {
@@ -32,6 +37,8 @@ pub(super) struct Reply {
     next_token: Option<String>,
     /// 200 by default.
     status: StatusCode,
+    /// A body that is made while it is sent, in place of the other one, and its type.
+    stream: Option<(Body, HeaderValue)>,
     /// The memory of a long body, reserved until it is sent.
     reserved: Option<OwnedSemaphorePermit>,
 }
@@ -59,6 +66,18 @@ impl Reply {
             body: Some(body),
             ..Self::default()
         })
+    }
+
+    /// 200 with a stream of JSON objects, or of plain text.
+    pub(super) fn stream<E: std::error::Error + Send + Sync + 'static>(
+        parts: impl Stream<Item = Result<Bytes, E>> + Send + 'static,
+        is_plain: bool,
+    ) -> Self {
+        let kind = if is_plain { TEXT } else { JSON };
+        Self {
+            stream: Some((Body::from_stream(parts), kind)),
+            ..Self::default()
+        }
     }
 
     /// Sets the status.
@@ -129,6 +148,9 @@ impl ResponseBuilder {
 
     /// Builds the response of a success.
     pub(super) fn success(&self, reply: Reply, index: u64) -> Response {
+        if let Some((body, kind)) = reply.stream {
+            return self.streamed(body, kind);
+        }
         let mut response = match reply.body {
             None => Response::new(Body::empty()),
             Some(body) => {
@@ -148,6 +170,16 @@ impl ResponseBuilder {
         if let Some(Ok(next)) = next {
             headers.insert(NEXT_TOKEN, next);
         }
+        response
+    }
+
+    /// Builds the response of a stream, which has none of Nomad's headers.
+    fn streamed(&self, body: Body, kind: HeaderValue) -> Response {
+        let mut response = Response::new(body);
+        response.extensions_mut().insert(Streamed);
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, kind);
+        headers.insert(AGENT, self.version.clone());
         response
     }
 

@@ -55,6 +55,7 @@ pub(super) enum Route {
     ListAllocs,
     ReadAlloc(String),
     StopAlloc(String),
+    ReadLogs(String),
     Search,
     AgentSelf,
     AgentHealth,
@@ -87,6 +88,9 @@ impl Route {
         }
         if let Some(rest) = path.strip_prefix("/v1/allocation/") {
             return alloc(method, rest);
+        }
+        if let Some(id) = path.strip_prefix("/v1/client/fs/logs/") {
+            return only(method, &Method::GET, Self::ReadLogs(id.to_owned()));
         }
         if let Some(rest) = path.strip_prefix("/v1/plugin/csi/") {
             return plugin(method, rest);

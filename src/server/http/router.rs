@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use http::Method;
+use http::{Extensions, HeaderMap, Method, StatusCode, Version};
 use tokio::sync::Semaphore;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
-use tower_http::compression::predicate::SizeAbove;
+use tower_http::compression::predicate::{Predicate as _, SizeAbove};
 
 use super::body::{BodyBudget, ReceivedBody, read_body};
 use super::guard::{self, AllowedHosts};
@@ -16,10 +16,12 @@ use super::limits::Limits;
 use super::long_body::{LONG, ResponseBudget};
 use super::parameters::Parameters;
 use super::places::Connection;
-use super::reply::{Reply, ResponseBuilder, wants_typed_errors};
+use super::reply::{Reply, ResponseBuilder, Streamed, wants_typed_errors};
 use super::request::ApiRequest;
 use super::route::Route;
-use super::{allocs, claims, cluster, history, jobs, nodes, plugins, provider, variables, volumes};
+use super::{
+    allocs, claims, cluster, history, jobs, logs, nodes, plugins, provider, variables, volumes,
+};
 use crate::server::error::ServerError;
 use crate::server::services::Services;
 use crate::wire::DecodeLimits;
@@ -72,8 +74,12 @@ pub fn router(services: Services, settings: HttpSettings) -> axum::Router {
         .layer(
             CompressionLayer::new()
                 .gzip(true)
-                .compress_when(SizeAbove::new(MIN_COMPRESSED_BODY)),
+                .compress_when(SizeAbove::new(MIN_COMPRESSED_BODY).and(is_whole)),
         )
+}
+
+fn is_whole(_: StatusCode, _: Version, _: &HeaderMap, extensions: &Extensions) -> bool {
+    extensions.get::<Streamed>().is_none()
 }
 
 async fn respond(State(shared): State<Shared>, request: Request) -> Response {
@@ -204,6 +210,7 @@ async fn dispatch(route: &Route, request: &ApiRequest) -> Result<Reply, ServerEr
         Route::ListEvaluationAllocs(id) => jobs::list_allocs_of_evaluation(request, id),
         Route::ListAllocs => allocs::list(request).await,
         Route::ReadAlloc(id) => allocs::read(request, id).await,
+        Route::ReadLogs(id) => logs::read(request, id).await,
         Route::StopAlloc(id) => allocs::stop(request, id).await,
         Route::Search => cluster::search(request),
         Route::AgentSelf => cluster::agent_self(request),

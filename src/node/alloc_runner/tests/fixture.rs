@@ -285,7 +285,7 @@ impl Node {
     pub(super) fn provide(&self, alias: &str) {
         let root = MountRoot::new(Path::new("/csi"), Path::new("/csi")).unwrap();
         let target = root.target(&alias.into(), &ID.into(), &alias.into());
-        self.control.provide(alias, target);
+        self.control.provide(alias, target.on_host().to_owned());
     }
 
     pub(super) fn stop_alloc(&self) {

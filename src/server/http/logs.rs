@@ -1,0 +1,140 @@
+//! The output of tasks: `GET /v1/client/fs/logs/:alloc`.
+//!
+//! The response is a stream of frames, or of bytes with `plain`. One chunk at a time is in memory. A client that
+//! follows gets a frame without data while the task writes nothing, so that a connection that is gone is noticed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use futures_util::stream::{Stream, try_unfold};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::reply::Reply;
+use super::request::ApiRequest;
+use crate::model::AllocId;
+use crate::ports::{
+    LogChunk, LogOrigin, LogPosition, LogStream, TaskLogError, TaskLogs, TaskOutput,
+};
+use crate::server::error::{JobError, ServerError};
+use crate::wire::{LogFrameDocument, parse_boolean};
+
+/// The largest part of an output in one frame, in bytes.
+const CHUNK: u64 = 64 << 10;
+/// The longest time between two frames for a client that follows.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+
+/// What a client reads.
+struct Reader {
+    logs: Arc<dyn TaskLogs>,
+    output: TaskOutput,
+    position: LogPosition,
+    follows: bool,
+    is_plain: bool,
+    stopping: CancellationToken,
+}
+
+fn bad(text: impl Into<String>) -> ServerError {
+    JobError::BadRequest(text.into()).into()
+}
+
+pub(super) async fn read(request: &ApiRequest, id: &str) -> Result<Reply, ServerError> {
+    let parameters = &request.parameters;
+    let unknown = || ServerError::from(JobError::UnknownAlloc(id.to_owned()));
+    let logs = request.services.task_logs.clone().ok_or_else(unknown)?;
+    let alloc = AllocId::new(id);
+    let task = parameters
+        .text("task")
+        .ok_or_else(|| bad("must provide task name"))?;
+    let is_known = request.services.cell.read(|state| {
+        let placement = state.alloc(&alloc)?.placement.as_deref()?;
+        let mut groups = placement.job.job.groups.iter();
+        let group = groups.find(|group| group.name == placement.group)?;
+        Some(group.tasks.iter().any(|known| known.name == task))
+    });
+    if !is_known.ok_or_else(unknown)? {
+        return Err(bad(format!("unknown task name {task:?}")));
+    }
+    let stream = match parameters.text("type") {
+        Some("stdout") => LogStream::Stdout,
+        Some("stderr") => LogStream::Stderr,
+        _ => return Err(bad("must provide log type (stdout/stderr)")),
+    };
+    let origin = match parameters.text("origin") {
+        None | Some("start") => LogOrigin::Start,
+        Some("end") => LogOrigin::End,
+        Some(_) => return Err(bad("origin must be start or end")),
+    };
+    let offset = match parameters.text("offset") {
+        None => 0,
+        Some(text) => text
+            .parse()
+            .map_err(|_| bad(format!("failed to parse offset field to int: {text}")))?,
+    };
+    let output = TaskOutput {
+        alloc,
+        task: task.to_owned(),
+        stream,
+    };
+    let position = logs.locate(&output, origin, offset).await;
+    let reader = Reader {
+        position: position.map_err(|error| ServerError::Internal(error.to_string()))?,
+        follows: flag(request, "follow")?,
+        is_plain: flag(request, "plain")?,
+        stopping: request.services.stopping.clone(),
+        logs,
+        output,
+    };
+    let is_plain = reader.is_plain;
+    Ok(Reply::stream(frames(reader), is_plain))
+}
+
+fn flag(request: &ApiRequest, name: &str) -> Result<bool, ServerError> {
+    match request.parameters.text(name) {
+        None => Ok(false),
+        Some(text) => parse_boolean(text)
+            .ok_or_else(|| bad(format!("failed to parse {name} field to boolean: {text}"))),
+    }
+}
+
+fn frames(reader: Reader) -> impl Stream<Item = Result<Bytes, TaskLogError>> + Send {
+    try_unfold(reader, |mut reader| async move {
+        let frame = reader.next().await?;
+        Ok(frame.map(|frame| (frame, reader)))
+    })
+}
+
+impl Reader {
+    /// The next frame; `None` at the end.
+    async fn next(&mut self) -> Result<Option<Bytes>, TaskLogError> {
+        loop {
+            let chunk = self.logs.read(&self.output, self.position, CHUNK).await?;
+            self.position = chunk.next;
+            if !chunk.data.is_empty() {
+                return Ok(Some(self.frame(chunk)));
+            }
+            if !self.follows {
+                return Ok(None);
+            }
+            let more = self.logs.wait_for_more(&self.output, self.position);
+            tokio::select! {
+                () = self.stopping.cancelled() => return Ok(None),
+                waited = timeout(HEARTBEAT, more) => match waited {
+                    Ok(more) => more?,
+                    Err(_) if self.is_plain => {}
+                    Err(_) => return Ok(Some(Bytes::from_static(b"{}"))),
+                },
+            }
+        }
+    }
+
+    fn frame(&self, chunk: LogChunk) -> Bytes {
+        if self.is_plain {
+            return chunk.data.into();
+        }
+        let offset = i64::try_from(chunk.next.offset).unwrap_or(i64::MAX);
+        let frame = LogFrameDocument::new(&chunk.data, &chunk.file, offset);
+        serde_json::to_vec(&frame).unwrap_or_default().into()
+    }
+}
