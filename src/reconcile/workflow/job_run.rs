@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use super::context::WorkflowContext;
 use super::error::WorkflowError;
-use super::job_progress::{JobProgress, job_progress, named, not_placed};
+use super::job_progress::{JobProgress, job_progress, named, not_placed, result_text};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{AllocId, JobId, Namespace};
 use crate::ports::{JobKey, JobRegistration};
@@ -174,7 +174,13 @@ struct Following<'a> {
 
 impl Following<'_> {
     async fn follow_job(&self, key: &JobKey, id: &str) -> Result<JobOutcome, WorkflowError> {
-        let evaluation = self.follow_evaluation(&key.namespace, id).await?;
+        let Some(evaluation) = self.follow_evaluation(&key.namespace, id).await? else {
+            let message = format!("evaluation `{id}` does not exist any more");
+            return Err(Diagnostic::error(Code::JobNotRunning, message)
+                .note("another command may have removed the job")
+                .help("run `nomad-csi job status` to check the job")
+                .into());
+        };
         let failed = evaluation.failed_placements.clone().unwrap_or_default();
         if !failed.is_empty() {
             let problem = not_placed(key.id.as_str(), &failed);
@@ -185,21 +191,21 @@ impl Following<'_> {
         Ok(JobOutcome::Done)
     }
 
-    /// Waits until the server is done with an evaluation and those that continue it.
+    /// Waits until the server is done with an evaluation and those that continue it. `None` means that
+    /// the server has removed it, as it may after the job is removed.
     async fn follow_evaluation(
         &self,
         namespace: &Namespace,
         id: &str,
-    ) -> Result<EvaluationDocument, WorkflowError> {
+    ) -> Result<Option<EvaluationDocument>, WorkflowError> {
         let mut id = id.to_owned();
         loop {
             let read = self.context.api.read_evaluation(namespace, &id).await?;
             let Some(evaluation) = read else {
-                let message = format!("evaluation `{id}` does not exist any more");
-                return Err(Diagnostic::error(Code::JobNotRunning, message).into());
+                return Ok(None);
             };
             match evaluation.status.as_str() {
-                "complete" if evaluation.next_eval.is_empty() => return Ok(evaluation),
+                "complete" if evaluation.next_eval.is_empty() => return Ok(Some(evaluation)),
                 "complete" => id.clone_from(&evaluation.next_eval),
                 "failed" | "canceled" => return Err(ended(&evaluation).into()),
                 // Other statuses are on their way.
@@ -228,7 +234,12 @@ impl Following<'_> {
             let allocations = self.context.api.list_job_allocations(key).await?;
             self.report_changes(&allocations, evaluation, &mut reported);
             match job_progress(&job.value, evaluation, &allocations) {
-                JobProgress::Done => return Ok(()),
+                JobProgress::Done => {
+                    let result = result_text(&job.value, &allocations);
+                    let line = format!("job {}: {result}", key.id);
+                    self.context.reporter.status(&line);
+                    return Ok(());
+                }
                 JobProgress::Failed(reasons) => {
                     let message = match reasons.len() {
                         1 => format!("1 allocation of job `{}` failed", key.id),
