@@ -171,7 +171,8 @@ impl Session {
 fn without_machine(text: &str) -> String {
     let machine = rustix::system::uname();
     let machine = machine.nodename().to_string_lossy();
-    let is_short_id = |word: &str| word.len() == 8 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_short_id =
+        |word: &str| word.len() == 8 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
     let is_age = |word: &str| {
         let number = word.trim_end_matches(['s', 'm']);
         number.len() < word.len() && number.bytes().all(|byte| byte.is_ascii_digit())
@@ -202,8 +203,13 @@ fn the_session_of_jobs_in_the_readme_matches_the_program() {
     run_in_namespace(test, async {
         let path = root().join("README.md");
         let document = std::fs::read_to_string(&path).expect("a readable document");
-        let start = document.find("## A job that uses a volume").expect("the section");
-        let end = start + document[start..].find("\n## The embedded agent").expect("its end");
+        let start = document
+            .find("## A job that uses a volume")
+            .expect("the section");
+        let end = start
+            + document[start..]
+                .find("\n## The embedded agent")
+                .expect("its end");
         let section = &document[start..end];
         let mut session = Session {
             home: tempfile::tempdir().expect("a new home directory"),
