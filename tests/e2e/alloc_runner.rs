@@ -237,7 +237,7 @@ async fn a_task_of_another_user_can_write_to_its_directories() {
     let node = Node::new();
     let script = "id -u > /local/uid && touch /alloc/data/one /secrets/two";
     let mut task = shell("web", "exec", script);
-    task.user = "nobody".to_owned();
+    task.user = "65534".to_owned();
     node.control.assign(alloc(task));
     node.status("complete").await;
     let alloc = node.data.path().join("allocs").join(ID);
