@@ -109,17 +109,20 @@ impl Machine {
 
     /// Waits until as many allocations of the job have this status, and returns them.
     fn wait_for(&self, job: &str, status: &str, count: usize) -> Vec<Value> {
-        until(&format!("{count} allocations of {job} to be {status}"), || {
-            let all = self.allocs(job);
-            let found: Vec<_> = all
-                .iter()
-                .filter(|alloc| alloc["ClientStatus"] == status)
-                .cloned()
-                .collect();
-            (found.len() == count)
-                .then_some(found)
-                .ok_or_else(|| format!("{all:#?}"))
-        })
+        until(
+            &format!("{count} allocations of {job} to be {status}"),
+            || {
+                let all = self.allocs(job);
+                let found: Vec<_> = all
+                    .iter()
+                    .filter(|alloc| alloc["ClientStatus"] == status)
+                    .cloned()
+                    .collect();
+                (found.len() == count)
+                    .then_some(found)
+                    .ok_or_else(|| format!("{all:#?}"))
+            },
+        )
     }
 
     fn output(&self, alloc: &Value) -> String {
@@ -263,7 +266,10 @@ fn two_jobs_share_a_volume_with_one_staging() {
             let data = machine.data();
             let below = |mounted: &&String| Path::new(mounted).starts_with(&data);
             let all = mounts();
-            all.iter().filter(below).filter(|path| path.contains(part)).count()
+            all.iter()
+                .filter(below)
+                .filter(|path| path.contains(part))
+                .count()
         };
         assert_eq!((count("/staging/"), count("/targets/")), (1, 2));
         machine.stop("one");
@@ -313,7 +319,9 @@ fn a_block_volume_is_a_device_in_the_task() {
             assert_eq!(machine.output(&done), "kept\n");
             let purge = "/v1/job/disk?purge=true";
             machine.address().ask("DELETE", purge, None).unwrap().json();
-            until_true("the job to be forgotten", || machine.allocs("disk").is_empty());
+            until_true("the job to be forgotten", || {
+                machine.allocs("disk").is_empty()
+            });
         }
         machine.end();
     });
@@ -369,7 +377,12 @@ fn an_agent_killed_at_every_step_of_a_job_completes_it() {
             }
         }
         machine.start(None);
-        machine.run(&machine.job("reader", "batch", &volume("data", WRITER), "wc -l < /data/jobs"));
+        machine.run(&machine.job(
+            "reader",
+            "batch",
+            &volume("data", WRITER),
+            "wc -l < /data/jobs",
+        ));
         let reader = machine.wait_for("reader", "complete", 1).remove(0);
         assert_eq!(machine.output(&reader), "12\n", "each job wrote once");
         machine.end();
@@ -391,7 +404,9 @@ fn a_killed_plugin_costs_no_job_its_volume() {
             panic!("there is no plugin, or several");
         };
         signal_process(plugin, Signal::KILL);
-        until("another plugin", || crate::volumes::is_healthy(machine.address()));
+        until("another plugin", || {
+            crate::volumes::is_healthy(machine.address())
+        });
         let alloc = machine.wait_for("writer", "running", 1).remove(0);
         assert_eq!(alloc["TaskStates"]["t"]["Restarts"], 0);
         machine.stop("writer");

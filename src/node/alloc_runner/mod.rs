@@ -7,11 +7,14 @@
 
 mod deps;
 mod driver_check;
+mod leftovers;
 mod lifecycle;
 mod mounting;
+mod observed_run;
 mod progress;
 mod reporter;
 mod restart;
+mod run_outcome;
 mod runner;
 mod runners;
 mod task_environment;

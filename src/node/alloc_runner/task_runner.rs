@@ -4,32 +4,23 @@
 //! one whose end is not known: when the driver cannot say how a run ends, it is asked again. What was decided about
 //! the end of a run is recorded before the next one starts.
 
-use std::future::Future;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::super::alloc_directory::{TaskDirectory, blocking};
 use super::super::task_record::TaskRecord;
 use super::progress::{AllocProgress, Setup, TaskProgress};
 use super::restart::{EndFacts, NextRun, next_run};
+use super::run_outcome::RunOutcome;
 use super::task_events::Occurrence;
 use super::task_plan::TaskPlan;
 use crate::model::{RestartPolicy, TaskGroup};
-use crate::ports::{Clock, IdSource, RunDriver, RunEnd, RunError, RunRequest, RunStart};
-use crate::retry::RetryPolicy;
-
-/// The pauses between calls of the driver that fail.
-const RETRY: RetryPolicy = RetryPolicy {
-    initial: Duration::from_secs(1),
-    max: Duration::from_secs(30),
-};
-/// How often a start is tried before it counts as a failed run.
-const START_ATTEMPTS: u32 = 3;
+use crate::ports::{Clock, IdSource, RunDriver, RunEnd, RunRequest};
 
 /// The runner of one task.
 pub(super) struct TaskRunner {
@@ -63,18 +54,8 @@ enum ComingRun {
     Existing(u32),
     /// This one has to start.
     New(u32),
-}
-
-/// How a run went.
-enum RunOutcome {
-    /// It ended by itself.
-    Ended(RunEnd),
-    /// It ended after it was stopped.
-    Stopped(RunEnd),
-    /// It was stopped before it started.
-    NeverStarted,
-    /// The driver can never run it.
-    Refused(String),
+    /// An earlier agent was about to start this one, and it is not known how far it came.
+    Begun(u32),
 }
 
 impl TaskRunner {
@@ -85,6 +66,7 @@ impl TaskRunner {
             let (number, outcome) = match self.coming_run(&record).await {
                 ComingRun::Existing(number) => (number, self.observe(number, None).await),
                 ComingRun::New(number) => (number, self.start(number, &mut record).await),
+                ComingRun::Begun(number) => (number, self.start_begun(number, &mut record).await),
             };
             record.decided_run = number;
             let Some(pause) = self.decide(outcome, &mut record).await else {
@@ -99,65 +81,60 @@ impl TaskRunner {
 
     /// Deals with the end of a run. Returns the pause before the next one; `None` if the task has ended.
     async fn decide(&self, outcome: RunOutcome, record: &mut TaskRecord) -> Option<Duration> {
-        let end = match outcome {
-            RunOutcome::Ended(end) => end,
+        match outcome {
+            RunOutcome::Ended(end) => return self.decide_next(&end, record).await,
             RunOutcome::Stopped(end) => {
                 self.update(|task, now| {
                     task.push(&Occurrence::Ended(&end), now);
                     task.push(&Occurrence::Killed, now);
                 });
                 self.end(false, record).await;
-                return None;
             }
-            RunOutcome::NeverStarted => {
-                self.end(false, record).await;
-                return None;
-            }
+            RunOutcome::NeverStarted => self.end(false, record).await,
             RunOutcome::Refused(reason) => {
-                self.fail(
-                    &RunEnd::Failed { reason },
-                    "Error was unrecoverable",
-                    record,
-                )
-                .await;
-                return None;
+                let end = RunEnd::Failed { reason };
+                self.fail(&end, "Error was unrecoverable", record).await;
             }
-        };
+        }
+        None
+    }
+
+    /// Decides what follows the end of a run that ended by itself.
+    async fn decide_next(&self, end: &RunEnd, record: &mut TaskRecord) -> Option<Duration> {
         let facts = EndFacts {
-            end: &end,
+            end,
             ends_by_itself: self.ends_by_itself,
             window: record.window,
             now: self.clock.now(),
             jitter: self.ids.jitter(),
         };
-        match next_run(self.policy(), &facts) {
+        let (delay, reason, window) = match next_run(self.policy(), &facts) {
             NextRun::Complete => {
-                self.update(|task, now| task.push(&Occurrence::Ended(&end), now));
+                self.update(|task, now| task.push(&Occurrence::Ended(end), now));
                 self.end(false, record).await;
-                None
+                return None;
             }
             NextRun::Fail { reason } => {
-                self.fail(&end, &reason, record).await;
-                None
+                self.fail(end, &reason, record).await;
+                return None;
             }
             NextRun::Restart {
                 delay,
                 reason,
                 window,
-            } => {
-                record.window = window;
-                record.restarts = record.restarts.saturating_add(1);
-                self.write(record).await;
-                let restarts = record.restarts;
-                self.update(|task, now| {
-                    task.push(&Occurrence::Ended(&end), now);
-                    task.push(&Occurrence::Restarting { reason, delay }, now);
-                    task.state.restarts = restarts;
-                    task.state.last_restart = Some(now);
-                });
-                Some(delay)
-            }
-        }
+            } => (delay, reason, window),
+        };
+        record.window = window;
+        record.restarts = record.restarts.saturating_add(1);
+        self.write(record).await;
+        let restarts = record.restarts;
+        self.update(|task, now| {
+            task.push(&Occurrence::Ended(end), now);
+            task.push(&Occurrence::Restarting { reason, delay }, now);
+            task.state.restarts = restarts;
+            task.state.last_restart = Some(now);
+        });
+        Some(delay)
     }
 
     async fn fail(&self, end: &RunEnd, reason: &str, record: &mut TaskRecord) {
@@ -192,38 +169,59 @@ impl TaskRunner {
         let status = self.repeat("examine", async || self.driver.status(&run).await);
         match status.await {
             Some(_) => ComingRun::Existing(newest),
-            None => ComingRun::New(newest),
+            None => ComingRun::Begun(newest),
         }
     }
 
     /// Starts a run as soon as the volumes are mounted, and waits for its end.
     async fn start(&self, number: u32, record: &mut TaskRecord) -> RunOutcome {
+        match self.prepare(number, record).await {
+            Ok(request) => self.observe(number, Some(request)).await,
+            Err(outcome) => outcome,
+        }
+    }
+
+    /// Like [`Self::start`]. If the run cannot start now, what an earlier agent may have begun ends first.
+    async fn start_begun(&self, number: u32, record: &mut TaskRecord) -> RunOutcome {
+        let outcome = match self.prepare(number, record).await {
+            Ok(request) => return self.observe(number, Some(request)).await,
+            Err(outcome) => outcome,
+        };
+        let run = self.directory.run(number);
+        self.repeat("stop", async || self.driver.stop(&run).await)
+            .await;
+        self.repeat_wait(&run).await;
+        outcome
+    }
+
+    /// Returns the request of a run as soon as the volumes are mounted.
+    async fn prepare(
+        &self,
+        number: u32,
+        record: &mut TaskRecord,
+    ) -> Result<RunRequest, RunOutcome> {
         let mut progress = self.progress.subscribe();
         let ready = progress.wait_for(|progress| matches!(progress.setup, Setup::Ready(_)));
         let targets = tokio::select! {
             biased;
-            () = self.stop.cancelled() => return RunOutcome::NeverStarted,
+            () = self.stop.cancelled() => return Err(RunOutcome::NeverStarted),
             ready = ready => match ready.as_deref() {
                 Ok(AllocProgress { setup: Setup::Ready(targets), .. }) => targets.clone(),
-                Ok(_) | Err(_) => return RunOutcome::NeverStarted,
+                Ok(_) | Err(_) => return Err(RunOutcome::NeverStarted),
             },
         };
-        let Some(plan) = &self.plan else {
-            return RunOutcome::NeverStarted;
-        };
-        let request = match plan.request(&self.group, &targets, self.hidden.clone()) {
-            Ok(request) => request,
-            Err(reason) => return RunOutcome::Refused(reason),
-        };
+        let plan = self.plan.as_ref().ok_or(RunOutcome::NeverStarted)?;
+        let request = plan.request(&self.group, &targets, self.hidden.clone());
+        let request = request.map_err(RunOutcome::Refused)?;
         if record.window.started_at == 0 {
             record.window.started_at = self.clock.now();
         }
-        match self.create_directories(number, plan, record).await {
-            Ok(()) => self.observe(number, Some(request)).await,
-            Err(error) => RunOutcome::Ended(RunEnd::Failed {
-                reason: format!("cannot create the directories of the task: {error}"),
-            }),
-        }
+        let created = self.create_directories(number, plan, record).await;
+        created.map_err(|error| {
+            let reason = format!("cannot create the directories of the task: {error}");
+            RunOutcome::Ended(RunEnd::Failed { reason })
+        })?;
+        Ok(request)
     }
 
     async fn create_directories(
@@ -232,7 +230,9 @@ impl TaskRunner {
         plan: &TaskPlan,
         record: &TaskRecord,
     ) -> std::io::Result<()> {
-        self.update(|task, now| task.push(&Occurrence::Preparing, now));
+        if record.decided_run == 0 {
+            self.update(|task, now| task.push(&Occurrence::Preparing, now));
+        }
         let (directory, user, record) = (self.directory.clone(), plan.user(), record.clone());
         let created = blocking(move || {
             directory.create(number, user)?;
@@ -241,105 +241,8 @@ impl TaskRunner {
         created.await
     }
 
-    /// Starts a run if it has a request, and waits for its end. A stop is passed on to it.
-    async fn observe(&self, number: u32, request: Option<RunRequest>) -> RunOutcome {
-        let run = self.directory.run(number);
-        let mut running = std::pin::pin!(self.start_and_wait(&run, request));
-        tokio::select! {
-            biased;
-            () = self.stop.cancelled() => {}
-            outcome = &mut running => return outcome,
-        }
-        let timeout = self.kill_timeout();
-        self.update(|task, now| task.push(&Occurrence::Killing { timeout }, now));
-        let stopped = self.repeat("stop", async || self.driver.stop(&run).await);
-        tokio::select! {
-            outcome = &mut running => return as_stopped(outcome),
-            () = stopped => {}
-        }
-        as_stopped(running.await)
-    }
-
-    async fn start_and_wait(&self, run: &Path, request: Option<RunRequest>) -> RunOutcome {
-        match request {
-            Some(request) => {
-                if let Some(outcome) = self.start_run(run, request).await {
-                    return outcome;
-                }
-            }
-            None => self.show_start(false),
-        }
-        match self.repeat_wait(run).await {
-            Some(end) => RunOutcome::Ended(end),
-            None => RunOutcome::NeverStarted,
-        }
-    }
-
-    /// Starts a run. Returns its outcome if it has no end that can be waited for.
-    async fn start_run(&self, run: &Path, request: RunRequest) -> Option<RunOutcome> {
-        let mut attempt = 0;
-        let error = loop {
-            match self.driver.start(run, request.clone()).await {
-                Ok(RunStart::Started) => {
-                    self.show_start(true);
-                    return None;
-                }
-                Ok(RunStart::Attached) => {
-                    self.show_start(false);
-                    return None;
-                }
-                Ok(RunStart::Cancelled | RunStart::Failed) => return None,
-                Err(RunError::Refused { reason, .. }) => return Some(RunOutcome::Refused(reason)),
-                Err(error) if self.stop.is_cancelled() || attempt + 1 >= START_ATTEMPTS => {
-                    break error;
-                }
-                Err(error) => self.warn("start", &error),
-            }
-            let pause = RETRY.delay(attempt, 1.0);
-            let _is_stopped = timeout(pause, self.stop.cancelled()).await.is_ok();
-            attempt += 1;
-        };
-        // Otherwise a part of the failed start could still become the task, beside the next run.
-        self.repeat("stop", async || self.driver.stop(run).await)
-            .await;
-        let end = self.repeat_wait(run).await;
-        let reason = error.to_string();
-        Some(RunOutcome::Ended(end.unwrap_or(RunEnd::Failed { reason })))
-    }
-
-    /// Waits for the end of a run; `None` if it was never started.
-    async fn repeat_wait(&self, run: &Path) -> Option<RunEnd> {
-        let end = self.repeat("wait for", async || match self.driver.wait(run).await {
-            Err(RunError::NotStarted { .. }) => Ok(None),
-            Ok(end) => Ok(Some(end)),
-            Err(error) => Err(error),
-        });
-        end.await
-    }
-
-    /// Repeats a call until it succeeds.
-    async fn repeat<T, E: std::fmt::Display, F: Future<Output = Result<T, E>>>(
-        &self,
-        action: &str,
-        mut call: impl FnMut() -> F,
-    ) -> T {
-        let mut attempt = 0;
-        loop {
-            match call().await {
-                Ok(value) => return value,
-                Err(error) => self.warn(action, &error),
-            }
-            sleep(RETRY.delay(attempt, 1.0)).await;
-            attempt += 1;
-        }
-    }
-
-    fn warn(&self, action: &str, error: &dyn std::fmt::Display) {
-        let directory = self.directory.path().display();
-        tracing::warn!(%directory, %error, "cannot {action} the task; trying again");
-    }
-
-    fn show_start(&self, is_new: bool) {
+    /// Shows that the task runs.
+    pub(super) fn show_start(&self, is_new: bool) {
         self.update(|task, now| {
             if is_new || task.state.started_at.is_none() {
                 task.push(&Occurrence::Started, now);
@@ -348,7 +251,8 @@ impl TaskRunner {
         });
     }
 
-    fn update(&self, change: impl FnOnce(&mut TaskProgress, i64)) {
+    /// Changes what is shown of the task.
+    pub(super) fn update(&self, change: impl FnOnce(&mut TaskProgress, i64)) {
         let now = self.clock.now();
         self.progress.send_modify(|progress| {
             if let Some(task) = progress.tasks.get_mut(self.position) {
@@ -362,7 +266,8 @@ impl TaskRunner {
         task.map_or(&self.group.restart, |task| &task.restart)
     }
 
-    fn kill_timeout(&self) -> Duration {
+    /// Returns the time between the kill signal and SIGKILL.
+    pub(super) fn kill_timeout(&self) -> Duration {
         let task = self.group.tasks.get(self.position);
         task.map_or(Duration::ZERO, |task| task.kill_timeout)
     }
@@ -382,15 +287,8 @@ impl TaskRunner {
         let (directory, record) = (self.directory.clone(), record.clone());
         let written = blocking(move || directory.write_record(&record)).await;
         if let Err(error) = written {
-            self.warn("write the record of", &error);
+            let directory = self.directory.path().display();
+            tracing::warn!(%directory, %error, "cannot write the record of the task");
         }
-    }
-}
-
-/// Returns the outcome of a run that was stopped.
-fn as_stopped(outcome: RunOutcome) -> RunOutcome {
-    match outcome {
-        RunOutcome::Ended(end) => RunOutcome::Stopped(end),
-        RunOutcome::Stopped(_) | RunOutcome::NeverStarted | RunOutcome::Refused(_) => outcome,
     }
 }

@@ -12,8 +12,8 @@ use super::context::WorkflowContext;
 use super::error::WorkflowError;
 use super::job_progress::{JobProgress, job_progress, named, not_placed, result_text};
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{AllocId, JobId, Namespace};
-use crate::ports::{JobKey, JobRegistration};
+use crate::model::{AllocId, JobId, JobKey, Namespace};
+use crate::ports::JobRegistration;
 use crate::wire::{AllocationStub, EvaluationDocument};
 
 /// The pause between two reads.

@@ -59,7 +59,7 @@ pub use doctor::{DoctorReport, DoctorRequest, VolumeDiagnosis, diagnose_volumes,
 pub use error::{FailureKind, WorkflowError};
 pub use expand::expand_volume;
 pub use expand_request::ExpandRequest;
-pub use find_allocation::find_allocation;
+pub use find_allocation::{find_allocation, newest_allocation};
 pub use find_job::find_job;
 pub use find_node::find_node;
 pub use find_volume::find_volume;
