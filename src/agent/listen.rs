@@ -31,12 +31,14 @@ use tower::ServiceExt as _;
 
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::private::bind_socket;
-use crate::server::http::{Connection, Limits, Place, Places};
+use crate::server::http::{ClientUser, Connection, Limits, Place, Places};
 
 mod client_addresses;
+mod client_user;
 mod stall_limit;
 
 use client_addresses::ClientAddresses;
+use client_user::LoopbackClient;
 use stall_limit::StallLimit;
 
 /// The longest time for a client to send the headers of a request.
@@ -96,6 +98,7 @@ impl Listeners {
             Ok(Accepted {
                 stream,
                 client: None,
+                user: None,
                 is_local: true,
             })
         });
@@ -121,6 +124,8 @@ struct Accepted<S> {
     stream: S,
     /// The address of a TCP client.
     client: Option<IpAddr>,
+    /// The user of a client over loopback.
+    user: Option<Arc<dyn ClientUser>>,
     /// Whether it came over loopback or the Unix socket.
     is_local: bool,
 }
@@ -170,7 +175,7 @@ impl Server {
             return;
         };
         let router = self.router.clone();
-        let connection = Connection::new(accepted.is_local, place);
+        let connection = Connection::new(accepted.is_local, place).of_user(accepted.user);
         let service = service_fn(move |request: http::Request<Incoming>| {
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(connection.clone());
@@ -245,9 +250,11 @@ async fn accept_all<S, F>(
 async fn accept_tcp(listener: &TcpListener) -> io::Result<Accepted<tokio::net::TcpStream>> {
     let (stream, client) = listener.accept().await?;
     stream.set_nodelay(true)?;
-    let own = stream.local_addr()?.ip().to_canonical();
+    let own = stream.local_addr()?;
+    let is_local = own.ip().to_canonical().is_loopback();
     Ok(Accepted {
-        is_local: own.is_loopback(),
+        is_local,
+        user: is_local.then(|| LoopbackClient::shared(client, own)),
         client: Some(client.ip().to_canonical()),
         stream,
     })

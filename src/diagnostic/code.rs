@@ -319,8 +319,8 @@ codes! {
         "Wait for the election; if the cluster elects no leader, start more of its servers.";
     ApiUnknownRegion = "api/unknown-region": "The server knows no region of this name.",
         "Correct the region (`NOMAD_REGION`, `--region`), or omit it to use the server's own.";
-    ApiForeignRequest = "api/foreign-request": "The agent refused a request that a web page could have made a browser send.",
-        "Use an address of the agent or `localhost`, send JSON, or allow the name with `--allow-host`.";
+    ApiForeignRequest = "api/foreign-request": "The agent refused a request that a web page could have made a browser send, or a job of another user of its machine.",
+        "Use an address of the agent or `localhost`, send JSON, or allow the name with `--allow-host`. Submit jobs as the user of the agent or as root.";
     ApiBadRequest = "api/bad-request": "The server rejected the request as malformed.",
         "Read the server's error; if it is unclear, check the version of the server and its address.";
     ApiServerError = "api/server-error": "The server failed with an error that this program does not know.",

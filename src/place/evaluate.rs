@@ -104,8 +104,18 @@ pub fn evaluate(state: &State, record: &JobRecord, now: i64) -> Decision {
             .extend(needless.map(|(id, ..)| ((*id).clone(), reason)));
     }
     promises.replaced = leaving(state, record, &decision);
+    let mut loads = match wanted.is_empty() {
+        true => BTreeMap::new(),
+        false => loads_of(state),
+    };
     for (candidate, node) in wanted {
-        place(state, candidate, node, &mut promises, &mut decision);
+        place(
+            state,
+            (candidate, node),
+            &mut promises,
+            &mut loads,
+            &mut decision,
+        );
     }
     decision
 }
@@ -256,11 +266,23 @@ fn leaving(state: &State, record: &JobRecord, decision: &Decision) -> BTreeSet<A
     stopping.chain(stopped).collect()
 }
 
+/// How many allocations each node runs.
+fn loads_of(state: &State) -> BTreeMap<NodeId, usize> {
+    let mut loads = BTreeMap::new();
+    for (_, alloc) in state.allocs() {
+        if !alloc.has_ended && alloc.placement.is_some() {
+            *loads.entry(alloc.node.clone()).or_default() += 1;
+        }
+    }
+    loads
+}
+
+/// Places a candidate on the given node, or on the one with the fewest allocations.
 fn place(
     state: &State,
-    candidate: Candidate<'_>,
-    only: Option<&Node>,
+    (candidate, only): (Candidate<'_>, Option<&Node>),
     promises: &mut Promises,
+    loads: &mut BTreeMap<NodeId, usize>,
     decision: &mut Decision,
 ) {
     let nodes: Vec<&Node> = match only {
@@ -276,17 +298,12 @@ fn place(
             false => drop(refused.insert(node.id.clone(), reasons)),
         }
     }
-    let load = |node: &&&Node| {
-        let running = state.allocs().filter(|(_, alloc)| {
-            alloc.node == node.id && !alloc.has_ended && alloc.placement.is_some()
-        });
-        let placed = decision.place.iter().filter(|one| one.node == node.id);
-        (running.count() + placed.count(), node.id.clone())
-    };
+    let load = |node: &&&Node| (loads.get(&node.id).copied(), node.id.clone());
     let group = candidate.group.name.clone();
     match takers.iter().min_by_key(load) {
         Some(node) => {
             promises.add(state, candidate, &node.id);
+            *loads.entry(node.id.clone()).or_default() += 1;
             decision.place.push(Placed {
                 group,
                 index: candidate.index,

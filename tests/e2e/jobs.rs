@@ -2,7 +2,10 @@
 //!
 //! At the end of each test nothing is left: no mount, no device, no process and no claim; the data is there.
 
+use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -10,11 +13,13 @@ use serde_json::{Value, json};
 use crate::agent_process::{AgentProcess, processes_with, program, signal_process};
 use crate::hostpath_fixture::{run_in_namespace, run_in_namespace_with_devices};
 use crate::http::Address;
-use crate::namespace::mounts;
+use crate::namespace::{has_all_users, mounts};
 use crate::random::Random;
 use crate::wait::{spin, until, until_true};
 
 const WRITER: &str = "single-node-writer";
+/// A user that owns nothing here.
+const STRANGER: u32 = 65_534;
 const SHARED: &str = "multi-node-multi-writer";
 
 /// The calls of a claim, in their order.
@@ -439,6 +444,51 @@ fn a_job_waits_for_its_volume_and_says_so() {
         machine.wait_for("early", "running", 1);
         machine.stop("early");
         machine.wait_for("early", "complete", 1);
+        machine.end();
+    });
+}
+
+/// A job runs as the user of the agent, so the loopback address alone does not permit to submit one.
+#[test]
+fn another_user_of_the_machine_runs_no_job() {
+    let test = "jobs::another_user_of_the_machine_runs_no_job";
+    if !has_all_users() {
+        eprintln!("SKIPPED {test}: it needs another user, so root");
+        return;
+    }
+    run_in_namespace(test, async {
+        let machine = Machine::new();
+        machine.create_volume("data", WRITER, "file-system");
+        let job = machine.job("job", "batch", &volume("data", WRITER), "true");
+        let Address::Tcp(address) = machine.address() else {
+            panic!("the agent has no TCP address");
+        };
+        let run = |user: u32| {
+            let mut command = program(["job", "run", "-"]);
+            command.env("NOMAD_ADDR", format!("http://{address}"));
+            command.uid(user).current_dir("/").stdin(Stdio::piped());
+            let child = command
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn();
+            let mut child = child.unwrap();
+            let text = json!({ "Job": job }).to_string();
+            child
+                .stdin
+                .take()
+                .unwrap()
+                .write_all(text.as_bytes())
+                .unwrap();
+            child.wait_with_output().unwrap()
+        };
+        let refused = run(STRANGER);
+        let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success(), "{text}");
+        assert!(text.contains("another user of this machine"), "{text}");
+        assert_eq!(machine.get("/v1/jobs"), json!([]));
+        let accepted = run(0);
+        assert!(accepted.status.success(), "{accepted:?}");
+        machine.wait_for("job", "complete", 1);
         machine.end();
     });
 }

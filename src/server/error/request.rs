@@ -76,6 +76,8 @@ pub enum RequestError {
     Method,
     /// The search context is unknown.
     SearchContext,
+    /// Another user of this machine submits a job.
+    JobOfOtherUser,
 }
 
 impl RequestError {
@@ -89,7 +91,7 @@ impl RequestError {
             | Self::ResponsesBusy { .. } => {
                 return (Code::ServerBusy, StatusCode::TOO_MANY_REQUESTS);
             }
-            Self::ForeignHost(_) | Self::ForeignOrigin(_) => {
+            Self::ForeignHost(_) | Self::ForeignOrigin(_) | Self::JobOfOtherUser => {
                 return (Code::ApiForeignRequest, StatusCode::FORBIDDEN);
             }
             Self::ContentType(_) => {
@@ -152,6 +154,7 @@ impl RequestError {
             Self::ContentType(found) => format!(
                 "the content type `{found}` is not accepted: send `Content-Type: application/json` or none"
             ),
+            Self::JobOfOtherUser => "the request comes from another user of this machine, and a job runs as the user of the agent; submit it as that user or as root".into(),
             Self::Path => "the path is not percent-encoded UTF-8".into(),
             Self::Index => "Invalid index".into(),
             Self::Wait => "Invalid wait time".into(),

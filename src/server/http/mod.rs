@@ -33,7 +33,7 @@ mod volumes;
 
 pub use guard::AllowedHosts;
 pub use limits::{FREE_BODY, LIMITS, LimitField, Limits};
-pub use places::{Connection, Place, Places};
+pub use places::{ClientUser, Connection, Place, Places};
 pub use router::{HttpSettings, router};
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use async_trait::async_trait;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::server::error::RequestError;
@@ -58,10 +59,19 @@ impl Place {
     }
 }
 
+/// The user of a client.
+#[async_trait]
+pub trait ClientUser: Send + Sync {
+    /// Whether it is the user of the agent, or root.
+    async fn is_trusted(&self) -> bool;
+}
+
 /// The connection of a request.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Connection {
     is_local: bool,
+    /// `None` if every client of the connection may run jobs.
+    user: Option<Arc<dyn ClientUser>>,
     /// `None` if places are not counted.
     place: Option<Arc<Place>>,
 }
@@ -71,7 +81,22 @@ impl Connection {
     pub fn new(is_local: bool, place: Place) -> Self {
         Self {
             is_local,
+            user: None,
             place: Some(Arc::new(place)),
+        }
+    }
+
+    /// Lets only a trusted user run jobs.
+    #[must_use]
+    pub fn of_user(self, user: Option<Arc<dyn ClientUser>>) -> Self {
+        Self { user, ..self }
+    }
+
+    /// Whether its client may run jobs, which run as the user of the agent.
+    pub(super) async fn may_run_jobs(&self) -> bool {
+        match &self.user {
+            None => true,
+            Some(user) => user.is_trusted().await,
         }
     }
 
@@ -79,6 +104,7 @@ impl Connection {
     pub(super) fn uncounted() -> Self {
         Self {
             is_local: true,
+            user: None,
             place: None,
         }
     }

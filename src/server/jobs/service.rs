@@ -17,6 +17,10 @@ use super::settings::JobSealer;
 
 type Result<T> = std::result::Result<T, ServerError>;
 
+/// The most allocations of a job on each node, or of all its groups together.
+const MAX_ALLOCS: i64 = 1_000;
+/// The most bytes of a job, once for each of its allocations, which keep it.
+const MAX_BYTES: usize = 64 << 20;
 /// How often a write is decided again after another one.
 const CONFLICT_RETRIES: usize = 16;
 
@@ -382,10 +386,32 @@ fn checked(key: &JobKey, job: &Job) -> Result<Vec<String>> {
         let job = key.clone();
         return Err(JobError::Invalid { job, text }.into());
     }
+    if let Some(text) = size_problem(job) {
+        let job = key.clone();
+        return Err(JobError::Invalid { job, text }.into());
+    }
     let warnings = problems
         .iter()
         .filter(|problem| problem.severity == Severity::Warning);
     Ok(warnings.map(|problem| problem.message(job)).collect())
+}
+
+/// Why the job is too large for this agent.
+fn size_problem(job: &Job) -> Option<String> {
+    let counts = job.groups.iter().map(|group| group.count.max(0));
+    let allocs = counts.fold(0_i64, i64::saturating_add);
+    if allocs > MAX_ALLOCS {
+        return Some(format!(
+            "the job has {allocs} allocations, and this agent runs at most {MAX_ALLOCS} of a job"
+        ));
+    }
+    let bytes = serde_json::to_vec(job).map_or(usize::MAX, |text| text.len());
+    let most = MAX_BYTES / usize::try_from(allocs.max(1)).unwrap_or(1);
+    (bytes > most).then(|| {
+        format!(
+            "the job has {bytes} bytes, and with {allocs} allocations this agent takes at most {most}"
+        )
+    })
 }
 
 fn check_enforced(key: &JobKey, enforced: Option<u64>, found: Option<u64>) -> Result<()> {

@@ -180,6 +180,27 @@ async fn an_invalid_job_is_refused_with_all_reasons() {
     assert!(agent.cell.read(|state| state.jobs().len() == 0));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_job_that_is_too_large_is_refused() {
+    let agent = agent().await;
+    let mut many = web();
+    many.groups[0].count = 1_001;
+    let mut long = web();
+    long.groups[0].count = 1_000;
+    let task = &mut long.groups[0].tasks[0];
+    task.environment = TaskEnvironment::from_iter([("A", "a".repeat(70_000))]);
+    let refused = async |job| {
+        let refused = agent.services.jobs.register(job, None).await.unwrap_err();
+        refused.text()
+    };
+    let text = refused(many).await;
+    assert!(text.contains("1001 allocations"), "{text}");
+    let text = refused(long.clone()).await;
+    assert!(text.contains("with 1000 allocations"), "{text}");
+    long.groups[0].count = 1;
+    agent.services.jobs.register(long, None).await.unwrap();
+}
+
 /// The stop returns at once; the volume is given back when the node reports the end (B31).
 #[tokio::test(start_paused = true)]
 async fn a_stopped_job_gives_its_volume_back_when_its_tasks_have_ended() {
