@@ -12,6 +12,7 @@ use async_trait::async_trait;
 use rustix::mount::{MountFlags as Flags, UnmountFlags};
 
 use super::mountinfo;
+use super::tree::share_directory;
 use crate::ports::{FileSystem, MountEntry, MountError, MountFlags, Mounter};
 
 /// Mounts in the mount namespace of this process. Needs `CAP_SYS_ADMIN`, except for reading.
@@ -51,6 +52,10 @@ impl Mounter for LinuxMounter {
             add_flags(target, flags)
         })
         .await
+    }
+
+    async fn share(&self, directory: &Path) -> Result<(), MountError> {
+        run_blocking("share", directory, share_directory).await
     }
 
     async fn unmount(&self, target: &Path) -> Result<(), MountError> {

@@ -10,8 +10,8 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use crate::model::{
-    AllocId, ControllerCapabilities, ControllerInfo, Health, NodeCapabilities, NodeId, NodeInfo,
-    PluginId, PluginInstance,
+    AllocId, ControllerCapabilities, ControllerInfo, CsiPluginType, Health, NodeCapabilities,
+    NodeId, NodeInfo, PluginId, PluginInstance,
 };
 use crate::ports::{
     Clock, PluginCapabilities, PluginConnection, PluginError, PluginInfo, PluginObserver,
@@ -39,6 +39,7 @@ pub(super) struct PluginFacts {
     capabilities: PluginCapabilities,
     controller: Option<ControllerInfo>,
     node: Option<NodeInfo>,
+    plugin_type: CsiPluginType,
 }
 
 impl PluginFacts {
@@ -55,7 +56,9 @@ impl PluginFacts {
     /// Returns the health description. A plugin that advertises a controller and has none is a node
     /// plugin: many drivers report the same capabilities in both of their modes.
     fn description(&self) -> &'static str {
-        if self.capabilities.controller_service && self.controller.is_none() {
+        let may_have_controller = self.plugin_type == CsiPluginType::Monolith;
+        if may_have_controller && self.capabilities.controller_service && self.controller.is_none()
+        {
             "healthy as a node plugin: it reports CONTROLLER_SERVICE, but does not implement \
              ControllerGetCapabilities"
         } else {
@@ -64,9 +67,12 @@ impl PluginFacts {
     }
 }
 
-/// Calls the plugin once, for at most 30 s.
-pub(super) async fn fingerprint_plugin(connection: &PluginConnection) -> FingerprintResult {
-    match timeout(FINGERPRINT_LIMIT, query(connection)).await {
+/// Calls the plugin once, for at most 30 s. Only the services of its type are asked.
+pub(super) async fn fingerprint_plugin(
+    connection: &PluginConnection,
+    plugin_type: CsiPluginType,
+) -> FingerprintResult {
+    match timeout(FINGERPRINT_LIMIT, query(connection, plugin_type)).await {
         Ok(Ok(facts)) => FingerprintResult::Healthy(Box::new(facts)),
         Ok(Err(reason)) => FingerprintResult::Unhealthy(reason),
         Err(_) => FingerprintResult::Unhealthy(format!(
@@ -76,7 +82,10 @@ pub(super) async fn fingerprint_plugin(connection: &PluginConnection) -> Fingerp
     }
 }
 
-async fn query(connection: &PluginConnection) -> Result<PluginFacts, String> {
+async fn query(
+    connection: &PluginConnection,
+    plugin_type: CsiPluginType,
+) -> Result<PluginFacts, String> {
     match timeout(PROBE_LIMIT, connection.identity.probe()).await {
         Ok(Ok(true)) => {}
         Ok(Ok(false)) => return Err("the plugin reports that it is not ready".to_owned()),
@@ -88,42 +97,60 @@ async fn query(connection: &PluginConnection) -> Result<PluginFacts, String> {
             ));
         }
     }
-    facts(connection)
+    facts(connection, plugin_type)
         .await
         .map_err(|error| format!("failed fingerprinting with error: {error}"))
 }
 
-async fn facts(connection: &PluginConnection) -> Result<PluginFacts, PluginError> {
+async fn facts(
+    connection: &PluginConnection,
+    plugin_type: CsiPluginType,
+) -> Result<PluginFacts, PluginError> {
     let info = connection.identity.plugin_info().await?;
     let capabilities = connection.identity.plugin_capabilities().await?;
-    let controller = if capabilities.controller_service {
-        controller_info(connection).await?
-    } else {
-        None
-    };
-    let node = match node_info(connection).await {
-        Ok(node) => Some(node),
-        // The plugin is only a controller.
-        Err(error) if error.code == StatusCode::Unimplemented && controller.is_some() => None,
-        Err(error) => return Err(error),
+    let (controller, node) = match plugin_type {
+        CsiPluginType::Controller => (Some(controller_info(connection).await?), None),
+        CsiPluginType::Node => (None, Some(node_info(connection).await?)),
+        CsiPluginType::Monolith => services(connection, capabilities).await?,
     };
     Ok(PluginFacts {
         info,
         capabilities,
         controller,
         node,
+        plugin_type,
     })
 }
 
-/// Returns `None` if the plugin does not implement the controller service.
-async fn controller_info(
+/// Returns the services that the plugin has, of which there is at least one.
+async fn services(
     connection: &PluginConnection,
-) -> Result<Option<ControllerInfo>, PluginError> {
-    match connection.controller.controller_capabilities().await {
-        Ok(capabilities) => Ok(Some(ControllerInfo { capabilities })),
+    capabilities: PluginCapabilities,
+) -> Result<(Option<ControllerInfo>, Option<NodeInfo>), PluginError> {
+    let controller = match capabilities.controller_service {
+        true => implemented(controller_info(connection).await)?,
+        false => None,
+    };
+    let node = node_info(connection).await;
+    let node = match controller {
+        Some(_) => implemented(node)?,
+        None => Some(node?),
+    };
+    Ok((controller, node))
+}
+
+/// Returns `None` if the plugin does not implement the service.
+fn implemented<T>(answer: Result<T, PluginError>) -> Result<Option<T>, PluginError> {
+    match answer {
+        Ok(info) => Ok(Some(info)),
         Err(error) if error.code == StatusCode::Unimplemented => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+async fn controller_info(connection: &PluginConnection) -> Result<ControllerInfo, PluginError> {
+    let capabilities = connection.controller.controller_capabilities().await?;
+    Ok(ControllerInfo { capabilities })
 }
 
 async fn node_info(connection: &PluginConnection) -> Result<NodeInfo, PluginError> {
@@ -239,7 +266,7 @@ mod tests {
     use crate::node::fakes::{FakeObserver, FakePlugin, ProbeResponse};
 
     async fn fingerprint_of(plugin: FakePlugin) -> FingerprintResult {
-        fingerprint_plugin(&Arc::new(plugin).connection()).await
+        fingerprint_plugin(&Arc::new(plugin).connection(), CsiPluginType::Monolith).await
     }
 
     fn facts(result: FingerprintResult) -> PluginFacts {

@@ -125,7 +125,6 @@ impl Host {
         let events = Arc::new(Events::default());
         let directories = MountDirectories {
             base: directory.join("mounts"),
-            in_plugin: BTreeMap::new(),
         };
         let mounter = Arc::new(LinuxMounter);
         let manager = VolumeManager::new(registry.clone(), mounter, events.clone(), directories);

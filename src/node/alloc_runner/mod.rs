@@ -9,6 +9,7 @@ mod deps;
 mod driver_check;
 mod lifecycle;
 mod mounting;
+mod plugin_watch;
 mod progress;
 mod reporter;
 mod restart;

@@ -6,6 +6,7 @@
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,10 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::super::alloc_directory::{TaskDirectory, blocking};
+use super::super::plugin_tasks::PluginSupervision;
+use super::super::process_run::ProcessRun;
 use super::super::task_record::TaskRecord;
+use super::plugin_watch::{finish_calls, prepare_plugin};
 use super::progress::{AllocProgress, Setup, TaskProgress};
 use super::restart::{EndFacts, NextRun, next_run};
 use super::task_events::Occurrence;
@@ -47,6 +51,8 @@ pub(super) struct TaskRunner {
     pub(super) hidden: PathBuf,
     /// Its driver.
     pub(super) driver: Arc<dyn RunDriver>,
+    /// The supervision of the plugin that it runs, if it runs one.
+    pub(super) plugin: Option<PluginSupervision>,
     /// Where its progress is shown.
     pub(super) progress: Arc<watch::Sender<AllocProgress>>,
     /// Cancelled when it must stop.
@@ -58,17 +64,27 @@ pub(super) struct TaskRunner {
 }
 
 /// The run that comes next.
-enum ComingRun {
+pub(super) enum ComingRun {
     /// This one exists, and its end was not dealt with.
     Existing(u32),
     /// This one has to start.
     New(u32),
 }
 
+/// What the runner carries from one run to the next.
+pub(super) struct RunnerState {
+    /// The record of the task.
+    pub(super) record: TaskRecord,
+    /// The plugin that it runs.
+    pub(super) plugin: Option<PluginSupervision>,
+}
+
 /// How a run went.
-enum RunOutcome {
+pub(super) enum RunOutcome {
     /// It ended by itself.
     Ended(RunEnd),
+    /// It was stopped because the plugin that it runs has failed.
+    GivenUp(RunEnd),
     /// It ended after it was stopped.
     Stopped(RunEnd),
     /// It was stopped before it started.
@@ -79,65 +95,69 @@ enum RunOutcome {
 
 impl TaskRunner {
     /// Runs the task to its end.
-    pub(super) async fn run(self) {
-        let mut record = self.record().await;
+    pub(super) async fn run(mut self) {
+        let mut state = RunnerState {
+            plugin: self.plugin.take(),
+            record: self.record().await,
+        };
+        self.end_survivor(&mut state).await;
         loop {
-            let (number, outcome) = match self.coming_run(&record).await {
-                ComingRun::Existing(number) => (number, self.observe(number, None).await),
-                ComingRun::New(number) => (number, self.start(number, &mut record).await),
+            let (number, outcome) = match self.coming_run(&state.record).await {
+                ComingRun::Existing(number) => {
+                    let outcome = self.observe(number, None, &mut state.plugin).await;
+                    (number, outcome)
+                }
+                ComingRun::New(number) => (number, self.start(number, &mut state).await),
             };
-            record.decided_run = number;
-            let Some(pause) = self.decide(outcome, &mut record).await else {
+            state.record.decided_run = number;
+            let Some(pause) = self.decide(outcome, &mut state).await else {
                 return;
             };
             if timeout(pause, self.stop.cancelled()).await.is_ok() {
                 self.update(|task, now| task.push(&Occurrence::Killed, now));
-                return self.end(false, &mut record).await;
+                return self.end(false, &mut state).await;
             }
         }
     }
 
     /// Deals with the end of a run. Returns the pause before the next one; `None` if the task has ended.
-    async fn decide(&self, outcome: RunOutcome, record: &mut TaskRecord) -> Option<Duration> {
-        let end = match outcome {
-            RunOutcome::Ended(end) => end,
+    async fn decide(&self, outcome: RunOutcome, state: &mut RunnerState) -> Option<Duration> {
+        let (end, ends_by_itself) = match outcome {
+            RunOutcome::Ended(end) => (end, self.ends_by_itself),
+            RunOutcome::GivenUp(end) => (end, false),
             RunOutcome::Stopped(end) => {
                 self.update(|task, now| {
                     task.push(&Occurrence::Ended(&end), now);
                     task.push(&Occurrence::Killed, now);
                 });
-                self.end(false, record).await;
+                self.end(false, state).await;
                 return None;
             }
             RunOutcome::NeverStarted => {
-                self.end(false, record).await;
+                self.end(false, state).await;
                 return None;
             }
             RunOutcome::Refused(reason) => {
-                self.fail(
-                    &RunEnd::Failed { reason },
-                    "Error was unrecoverable",
-                    record,
-                )
-                .await;
+                self.fail(&RunEnd::Failed { reason }, "Error was unrecoverable", state)
+                    .await;
                 return None;
             }
         };
         let facts = EndFacts {
             end: &end,
-            ends_by_itself: self.ends_by_itself,
-            window: record.window,
+            ends_by_itself,
+            window: state.record.window,
             now: self.clock.now(),
             jitter: self.ids.jitter(),
         };
         match next_run(self.policy(), &facts) {
             NextRun::Complete => {
                 self.update(|task, now| task.push(&Occurrence::Ended(&end), now));
-                self.end(false, record).await;
+                self.end(false, state).await;
                 None
             }
             NextRun::Fail { reason } => {
-                self.fail(&end, &reason, record).await;
+                self.fail(&end, &reason, state).await;
                 None
             }
             NextRun::Restart {
@@ -145,10 +165,15 @@ impl TaskRunner {
                 reason,
                 window,
             } => {
-                record.window = window;
-                record.restarts = record.restarts.saturating_add(1);
-                self.write(record).await;
-                let restarts = record.restarts;
+                state.record.window = window;
+                state.record.restarts = state.record.restarts.saturating_add(1);
+                self.write(&state.record).await;
+                if let Some(plugin) = &mut state.plugin {
+                    plugin
+                        .report_restart(format!("the task of the plugin {end}"))
+                        .await;
+                }
+                let restarts = state.record.restarts;
                 self.update(|task, now| {
                     task.push(&Occurrence::Ended(&end), now);
                     task.push(&Occurrence::Restarting { reason, delay }, now);
@@ -160,23 +185,27 @@ impl TaskRunner {
         }
     }
 
-    async fn fail(&self, end: &RunEnd, reason: &str, record: &mut TaskRecord) {
+    async fn fail(&self, end: &RunEnd, reason: &str, state: &mut RunnerState) {
         self.update(|task, now| {
             task.push(&Occurrence::Ended(end), now);
             task.push(&Occurrence::NotRestarting { reason }, now);
         });
-        self.end(true, record).await;
+        self.end(true, state).await;
     }
 
     /// Records that the task has ended for good.
-    async fn end(&self, has_failed: bool, record: &mut TaskRecord) {
-        record.has_failed = Some(has_failed);
-        self.write(record).await;
+    async fn end(&self, has_failed: bool, state: &mut RunnerState) {
+        // First: an agent that finds the task ended does not report its plugin.
+        if let Some(plugin) = &mut state.plugin {
+            plugin.end().await;
+        }
+        state.record.has_failed = Some(has_failed);
+        self.write(&state.record).await;
         self.update(|task, now| task.end(has_failed, now));
     }
 
     /// Returns the run that comes next. The newest directory counts.
-    async fn coming_run(&self, record: &TaskRecord) -> ComingRun {
+    pub(super) async fn coming_run(&self, record: &TaskRecord) -> ComingRun {
         let directory = self.directory.clone();
         let newest = self.repeat("find the runs of", async || {
             let directory = directory.clone();
@@ -197,7 +226,7 @@ impl TaskRunner {
     }
 
     /// Starts a run as soon as the volumes are mounted, and waits for its end.
-    async fn start(&self, number: u32, record: &mut TaskRecord) -> RunOutcome {
+    async fn start(&self, number: u32, state: &mut RunnerState) -> RunOutcome {
         let mut progress = self.progress.subscribe();
         let ready = progress.wait_for(|progress| matches!(progress.setup, Setup::Ready(_)));
         let targets = tokio::select! {
@@ -215,11 +244,15 @@ impl TaskRunner {
             Ok(request) => request,
             Err(reason) => return RunOutcome::Refused(reason),
         };
-        if record.window.started_at == 0 {
-            record.window.started_at = self.clock.now();
+        if state.record.window.started_at == 0 {
+            state.record.window.started_at = self.clock.now();
         }
-        match self.create_directories(number, plan, record).await {
-            Ok(()) => self.observe(number, Some(request)).await,
+        let created = match self.create_directories(number, plan, &state.record).await {
+            Ok(()) => prepare_plugin(state.plugin.as_ref()).await,
+            Err(error) => Err(error),
+        };
+        match created {
+            Ok(()) => self.observe(number, Some(request), &mut state.plugin).await,
             Err(error) => RunOutcome::Ended(RunEnd::Failed {
                 reason: format!("cannot create the directories of the task: {error}"),
             }),
@@ -241,26 +274,55 @@ impl TaskRunner {
         created.await
     }
 
-    /// Starts a run if it has a request, and waits for its end. A stop is passed on to it.
-    async fn observe(&self, number: u32, request: Option<RunRequest>) -> RunOutcome {
+    /// Starts a run if it has a request, and waits for its end. A stop is passed on to it, and a plugin that does not
+    /// become healthy is stopped.
+    async fn observe(
+        &self,
+        number: u32,
+        request: Option<RunRequest>,
+        plugin: &mut Option<PluginSupervision>,
+    ) -> RunOutcome {
         let run = self.directory.run(number);
-        let mut running = std::pin::pin!(self.start_and_wait(&run, request));
-        tokio::select! {
+        let process = ProcessRun::default();
+        let started = CancellationToken::new();
+        let mut running = std::pin::pin!(self.start_and_wait(&run, request, &started));
+        let has_failed = tokio::select! {
             biased;
-            () = self.stop.cancelled() => {}
-            outcome = &mut running => return outcome,
-        }
+            () = self.stop.cancelled() => false,
+            () = self.watch_plugin(plugin.as_mut(), &process, &started) => true,
+            outcome = &mut running => {
+                process.end().await;
+                return outcome;
+            }
+        };
         let timeout = self.kill_timeout();
+        finish_calls(plugin.as_ref(), &process, timeout).await;
         self.update(|task, now| task.push(&Occurrence::Killing { timeout }, now));
-        let stopped = self.repeat("stop", async || self.driver.stop(&run).await);
-        tokio::select! {
-            outcome = &mut running => return as_stopped(outcome),
-            () = stopped => {}
-        }
-        as_stopped(running.await)
+        let outcome = self.stop_run(&run, running).await;
+        process.end().await;
+        as_stopped(outcome, has_failed)
     }
 
-    async fn start_and_wait(&self, run: &Path, request: Option<RunRequest>) -> RunOutcome {
+    /// Stops a run, and returns how it ends.
+    async fn stop_run(
+        &self,
+        run: &Path,
+        mut running: Pin<&mut impl Future<Output = RunOutcome>>,
+    ) -> RunOutcome {
+        let stopped = self.repeat("stop", async || self.driver.stop(run).await);
+        tokio::select! {
+            outcome = &mut running => return outcome,
+            () = stopped => {}
+        }
+        running.await
+    }
+
+    async fn start_and_wait(
+        &self,
+        run: &Path,
+        request: Option<RunRequest>,
+        started: &CancellationToken,
+    ) -> RunOutcome {
         match request {
             Some(request) => {
                 if let Some(outcome) = self.start_run(run, request).await {
@@ -269,6 +331,7 @@ impl TaskRunner {
             }
             None => self.show_start(false),
         }
+        started.cancel();
         match self.repeat_wait(run).await {
             Some(end) => RunOutcome::Ended(end),
             None => RunOutcome::NeverStarted,
@@ -308,7 +371,7 @@ impl TaskRunner {
     }
 
     /// Waits for the end of a run; `None` if it was never started.
-    async fn repeat_wait(&self, run: &Path) -> Option<RunEnd> {
+    pub(super) async fn repeat_wait(&self, run: &Path) -> Option<RunEnd> {
         let end = self.repeat("wait for", async || match self.driver.wait(run).await {
             Err(RunError::NotStarted { .. }) => Ok(None),
             Ok(end) => Ok(Some(end)),
@@ -318,7 +381,7 @@ impl TaskRunner {
     }
 
     /// Repeats a call until it succeeds.
-    async fn repeat<T, E: std::fmt::Display, F: Future<Output = Result<T, E>>>(
+    pub(super) async fn repeat<T, E: std::fmt::Display, F: Future<Output = Result<T, E>>>(
         &self,
         action: &str,
         mut call: impl FnMut() -> F,
@@ -348,7 +411,7 @@ impl TaskRunner {
         });
     }
 
-    fn update(&self, change: impl FnOnce(&mut TaskProgress, i64)) {
+    pub(super) fn update(&self, change: impl FnOnce(&mut TaskProgress, i64)) {
         let now = self.clock.now();
         self.progress.send_modify(|progress| {
             if let Some(task) = progress.tasks.get_mut(self.position) {
@@ -378,7 +441,7 @@ impl TaskRunner {
     }
 
     /// Writes the record. Without it, a later agent decides about the newest run once more.
-    async fn write(&self, record: &TaskRecord) {
+    pub(super) async fn write(&self, record: &TaskRecord) {
         let (directory, record) = (self.directory.clone(), record.clone());
         let written = blocking(move || directory.write_record(&record)).await;
         if let Err(error) = written {
@@ -387,10 +450,14 @@ impl TaskRunner {
     }
 }
 
-/// Returns the outcome of a run that was stopped.
-fn as_stopped(outcome: RunOutcome) -> RunOutcome {
+/// Returns the outcome of a run that was stopped, or given up because its plugin has failed.
+fn as_stopped(outcome: RunOutcome, has_failed: bool) -> RunOutcome {
     match outcome {
+        RunOutcome::Ended(end) if has_failed => RunOutcome::GivenUp(end),
         RunOutcome::Ended(end) => RunOutcome::Stopped(end),
-        RunOutcome::Stopped(_) | RunOutcome::NeverStarted | RunOutcome::Refused(_) => outcome,
+        RunOutcome::GivenUp(_)
+        | RunOutcome::Stopped(_)
+        | RunOutcome::NeverStarted
+        | RunOutcome::Refused(_) => outcome,
     }
 }
