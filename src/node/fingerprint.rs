@@ -302,6 +302,36 @@ mod tests {
         );
     }
 
+    /// B68: the type of a plugin task decides which services are asked, and which must answer.
+    #[tokio::test]
+    async fn only_the_services_of_the_type_are_asked() {
+        use CsiPluginType::{Controller, Node};
+        for (plugin_type, has_controller, has_node, is_healthy) in [
+            (Controller, true, false, true),
+            (Controller, false, true, false),
+            (Node, false, true, true),
+            (Node, true, false, false),
+        ] {
+            let plugin = FakePlugin {
+                has_controller,
+                has_node,
+                ..FakePlugin::named("p")
+            };
+            let connection = Arc::new(plugin).connection();
+            match fingerprint_plugin(&connection, plugin_type).await {
+                FingerprintResult::Healthy(facts) => {
+                    assert!(is_healthy, "{plugin_type:?}");
+                    assert_eq!(facts.controller.is_some(), plugin_type == Controller);
+                    assert_eq!(facts.node.is_some(), plugin_type == Node);
+                    assert_eq!(facts.description(), "healthy");
+                }
+                FingerprintResult::Unhealthy(reason) => {
+                    assert!(!is_healthy && reason.contains("Unimplemented"), "{reason}");
+                }
+            }
+        }
+    }
+
     /// B68: many drivers report CONTROLLER_SERVICE in node mode too, where no controller answers.
     #[tokio::test]
     async fn a_node_plugin_that_advertises_a_missing_controller_is_healthy() {

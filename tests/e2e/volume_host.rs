@@ -36,7 +36,7 @@ pub(crate) const TASK: &str = "plugin-task";
 const LONG: Duration = Duration::from_secs(60);
 
 /// Keeps nothing: the tests look at the mounts.
-struct NoObserver;
+pub(crate) struct NoObserver;
 
 #[async_trait]
 impl PluginObserver for NoObserver {

@@ -6,6 +6,7 @@
 //! starts or stops ([`lifecycle`]), whether it runs again ([`restart`]), what is reported ([`progress`]).
 
 mod deps;
+mod driver_calls;
 mod driver_check;
 mod lifecycle;
 mod mounting;

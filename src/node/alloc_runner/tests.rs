@@ -1,6 +1,7 @@
 //! Whole allocations with a fake server, scripted tasks and a paused clock.
 
 mod fixture;
+mod plugins;
 
 use std::time::Duration;
 

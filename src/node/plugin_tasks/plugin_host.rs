@@ -38,7 +38,7 @@ pub struct PluginHostDeps {
 /// Supervises the plugins that tasks run.
 pub struct PluginHost {
     pub(super) deps: PluginHostDeps,
-    /// How many tasks run each plugin.
+    /// How many tasks run each plugin that this agent has supervised.
     running: Mutex<BTreeMap<PluginId, usize>>,
 }
 
@@ -77,10 +77,9 @@ impl PluginHost {
         if let Some(count) = running.get_mut(plugin) {
             *count = count.saturating_sub(1);
         }
-        running.retain(|_, count| *count > 0);
     }
 
-    /// Removes the shared mounts of plugins that no task runs. One in which a volume is mounted stays.
+    /// Removes the shared mounts of plugins whose tasks have all ended. One in which a volume is mounted stays.
     pub async fn release_directories(&self) {
         let mounter = &self.deps.mounter;
         let mounts = match mounter.list().await {
@@ -91,14 +90,14 @@ impl PluginHost {
             }
         };
         let directories = self.directories();
-        let used: Vec<_> = self
+        let unused: Vec<_> = self
             .running()
-            .keys()
-            .map(|plugin| directories.volumes_of(plugin))
+            .iter()
+            .filter(|(_, count)| **count == 0)
+            .map(|(plugin, _)| directories.volumes_of(plugin))
             .collect();
         let targets = mounts.into_iter().map(|mount| mount.target);
-        let roots = targets.filter(|target| target.parent() == Some(&self.deps.volumes));
-        for root in roots.filter(|root| !used.contains(root)) {
+        for root in targets.filter(|target| unused.contains(target)) {
             if let Err(error) = mounter.unmount(&root).await {
                 tracing::info!(directory = %root.display(), %error, "the directory of a plugin stays shared");
             }
