@@ -3,10 +3,6 @@
 //! A plugin that is not healthy in time is stopped, and its task is restarted by its policy (B63). A plugin that an
 //! earlier agent started is stopped, and started again at once ([`super::super::plugin_tasks`]).
 
-use std::io;
-use std::time::Duration;
-
-use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::super::plugin_tasks::{HealthChange, PluginSupervision};
@@ -73,32 +69,5 @@ impl TaskRunner {
         }
         state.record.decided_run = number;
         self.write(&state.record).await;
-    }
-}
-
-/// Creates what the plugin of a task needs.
-///
-/// # Errors
-/// If a directory cannot be created or shared.
-pub(super) async fn prepare_plugin(plugin: Option<&PluginSupervision>) -> io::Result<()> {
-    match plugin {
-        Some(plugin) => plugin.prepare().await,
-        None => Ok(()),
-    }
-}
-
-/// Refuses new calls of the plugin, and waits for those that run, for as long as the task may take to stop.
-pub(super) async fn finish_calls(
-    plugin: Option<&PluginSupervision>,
-    process: &ProcessRun,
-    limit: Duration,
-) {
-    let Some(plugin) = plugin else {
-        return;
-    };
-    plugin.deregister();
-    if timeout(limit, process.drain()).await.is_err() {
-        let plugin = &plugin.config().id;
-        tracing::warn!(plugin.id = %plugin, "the plugin has not answered all calls; it is stopped");
     }
 }

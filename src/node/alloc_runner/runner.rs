@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::super::alloc_directory::{AllocDirectory, blocking};
+use super::super::plugin_tasks::PluginSupervision;
 use super::deps::AllocRunnerDeps;
 use super::driver_check::driver_problems;
 use super::lifecycle::{DueSteps, EndCause, Stage};
@@ -237,7 +238,7 @@ impl AllocRunner {
             driver: driver.clone(),
             plugin: task.csi_plugin.as_ref().map(|config| {
                 let plugins = &self.deps.plugins;
-                plugins.supervise(&self.alloc.id, config, has_own_root(task))
+                PluginSupervision::begin(plugins, &self.alloc.id, config, has_own_root(task))
             }),
             progress: self.progress.clone(),
             stop: stop.clone(),

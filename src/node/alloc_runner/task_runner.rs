@@ -18,7 +18,6 @@ use super::super::alloc_directory::{TaskDirectory, blocking};
 use super::super::plugin_tasks::PluginSupervision;
 use super::super::process_run::ProcessRun;
 use super::super::task_record::TaskRecord;
-use super::plugin_watch::{finish_calls, prepare_plugin};
 use super::progress::{AllocProgress, Setup, TaskProgress};
 use super::restart::{EndFacts, NextRun, next_run};
 use super::task_events::Occurrence;
@@ -238,9 +237,10 @@ impl TaskRunner {
         if state.record.window.started_at == 0 {
             state.record.window.started_at = self.clock.now();
         }
-        let created = match self.create_directories(number, plan, &state.record).await {
-            Ok(()) => prepare_plugin(state.plugin.as_ref()).await,
-            Err(error) => Err(error),
+        let created = self.create_directories(number, plan, &state.record).await;
+        let created = match (created, &state.plugin) {
+            (Ok(()), Some(plugin)) => plugin.prepare().await,
+            (created, _) => created,
         };
         match created {
             Ok(()) => self.observe(number, Some(request), &mut state.plugin).await,
@@ -287,7 +287,9 @@ impl TaskRunner {
             }
         };
         let timeout = self.kill_timeout();
-        finish_calls(plugin.as_ref(), &process, timeout).await;
+        if let Some(plugin) = &plugin {
+            plugin.finish_calls(&process, timeout).await;
+        }
         self.update(|task, now| task.push(&Occurrence::Killing { timeout }, now));
         let outcome = self.stop_run(&run, running).await;
         process.end().await;

@@ -8,8 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::plugin_places::PluginDirectories;
-use super::supervision::PluginSupervision;
-use crate::model::{AllocId, CsiPluginConfig, NodeId, PluginId};
+use crate::model::{NodeId, PluginId};
 use crate::node::registry::Registry;
 use crate::ports::{Clock, Connector, IdSource, Mounter, PluginObserver};
 
@@ -59,16 +58,9 @@ impl PluginHost {
         }
     }
 
-    /// Begins the supervision of the plugin that a task of `alloc` runs.
-    pub(in crate::node) fn supervise(
-        self: &Arc<Self>,
-        alloc: &AllocId,
-        config: &CsiPluginConfig,
-        has_own_root: bool,
-    ) -> PluginSupervision {
-        *self.running().entry(config.id.clone()).or_default() += 1;
-        let places = self.directories().places(alloc, config, has_own_root);
-        PluginSupervision::new(self.clone(), alloc, config, places)
+    /// Notes that a task runs the plugin.
+    pub(super) fn note_begin(&self, plugin: &PluginId) {
+        *self.running().entry(plugin.clone()).or_default() += 1;
     }
 
     /// Notes that a task of the plugin has ended.

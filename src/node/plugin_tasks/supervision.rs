@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::plugin_host::PluginHost;
 use super::plugin_places::PluginPlaces;
@@ -54,12 +54,15 @@ pub(in crate::node) struct PluginSupervision {
 }
 
 impl PluginSupervision {
-    pub(super) fn new(
-        host: Arc<PluginHost>,
+    /// Begins the supervision of the plugin that a task of `alloc` runs.
+    pub(in crate::node) fn begin(
+        host: &Arc<PluginHost>,
         alloc: &AllocId,
         config: &CsiPluginConfig,
-        places: PluginPlaces,
+        has_own_root: bool,
     ) -> Self {
+        host.note_begin(&config.id);
+        let places = host.directories().places(alloc, config, has_own_root);
         let fingerprint = FingerprintRecorder {
             plugin: config.id.clone(),
             node: host.deps.node.clone(),
@@ -69,7 +72,7 @@ impl PluginSupervision {
             recorded: None,
         };
         Self {
-            host,
+            host: host.clone(),
             alloc: alloc.clone(),
             config: config.clone(),
             places,
@@ -213,8 +216,15 @@ impl PluginSupervision {
             .await;
     }
 
-    /// Refuses new calls of the plugin.
-    pub(in crate::node) fn deregister(&self) {
+    /// Refuses new calls of the plugin, and waits for those that run, at most for `limit`.
+    pub(in crate::node) async fn finish_calls(&self, run: &ProcessRun, limit: Duration) {
+        self.deregister();
+        if timeout(limit, run.drain()).await.is_err() {
+            tracing::warn!(plugin.id = %self.config.id, "the plugin has not answered all calls; it is stopped");
+        }
+    }
+
+    fn deregister(&self) {
         let registry = &self.host.deps.registry;
         registry.deregister(&self.config.id, &self.alloc);
     }
