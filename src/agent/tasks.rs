@@ -26,9 +26,15 @@ pub(super) fn node_attributes() -> BTreeMap<String, String> {
     let release = uname.release().to_string_lossy().into_owned();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let attributes = [
-        ("cpu.arch", go_architecture().to_owned()),
+        (
+            "cpu.arch",
+            go_architecture(&uname.machine().to_string_lossy()),
+        ),
         ("cpu.numcores", cores.to_string()),
-        ("kernel.name", std::env::consts::OS.to_owned()),
+        (
+            "kernel.name",
+            uname.sysname().to_string_lossy().to_lowercase(),
+        ),
         ("kernel.version", release),
     ];
     let named = attributes.map(|(name, value)| (name.to_owned(), value));
@@ -36,11 +42,12 @@ pub(super) fn node_attributes() -> BTreeMap<String, String> {
 }
 
 /// The name of the processor's architecture that Nomad uses.
-fn go_architecture() -> &'static str {
-    match std::env::consts::ARCH {
+fn go_architecture(machine: &str) -> String {
+    let name = match machine {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
-        "x86" => "386",
+        "i386" | "i686" => "386",
         other => other,
-    }
+    };
+    name.to_owned()
 }

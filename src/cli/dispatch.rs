@@ -79,21 +79,7 @@ pub(super) fn dispatch(
             snapshot::manage_snapshots(context, command),
         ),
         Command::Job(command) => dispatch_job(context, command, process),
-        Command::Alloc(AllocCommand::Status(arguments)) => run_client(
-            context,
-            process,
-            alloc::status::show_allocations(context, arguments),
-        ),
-        Command::Alloc(AllocCommand::Logs(arguments)) => run_client(
-            context,
-            process,
-            alloc::logs::print_logs(context, arguments),
-        ),
-        Command::Alloc(AllocCommand::Stop(arguments)) => run_client(
-            context,
-            process,
-            alloc::stop::stop_named_allocation(context, arguments),
-        ),
+        Command::Alloc(command) => dispatch_alloc(context, command, process),
         Command::Node(command) => run_client(
             context,
             process,
@@ -145,6 +131,30 @@ pub(super) fn dispatch(
                 run_client(context, process, agent::show_journal(context, journal))
             }
         },
+    }
+}
+
+fn dispatch_alloc(
+    context: &CommandContext,
+    command: &AllocCommand,
+    process: ProcessOwnership,
+) -> Result<Exit, CliError> {
+    match command {
+        AllocCommand::Status(arguments) => run_client(
+            context,
+            process,
+            alloc::status::show_allocations(context, arguments),
+        ),
+        AllocCommand::Logs(arguments) => run_client(
+            context,
+            process,
+            alloc::logs::print_logs(context, arguments),
+        ),
+        AllocCommand::Stop(arguments) => run_client(
+            context,
+            process,
+            alloc::stop::stop_named_allocation(context, arguments),
+        ),
     }
 }
 

@@ -252,26 +252,6 @@ codes! {
     JobConstraint = "job/constraint": "A constraint has no attribute or value that its operator requires, or a malformed one.",
         "Correct the constraint as the message describes.";
 
-    // --- job and alloc: jobs and allocations on a server
-    JobInvalid = "job/invalid": "The server does not accept the job.",
-        "Check the job file with `job validate`.";
-    JobNotFound = "job/not-found": "The server has no job of this ID in the namespace.",
-        "List the jobs with `job status`.";
-    JobConflict = "job/conflict": "The job on the server is not the one that was planned: its index differs.",
-        "Plan the job again, and use the index of the new plan.";
-    JobLosesParts = "job/loses-parts": "The job file has parts that this program does not read, such as `network` or `template`. A Nomad cluster would run the job without them.",
-        "Run the file with `nomad job run`.";
-    JobNeedsAgent = "job/needs-agent": "A job outlives the command that starts it, and the embedded agent ends with its command.",
-        "Start `nomad-csi agent`, and run the job there.";
-    JobNotPlaced = "job/not-placed": "No node can take some allocations of the job. The server tries again when something changes.",
-        "Resolve a reason that the message names, or stop the job.";
-    JobNotRunning = "job/not-running": "The job is registered, and some of its allocations failed or did not start in time.",
-        "Run `alloc status` and `alloc logs` to see why.";
-    AllocNotFound = "alloc/not-found": "The server has no allocation of this ID. Allocations that have ended are removed after some time.",
-        "List the allocations of a job with `job status`.";
-    AllocTask = "alloc/task": "The allocation has no such task, or it has several and the command needs the name of one.",
-        "Name one of the tasks that the message lists.";
-
     // --- secret: values that a specification refers to
     SecretUnset = "secret/unset": "A secret refers to an environment variable that is not set.",
         "Set the variable, or correct its name in the file.";
@@ -407,6 +387,25 @@ codes! {
     OrphanUnseenNamespaces = "orphan/unseen-namespaces": "The token is not known to list the volumes of all namespaces, so unregistered volumes cannot be found reliably.",
         "Use a token with `namespace \"*\" { capabilities = [\"csi-list-volume\"] }` and without a rule that denies it.";
 
+    // --- job and alloc: answers about jobs and allocations
+    JobInvalid = "job/invalid": "The server does not accept the job.",
+        "Check the job file with `job validate`.";
+    JobNotFound = "job/not-found": "The server has no job of this ID in this namespace.",
+        "List the jobs with `job status`.";
+    AllocNotFound = "alloc/not-found": "The server has no allocation or evaluation of this ID. It removes those that have ended after some time.",
+        "List the allocations of a job with `job status ID`.";
+    JobConflict = "job/conflict": "The job on the server is not the one that was planned: its index differs.",
+        "Plan the job again, and use the index of the new plan.";
+    JobLosesParts = "job/loses-parts": "The job file has parts that this program does not read, such as `network` or `template`. A Nomad cluster would run the job without them.",
+        "Run the file with `nomad job run`.";
+    JobNeedsAgent = "job/needs-agent": "A job outlives the command that starts it, and the embedded agent ends with its command.",
+        "Start `nomad-csi agent`, and run the job there.";
+    JobNotPlaced = "job/not-placed": "No node can take some allocations of the job. The server tries again when something changes.",
+        "Resolve a reason that the message names, or stop the job.";
+    JobNotRunning = "job/not-running": "The job is registered, and some of its allocations failed or did not start in time.",
+        "Run `alloc status` and `alloc logs` to see why.";
+    AllocTask = "alloc/task": "The allocation has no such task, or it has several and the command needs the name of one.",
+        "Name one of the tasks that the message lists.";
     // --- claim: answers about claims of a volume, and node: about nodes
     ClaimDenied = "claim/denied": "The volume cannot be claimed now.",
         "Wait until the allocations that the message names have released the volume.";

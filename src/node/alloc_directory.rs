@@ -42,6 +42,30 @@ impl AllocDirectory {
         Self(data.join("allocs").join(segment(alloc.as_str())))
     }
 
+    /// Returns the directories of all allocations in the agent's data directory.
+    ///
+    /// # Errors
+    /// If the directory cannot be read.
+    pub(super) fn list(data: &Path) -> io::Result<Vec<Self>> {
+        Ok(directories_in(&data.join("allocs"))?
+            .into_iter()
+            .map(Self)
+            .collect())
+    }
+
+    /// Returns the directories of the tasks that the node ran.
+    ///
+    /// # Errors
+    /// If the directory cannot be read.
+    pub(super) fn tasks(&self) -> io::Result<Vec<TaskDirectory>> {
+        let paths = directories_in(&self.0.join("tasks"))?.into_iter();
+        let task = |path| TaskDirectory {
+            alloc: self.clone(),
+            path,
+        };
+        Ok(paths.map(task).collect())
+    }
+
     /// Returns the directory that the tasks share.
     pub(super) fn shared(&self) -> PathBuf {
         self.0.join("alloc")
@@ -146,6 +170,14 @@ impl TaskDirectory {
     }
 }
 
+/// Returns what a directory contains; nothing if it does not exist.
+fn directories_in(path: &Path) -> io::Result<Vec<PathBuf>> {
+    match std::fs::read_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(vec![]),
+        entries => entries?.map(|entry| Ok(entry?.path())).collect(),
+    }
+}
+
 /// Creates a directory that every user of a task may write to. Its parent keeps other processes out.
 fn create_open_directory(path: &Path) -> io::Result<()> {
     if create_one(path)? {
@@ -228,6 +260,12 @@ mod tests {
         task.create(1, None).unwrap();
         let record = TaskRecord::new("exec");
         task.write_record(&record).unwrap();
+        let listed = AllocDirectory::list(data.path()).unwrap();
+        assert_eq!(listed, [AllocDirectory::new(data.path(), &"a1".into())]);
+        assert_eq!(
+            listed[0].tasks().unwrap(),
+            [AllocDirectory::task(&listed[0], "web")]
+        );
         assert_eq!(task.read_record().unwrap(), Some(record));
         std::fs::write(task.path().join("task.json"), "{").unwrap();
         assert_eq!(task.read_record().unwrap(), None);

@@ -146,12 +146,12 @@ impl Endpoint {
             let refused = receive(response, &self.limits, context).await?;
             return Ok(StreamedResponse::Refused(refused));
         }
-        Ok(StreamedResponse::Open(ResponseStream {
+        Ok(StreamedResponse::Open(Box::new(ResponseStream {
             response,
             limits: self.limits.clone(),
             action: context.action.to_owned(),
             address: self.transport.address.clone(),
-        }))
+        })))
     }
 
     async fn begin(
@@ -293,7 +293,7 @@ async fn receive(
 /// The response to a read whose body is read piece by piece.
 pub(super) enum StreamedResponse {
     /// The server sends the body.
-    Open(ResponseStream),
+    Open(Box<ResponseStream>),
     /// The server refused.
     Refused(ApiResponse),
 }

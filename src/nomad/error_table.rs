@@ -96,7 +96,11 @@ const TABLE: &[TableRow] = table! {
     Exact "job not found" => JobNotFound, "the job does not exist";
     Prefix "Enforcing job modify index" => JobConflict,
         "the job changed since it was planned, or its index was not given";
-    Exact "eval not found" => ApiNotNomad, "the evaluation does not exist any more",
+    Contains &["Task group ", " validation failed"] => JobInvalid,
+        "the server reports the job as invalid";
+    Contains &["job \"", "\" is in nonexistent namespace"] => JobInvalid,
+        "the namespace does not exist", "create it with `nomad namespace apply`, or correct the name";
+    Exact "eval not found" => AllocNotFound, "the evaluation does not exist any more",
         "run `nomad-csi job status` for the latest evaluation";
     Exact "alloc not found" => AllocNotFound, "the allocation does not exist";
     Exact "allocation not found" => AllocNotFound, "the allocation does not exist";

@@ -10,8 +10,8 @@ use super::client::NomadClient;
 use super::request::{ApiRequest, check_addressable, unsendable_request};
 use super::retrying::Access;
 use crate::diagnostic::Code;
-use crate::model::{Job, Namespace};
-use crate::ports::{ApiError, Document, JobApi, JobKey, JobRegistration, WithDocument};
+use crate::model::{Job, JobKey, Namespace};
+use crate::ports::{ApiError, Document, JobApi, JobRegistration, WithDocument};
 use crate::wire::{
     AllocationStub, EvaluationDocument, JobDeregisterResponse, JobDocument, JobPlanResponse,
     JobRegisterResponse, JobRequestDocument, JobStub, JobSummaryDocument, JobValidateResponse,
@@ -188,7 +188,7 @@ impl JobApi for NomadClient {
         check_addressable(id, action)?;
         let path = ["evaluation", id];
         let get = in_namespace(&path, namespace);
-        let found = self.session.find(&get, action, Code::ApiNotNomad).await?;
+        let found = self.session.find(&get, action, Code::AllocNotFound).await?;
         Ok(found.map(|(evaluation, _)| evaluation))
     }
 }

@@ -102,7 +102,7 @@ impl Session {
         self.retrying
             .send(Access::Read, || async {
                 match self.endpoint.stream(request, context).await? {
-                    StreamedResponse::Open(stream) => Ok(stream),
+                    StreamedResponse::Open(stream) => Ok(*stream),
                     StreamedResponse::Refused(response) => {
                         let refused = response::require_success(response, context).err();
                         Err(refused.unwrap_or_else(|| {

@@ -5,20 +5,11 @@
 use async_trait::async_trait;
 
 use super::volume_api::{ApiError, WithDocument};
-use crate::model::{JobId, Namespace};
+use crate::model::{JobKey, Namespace};
 use crate::wire::{
     AllocationStub, EvaluationDocument, JobDeregisterResponse, JobDocument, JobPlanResponse,
     JobRegisterResponse, JobStub, JobSummaryDocument, JobValidateResponse,
 };
-
-/// A job in its namespace.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JobKey {
-    /// The namespace.
-    pub namespace: Namespace,
-    /// The ID.
-    pub id: JobId,
-}
 
 /// A request to run a job.
 #[derive(Clone, Debug, PartialEq)]

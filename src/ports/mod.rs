@@ -66,7 +66,7 @@ pub use document::Document;
 pub use driver::{DriverError, Task, TaskCommand, TaskDriver};
 pub use host_error::{HostError, HostFileError, HostOperation};
 pub use ids::{IdSource, RandomIds};
-pub use job_api::{JobApi, JobKey, JobRegistration};
+pub use job_api::{JobApi, JobRegistration};
 pub use journal::{Journal, JournalError, JournalErrorKind, Replay};
 pub use ledger::{Ledger, LedgerError, LedgerFailure, LockHolder, SetLock};
 pub use mount_observer::{MountAction, MountEvent, MountObserver};

@@ -105,6 +105,7 @@ pub fn volumes(
             claims: claims_of_record(state, record),
             record: Arc::clone(record),
             plugin: statuses.of(state, &record.definition.plugin_id),
+            placed: BTreeMap::new(),
         });
     }
     page

@@ -2,13 +2,17 @@
 //!
 //! No query returns a volume that is being created. Volumes that are being deleted are returned.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::claims_record::ClaimsRecord;
+use super::claims_record::{AllocRecord, ClaimsRecord};
+use super::job_record::Placement;
 use super::record::VolumeRecord;
 use super::tables::State;
 use super::view::{PluginStatus, PluginView, VolumeView};
-use crate::model::{ExternalId, NamespacedId, PluginId};
+use crate::model::{
+    Alloc, AllocId, ClientStatus, DesiredStatus, ExternalId, NamespacedId, PluginId,
+};
 
 /// Returns one volume; `None` if it does not exist for readers.
 pub fn volume(state: &State, key: &NamespacedId) -> Option<VolumeView> {
@@ -19,9 +23,46 @@ pub fn volume(state: &State, key: &NamespacedId) -> Option<VolumeView> {
     let plugin = plugin_status(state, &record.definition.plugin_id).unwrap_or_default();
     Some(VolumeView {
         claims: claims_of_record(state, record),
+        placed: placed_allocs(state, record),
         record: Arc::clone(record),
         plugin: Arc::new(plugin),
     })
+}
+
+/// Returns the allocations of jobs that claim a volume.
+fn placed_allocs(state: &State, record: &VolumeRecord) -> BTreeMap<AllocId, Alloc> {
+    let claims = claims_of_record(state, record);
+    let claims = claims.iter().flat_map(|claims| claims.claims.claims.keys());
+    let placed = claims.filter_map(|key| {
+        let alloc = state.allocs.get(&key.alloc)?;
+        let placement = alloc.placement.as_deref()?;
+        Some((
+            key.alloc.clone(),
+            placed_alloc(state, &key.alloc, alloc, placement),
+        ))
+    });
+    placed.collect()
+}
+
+fn placed_alloc(state: &State, id: &AllocId, alloc: &AllocRecord, placement: &Placement) -> Alloc {
+    let report = placement.report.as_ref();
+    let node = state.nodes.get(&alloc.node);
+    Alloc {
+        id: id.clone(),
+        node_id: alloc.node.clone(),
+        node_name: node.map(|node| node.name.clone()).unwrap_or_default(),
+        evaluation_id: placement.evaluation.to_string(),
+        job_id: placement.job.job.id.to_string(),
+        task_group: placement.group.clone(),
+        job_version: placement.job.version,
+        desired: match placement.stop_reason {
+            None => DesiredStatus::Run,
+            Some(_) => DesiredStatus::Stop,
+        },
+        client: report.map_or(ClientStatus::Pending, |report| report.status.clone()),
+        create_time: alloc.create_time,
+        modify_time: alloc.modify_time,
+    }
 }
 
 /// Returns the claims of a volume's external volume.

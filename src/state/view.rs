@@ -72,6 +72,8 @@ pub struct VolumeView {
     pub claims: Option<Arc<ClaimsRecord>>,
     /// The status of the plugin.
     pub plugin: Arc<PluginStatus>,
+    /// What the claiming allocations were placed for, by allocation. Only a volume that is read alone has them.
+    pub placed: BTreeMap<AllocId, Alloc>,
 }
 
 impl VolumeView {
@@ -108,7 +110,7 @@ impl VolumeView {
             attachment_mode: self.modes().map(|modes| modes.attachment_mode),
             read_allocs: self.allocs(|claim| claim.read_only),
             write_allocs: self.allocs(|claim| !claim.read_only),
-            allocs: self.own_claims().map(alloc_of_claim).collect(),
+            allocs: self.own_claims().map(|claim| self.alloc(claim)).collect(),
             schedulable: self.plugin.is_schedulable(),
             controller_required: self.plugin.controller_required,
             controllers: self.plugin.controllers,
@@ -154,6 +156,11 @@ impl VolumeView {
     fn own_claims(&self) -> impl Iterator<Item = (&ClaimKey, &Claim)> {
         let claims = self.claims.iter();
         claims.flat_map(|record| record.claims.through(self.record.key()))
+    }
+
+    fn alloc(&self, claim: (&ClaimKey, &Claim)) -> Alloc {
+        let placed = self.placed.get(&claim.0.alloc).cloned();
+        placed.unwrap_or_else(|| alloc_of_claim(claim))
     }
 
     fn allocs(&self, is_wanted: fn(&Claim) -> bool) -> BTreeSet<AllocId> {

@@ -7,6 +7,7 @@
 mod acl;
 mod agent_self;
 mod allocation;
+mod allocation_document;
 mod boolean;
 mod bounded;
 mod claim;
@@ -38,9 +39,8 @@ mod volume;
 pub use crate::model::{GoDuration, InvalidDuration};
 pub use acl::{PolicyDocument, TokenDocument};
 pub use agent_self::AgentSelf;
-pub use allocation::{
-    AllocationDocument, AllocationStopResponse, AllocationStub, DesiredTransitionDocument,
-};
+pub use allocation::{AllocationStub, DesiredTransitionDocument};
+pub use allocation_document::{AllocationDocument, AllocationStopResponse};
 pub use boolean::parse_boolean;
 pub use bounded::{DecodeLimits, ParseProblem, decode_bounded, parse_bounded};
 pub use claim::{ClaimDocument, ClaimProblemDocument, ClaimRequestDocument, ReleaseResponse};

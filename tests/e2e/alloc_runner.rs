@@ -97,7 +97,7 @@ impl Node {
         let target = root.target(&"vol-1".into(), &ID.into(), &"data".into());
         let directory = target.on_host().to_owned();
         std::fs::create_dir_all(&directory).unwrap();
-        self.control.provide("data", target);
+        self.control.provide("data", target.on_host().to_owned());
         directory
     }
 
@@ -196,8 +196,8 @@ async fn a_task_with_a_volume_survives_the_agent_and_leaves_nothing_after_its_st
     }
     let mut node = Node::new();
     let volume = node.provide_volume();
-    let script = "echo \"$NAME $NOMAD_TASK_DIR\" >> /data/starts; touch /local/own /alloc/data/shared; \
-                  trap 'echo stopped >> /data/starts; exit 0' INT; while :; do sleep 0.02; done";
+    let script = "trap 'echo stopped >> /data/starts; exit 0' INT; touch /local/own /alloc/data/shared; \
+                  echo \"$NAME $NOMAD_TASK_DIR\" >> /data/starts; while :; do sleep 0.02; done";
     let mut task = shell("web", "exec", script);
     task.environment = TaskEnvironment::from_iter([("NAME", "${NOMAD_ALLOC_NAME}")]);
     task.volume_mounts = vec![mount("/data", false)];
@@ -244,6 +244,23 @@ async fn a_volume_is_mounted_twice_and_once_read_only() {
     node.control.assign(alloc(task));
     node.status("complete").await;
     assert_eq!(lines(&volume.join("7/seen")), ["yes", "refused"]);
+}
+
+#[tokio::test]
+async fn a_task_of_another_user_can_write_to_its_directories() {
+    if !is_root() {
+        return;
+    }
+    let node = Node::new();
+    let script = "id -u > /local/uid && touch /alloc/data/one /secrets/two";
+    let mut task = shell("web", "exec", script);
+    task.user = "65534".to_owned();
+    node.control.assign(alloc(task));
+    node.status("complete").await;
+    let alloc = node.data.path().join("allocs").join(ID);
+    assert_eq!(lines(&alloc.join("tasks/web/local/uid")), ["65534"]);
+    assert!(alloc.join("alloc/data/one").exists());
+    assert!(alloc.join("tasks/web/secrets/two").exists());
 }
 
 #[tokio::test]

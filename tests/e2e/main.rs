@@ -33,6 +33,7 @@ mod hostpath_reflink;
 mod hostpath_sequences;
 #[path = "../support/http.rs"]
 mod http;
+mod jobs;
 mod long_input;
 #[path = "../support/namespace.rs"]
 mod namespace;

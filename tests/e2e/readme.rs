@@ -3,16 +3,23 @@
 //! A session is a `console` block: commands after `$ `, each followed by its output on both streams.
 //! Generated IDs and the home directory are replaced on both sides. `NOMAD_CSI_BLESS=1` updates the
 //! sessions. Commands that start with `cargo test` or `export` do not run, and neither do the blocks
-//! after them in the same section.
+//! after them in the same section. A section that starts an agent has a test of its own, with an agent.
 
 use std::path::Path;
 use std::process::Command;
 
-use crate::agent_process::PROGRAM;
+use crate::agent_process::{AgentProcess, PROGRAM, processes_with, program, signal_process};
+use crate::hostpath_fixture::run_in_namespace;
+use crate::http::Address;
+use crate::wait::until_true;
 
 /// The prefix of commands that build the program first.
 const BUILD_AND_RUN: &str = "cargo run -- ";
 const HOME: &str = "/home/operator";
+/// The command that starts an agent in the background.
+const START_AGENT: &str = "nomad-csi agent";
+/// The command that kills it.
+const KILL_AGENT: &str = "pkill -KILL";
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -20,6 +27,11 @@ fn root() -> &'static Path {
 
 /// Runs one command in the root directory of the repository.
 fn run(command: &str, home: &Path) -> String {
+    run_against(command, home, "")
+}
+
+/// Runs one command against a server.
+fn run_against(command: &str, home: &Path, address: &str) -> String {
     let program = Path::new(PROGRAM).parent().expect("a parent directory");
     let command = command.replace(BUILD_AND_RUN, "nomad-csi ");
     let output = Command::new("sh")
@@ -28,6 +40,7 @@ fn run(command: &str, home: &Path) -> String {
         .env_clear()
         .env("PATH", format!("{}:/usr/bin:/bin", program.display()))
         .env("HOME", home)
+        .envs((!address.is_empty()).then_some(("NOMAD_ADDR", address)))
         .stdin(std::process::Stdio::null())
         .output()
         .expect("a shell");
@@ -96,7 +109,8 @@ fn replayed(document: &str, home: &Path) -> String {
             };
             written.push_str(line);
             written.push('\n');
-            runs &= !(command.starts_with("cargo test") || command.starts_with("export"));
+            let is_elsewhere = ["cargo test", "export", START_AGENT];
+            runs &= !is_elsewhere.iter().any(|start| command.starts_with(start));
             if runs {
                 written.push_str(&run(command, home));
             }
@@ -113,6 +127,123 @@ fn the_sessions_of_the_readme_match_the_program() {
 #[test]
 fn the_sessions_of_the_apply_page_match_the_program() {
     assert_sessions_match("docs/apply.md");
+}
+
+/// The agent of a section.
+struct Session {
+    home: tempfile::TempDir,
+    agent: Option<AgentProcess>,
+}
+
+impl Session {
+    fn run(&mut self, command: &str) -> String {
+        if command.starts_with(START_AGENT) {
+            let mut start = program(["agent", "--dev", "--http", "127.0.0.1:0", "--data-dir"]);
+            start.arg(self.home.path().join("agent-data"));
+            start.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+            self.agent = Some(AgentProcess::run(start));
+            return String::new();
+        }
+        let agent = self.agent.take().expect("an agent");
+        if command.starts_with(KILL_AGENT) {
+            agent.kill();
+            return String::new();
+        }
+        let Address::Tcp(address) = &agent.address else {
+            panic!("the agent has no TCP address");
+        };
+        let address = format!("http://{address}");
+        let run = || run_against(command, self.home.path(), &address);
+        let mut text = run();
+        if command.contains("alloc logs") {
+            // The task is running, and may not have written yet.
+            until_true("the task to write", || {
+                text = run();
+                !text.is_empty()
+            });
+        }
+        self.agent = Some(agent);
+        text
+    }
+}
+
+/// Replaces short IDs, ages, the width that they have, and the name of this machine.
+fn without_machine(text: &str) -> String {
+    let machine = rustix::system::uname();
+    let machine = machine.nodename().to_string_lossy();
+    let is_short_id =
+        |word: &str| word.len() == 8 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_age = |word: &str| {
+        let number = word.trim_end_matches(['s', 'm']);
+        number.len() < word.len() && number.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    let plain = |word: &str| {
+        let inner = word.trim_matches(['(', ')']);
+        if is_short_id(inner) {
+            "ID".to_owned()
+        } else if is_age(inner) {
+            "AGE".to_owned()
+        } else if inner == machine {
+            "machine".to_owned()
+        } else {
+            word.to_owned()
+        }
+    };
+    let lines = without_ids(text);
+    let lines = lines.lines().map(|line| {
+        let words: Vec<_> = line.split_whitespace().map(plain).collect();
+        format!("{}\n", words.join(" "))
+    });
+    lines.collect()
+}
+
+#[test]
+fn the_session_of_jobs_in_the_readme_matches_the_program() {
+    let test = "readme::the_session_of_jobs_in_the_readme_matches_the_program";
+    run_in_namespace(test, async {
+        let path = root().join("README.md");
+        let document = std::fs::read_to_string(&path).expect("a readable document");
+        let start = document
+            .find("## A job that uses a volume")
+            .expect("the section");
+        let end = start
+            + document[start..]
+                .find("\n## The embedded agent")
+                .expect("its end");
+        let section = &document[start..end];
+        let mut session = Session {
+            home: tempfile::tempdir().expect("a new home directory"),
+            agent: None,
+        };
+        let mut found = String::new();
+        let mut is_session = false;
+        for line in section.split_inclusive('\n') {
+            match (line.trim_end(), line.strip_prefix("$ ")) {
+                ("```console", _) => is_session = true,
+                ("```", _) => is_session = false,
+                (_, Some(command)) if is_session => {
+                    found.push_str(line);
+                    found.push_str(&session.run(command.trim_end()));
+                    continue;
+                }
+                _ if is_session => continue,
+                _ => {}
+            }
+            found.push_str(line);
+        }
+        let marker = session.home.path().to_string_lossy().into_owned();
+        assert!(session.agent.take().expect("an agent").stop().success());
+        for left in processes_with(&[&marker]) {
+            signal_process(left, rustix::process::Signal::KILL);
+            panic!("the session left process {left}");
+        }
+        if std::env::var_os("NOMAD_CSI_BLESS").is_some() {
+            let blessed = [&document[..start], &found, &document[end..]].concat();
+            std::fs::write(&path, blessed).expect("a writable document");
+            return;
+        }
+        assert_eq!(without_machine(section), without_machine(&found));
+    });
 }
 
 fn assert_sessions_match(document: &str) {

@@ -25,6 +25,7 @@ mod claims_release;
 mod claims_simulation;
 mod client_answers;
 mod client_failures;
+mod client_jobs;
 mod client_limits;
 mod client_neighbours;
 mod client_recorded;

@@ -78,6 +78,11 @@ transcripts! {
     wrong_usage_is_an_error = "command_line/usage.md";
     all_problems_are_reported_in_one_run = "validate/everything-at-once.md";
     job_files_without_errors_are_valid = "job/valid.md";
+    a_job_is_run_and_followed = "job/run.md";
+    the_changes_of_a_job_are_planned = "job/plan.md";
+    jobs_are_shown_and_stopped = "job/status.md";
+    allocations_are_shown_logged_and_stopped = "alloc/alloc.md";
+    nodes_are_shown_and_drained = "node/node.md";
     names_and_numbers_of_job_files_are_checked = "job/names.md";
     problems_of_job_files_are_reported_at_their_places = "job/invalid.md";
     unreadable_files_are_reported = "validate/files.md";

@@ -144,10 +144,11 @@ fn placement_failure(evaluations: &[EvaluationDocument]) -> Option<String> {
     let failed = evaluations
         .iter()
         .find_map(|one| one.failed_placements.as_ref().filter(|all| !all.is_empty()))?;
-    let mut text = heading("Placement Failure");
-    for (group, metrics) in failed {
-        text.push_str(&format!("{group}: {}\n", placement_reasons(metrics)));
-    }
+    let lines = failed.iter().map(|(group, metrics)| {
+        let reasons = placement_reasons(metrics);
+        format!("{group}: {reasons}\n")
+    });
+    let text = heading("Placement Failure") + &lines.collect::<String>();
     is_blocked.then_some(text)
 }
 

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::task_program::driver_names;
-use crate::model::MountConfig;
-use crate::model::{JobVolumeKind, TaskGroup};
+use crate::model::{JobVolume, JobVolumeKind, MountConfig, Task, TaskGroup};
 
 /// Returns why this node cannot run the group: a driver that it does not have, or one that cannot mount volumes.
 pub(super) fn driver_problems(
@@ -20,15 +19,17 @@ pub(super) fn driver_problems(
                 driver_names(drivers)
             )),
             Some(MountConfig::None) if !task.volume_mounts.is_empty() => problems.push(format!(
-                "task driver \"{driver}\" for \"{name}\" does not support CSI; use driver `exec`"
+                "task driver \"{driver}\" for \"{name}\" does not support {}; use driver `exec`",
+                if mounts_csi(task, group) {
+                    "CSI"
+                } else {
+                    "host volumes"
+                }
             )),
             Some(MountConfig::None | MountConfig::All) => {}
         }
     }
-    let has_csi_volume = group
-        .volumes
-        .values()
-        .any(|volume| matches!(volume.kind, JobVolumeKind::Csi { .. }));
+    let has_csi_volume = group.volumes.values().any(is_csi);
     let can_mount = |name: &str| drivers.get(name) == Some(&MountConfig::All);
     let is_supported = group.tasks.iter().any(|task| can_mount(&task.driver));
     if problems.is_empty() && has_csi_volume && !is_supported {
@@ -40,10 +41,21 @@ pub(super) fn driver_problems(
     problems
 }
 
+/// Whether a task mounts a CSI volume.
+fn mounts_csi(task: &Task, group: &TaskGroup) -> bool {
+    let volumes = task.volume_mounts.iter();
+    let volumes = volumes.filter_map(|mount| group.volumes.get(&mount.volume));
+    volumes.into_iter().any(is_csi)
+}
+
+fn is_csi(volume: &JobVolume) -> bool {
+    matches!(volume.kind, JobVolumeKind::Csi { .. })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{JobType, JobVolume, PropagationMode, RestartPolicy, Task, VolumeMount};
+    use crate::model::{JobType, PropagationMode, RestartPolicy, VolumeMount};
 
     fn group(tasks: &[(&str, bool)], has_volume: bool) -> TaskGroup {
         let mut group = TaskGroup::new("g", JobType::Service);
@@ -103,6 +115,23 @@ mod tests {
         ] {
             assert_eq!(check(tasks, has_volume), expected, "{tasks:?} {has_volume}");
         }
+    }
+
+    /// B79: the text for host volumes is another one.
+    #[test]
+    fn a_host_volume_needs_a_driver_that_can_mount_as_well() {
+        let mut group = group(&[("raw_exec", true)], true);
+        for volume in group.volumes.values_mut() {
+            volume.kind = JobVolumeKind::Host {
+                access_mode: None,
+                attachment_mode: None,
+                has_mount_options: false,
+            };
+        }
+        let drivers = [("raw_exec".to_owned(), MountConfig::None)];
+        let expected =
+            "task driver \"raw_exec\" for \"web\" does not support host volumes; use driver `exec`";
+        assert_eq!(driver_problems(&group, &drivers.into()), [expected]);
     }
 
     #[test]

@@ -6,14 +6,16 @@
 //! starts or stops ([`lifecycle`]), whether it runs again ([`restart`]), what is reported ([`progress`]).
 
 mod deps;
-mod driver_calls;
 mod driver_check;
+mod leftovers;
 mod lifecycle;
 mod mounting;
+mod observed_run;
 mod plugin_watch;
 mod progress;
 mod reporter;
 mod restart;
+mod run_outcome;
 mod runner;
 mod runners;
 mod task_environment;

@@ -43,6 +43,14 @@ impl TaskProgress {
         self.state.push(occurrence.at(now));
     }
 
+    /// Records that runs of the task exist. What was reported of it stays true until its runner knows more.
+    pub(super) fn resume(&mut self) {
+        self.stage = match self.state.phase {
+            TaskPhase::Pending => Stage::Starting,
+            TaskPhase::Running | TaskPhase::Dead => Stage::Started,
+        };
+    }
+
     /// Records that a run of the task has started.
     pub(super) fn start(&mut self, now: i64) {
         self.stage = Stage::Started;

@@ -24,8 +24,8 @@ use super::task_events::Occurrence;
 use super::task_plan::{PlanContext, TaskPlan, has_own_root};
 use super::task_runner::TaskRunner;
 use super::wanted::Wanted;
-use crate::model::TaskGroup;
-use crate::ports::AssignedAlloc;
+use crate::model::{TaskGroup, TaskPhase};
+use crate::ports::{AssignedAlloc, RunDriver};
 
 /// Where users are found.
 const PASSWD: &str = "/etc/passwd";
@@ -45,7 +45,7 @@ pub(super) async fn run_alloc(
         let (group, job) = (&alloc.group, &alloc.job.id);
         progress.fail_setup(&format!("job `{job}` has no group `{group}`"), now);
     }
-    let runner = AllocRunner {
+    let mut runner = AllocRunner {
         directory: AllocDirectory::new(&deps.data_directory, &alloc.id),
         stops: group
             .tasks
@@ -66,7 +66,8 @@ pub(super) async fn run_alloc(
         runner.progress.subscribe(),
         wanted.clone(),
     );
-    tokio::join!(reports, runner.run(wanted));
+    let tasks = runner.take_over().await;
+    tokio::join!(reports, runner.run(tasks, wanted));
 }
 
 /// The runner of one allocation.
@@ -86,13 +87,7 @@ type Tasks = FuturesUnordered<BoxFuture<'static, ()>>;
 
 impl AllocRunner {
     /// Runs the allocation until nothing of it is left.
-    async fn run(mut self, mut wanted: watch::Receiver<Wanted>) {
-        match self.prepare().await {
-            Ok(plans) => self.plans = plans,
-            Err(problem) => self.fail_setup(&problem),
-        }
-        let mut tasks = Tasks::new();
-        self.take_over(&mut tasks).await;
+    async fn run(self, mut tasks: Tasks, mut wanted: watch::Receiver<Wanted>) {
         let mut changes = self.progress.subscribe();
         let mut mounting = std::pin::pin!(self.mount_volumes());
         let mut is_mounting = true;
@@ -170,8 +165,13 @@ impl AllocRunner {
         }
     }
 
-    /// Takes over what an earlier agent left: tasks that have ended, and runs whose end was not dealt with.
-    async fn take_over(&self, tasks: &mut Tasks) {
+    /// Plans the tasks, and takes over what an earlier agent left: tasks that have ended, and runs whose end was not dealt with.
+    async fn take_over(&mut self) -> Tasks {
+        match self.prepare().await {
+            Ok(plans) => self.plans = plans,
+            Err(problem) => self.fail_setup(&problem),
+        }
+        let mut tasks = Tasks::new();
         let directory = self.directory.clone();
         let names: Vec<_> = self
             .group
@@ -193,12 +193,25 @@ impl AllocRunner {
         });
         let now = self.deps.clock.now();
         for (position, (record, has_runs)) in found.into_iter().enumerate() {
-            match record.and_then(|record| record.has_failed) {
+            let reported = self.reported_end(position);
+            match record.and_then(|record| record.has_failed).or(reported) {
                 Some(has_failed) => self.update(position, |task| task.end(has_failed, now)),
-                None if has_runs => self.start_task(position, tasks),
+                None if has_runs && self.driver(position).is_some() => {
+                    self.update(position, TaskProgress::resume);
+                    self.start_task(position, &mut tasks);
+                }
+                // The runs of a driver that the agent lost cannot be controlled. The checks have failed already.
                 None => {}
             }
         }
+        tasks
+    }
+
+    /// Returns whether a task failed whose end was reported. It never starts again.
+    fn reported_end(&self, position: usize) -> Option<bool> {
+        let report = self.alloc.report.as_ref()?;
+        let task = report.tasks.get(&self.group.tasks.get(position)?.name)?;
+        (task.phase == TaskPhase::Dead).then_some(task.has_failed)
     }
 
     fn carry_out(&self, due: &DueSteps, tasks: &mut Tasks) {
@@ -210,16 +223,18 @@ impl AllocRunner {
         }
     }
 
+    fn driver(&self, position: usize) -> Option<&Arc<dyn RunDriver>> {
+        let task = self.group.tasks.get(position)?;
+        self.deps.drivers.get(&task.driver)
+    }
+
     fn start_task(&self, position: usize, tasks: &mut Tasks) {
         let found = self.group.tasks.get(position).zip(self.stops.get(position));
-        let Some((task, stop)) = found else {
-            return;
-        };
-        let Some(driver) = self.deps.drivers.get(&task.driver) else {
+        let Some(((task, stop), driver)) = found.zip(self.driver(position)) else {
             return;
         };
         self.update(position, |task| {
-            task.stage = task.stage.max(Stage::Starting)
+            task.stage = task.stage.max(Stage::Starting);
         });
         let is_sidecar = task
             .lifecycle
@@ -295,7 +310,7 @@ impl AllocRunner {
 /// Waits until something else is wanted.
 async fn changed(wanted: &mut watch::Receiver<Wanted>) {
     if wanted.changed().await.is_err() {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

@@ -1,7 +1,7 @@
 //! Runs the allocations of this node: one runner for each, until its end is reported.
 //!
 //! The list of the server decides: an allocation that is new gets a runner, one that must stop or that the server
-//! forgot is stopped. While the server cannot be asked, everything runs on. When the agent stops, nothing is
+//! forgot is stopped, also one of an earlier agent. While the server cannot be asked, everything runs on. When the agent stops, nothing is
 //! stopped: the next agent takes over.
 
 use std::collections::BTreeMap;
@@ -14,6 +14,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::deps::AllocRunnerDeps;
+use super::leftovers::stop_leftovers;
 use super::runner::run_alloc;
 use super::wanted::Wanted;
 use crate::model::AllocId;
@@ -67,6 +68,11 @@ impl AllocRunners {
             match listed {
                 Ok(assigned) => {
                     failures = 0;
+                    if revision.is_none() {
+                        let ids = assigned.allocs.iter().map(|alloc| alloc.id.clone());
+                        let leftovers = stop_leftovers(self.deps.clone(), ids.collect());
+                        self.running.spawn(leftovers);
+                    }
                     revision = Some(assigned.revision);
                     self.follow(assigned);
                 }

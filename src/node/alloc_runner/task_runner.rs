@@ -4,9 +4,7 @@
 //! one whose end is not known: when the driver cannot say how a run ends, it is asked again. What was decided about
 //! the end of a run is recorded before the next one starts.
 
-use std::future::Future;
-use std::path::{Path, PathBuf};
-use std::pin::Pin;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,10 +14,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::alloc_directory::{TaskDirectory, blocking};
 use super::super::plugin_tasks::PluginSupervision;
-use super::super::process_run::ProcessRun;
 use super::super::task_record::TaskRecord;
 use super::progress::{AllocProgress, Setup, TaskProgress};
 use super::restart::{EndFacts, NextRun, next_run};
+use super::run_outcome::RunOutcome;
 use super::task_events::Occurrence;
 use super::task_plan::TaskPlan;
 use crate::model::{RestartPolicy, TaskGroup};
@@ -53,14 +51,6 @@ pub(super) struct TaskRunner {
     pub(super) ids: Arc<dyn IdSource>,
 }
 
-/// The run that comes next.
-pub(super) enum ComingRun {
-    /// This one exists, and its end was not dealt with.
-    Existing(u32),
-    /// This one has to start.
-    New(u32),
-}
-
 /// What the runner carries from one run to the next.
 pub(super) struct RunnerState {
     /// The record of the task.
@@ -69,18 +59,14 @@ pub(super) struct RunnerState {
     pub(super) plugin: Option<PluginSupervision>,
 }
 
-/// How a run went.
-pub(super) enum RunOutcome {
-    /// It ended by itself.
-    Ended(RunEnd),
-    /// It was stopped because the plugin that it runs has failed.
-    GivenUp(RunEnd),
-    /// It ended after it was stopped.
-    Stopped(RunEnd),
-    /// It was stopped before it started.
-    NeverStarted,
-    /// The driver can never run it.
-    Refused(String),
+/// The run that comes next.
+pub(super) enum ComingRun {
+    /// This one exists, and its end was not dealt with.
+    Existing(u32),
+    /// This one has to start.
+    New(u32),
+    /// An earlier agent was about to start this one, and it is not known how far it came.
+    Begun(u32),
 }
 
 impl TaskRunner {
@@ -98,6 +84,7 @@ impl TaskRunner {
                     (number, outcome)
                 }
                 ComingRun::New(number) => (number, self.start(number, &mut state).await),
+                ComingRun::Begun(number) => (number, self.start_begun(number, &mut state).await),
             };
             state.record.decided_run = number;
             let Some(pause) = self.decide(outcome, &mut state).await else {
@@ -112,67 +99,72 @@ impl TaskRunner {
 
     /// Deals with the end of a run. Returns the pause before the next one; `None` if the task has ended.
     async fn decide(&self, outcome: RunOutcome, state: &mut RunnerState) -> Option<Duration> {
-        let (end, ends_by_itself) = match outcome {
-            RunOutcome::Ended(end) => (end, self.ends_by_itself),
-            RunOutcome::GivenUp(end) => (end, false),
+        match outcome {
+            RunOutcome::Ended(end) => {
+                return self.decide_next(&end, self.ends_by_itself, state).await;
+            }
+            RunOutcome::GivenUp(end) => return self.decide_next(&end, false, state).await,
             RunOutcome::Stopped(end) => {
                 self.update(|task, now| {
                     task.push(&Occurrence::Ended(&end), now);
                     task.push(&Occurrence::Killed, now);
                 });
                 self.end(false, state).await;
-                return None;
             }
-            RunOutcome::NeverStarted => {
-                self.end(false, state).await;
-                return None;
-            }
+            RunOutcome::NeverStarted => self.end(false, state).await,
             RunOutcome::Refused(reason) => {
-                self.fail(&RunEnd::Failed { reason }, "Error was unrecoverable", state)
-                    .await;
-                return None;
+                let end = RunEnd::Failed { reason };
+                self.fail(&end, "Error was unrecoverable", state).await;
             }
-        };
+        }
+        None
+    }
+
+    /// Decides what follows the end of a run that the server did not stop.
+    async fn decide_next(
+        &self,
+        end: &RunEnd,
+        ends_by_itself: bool,
+        state: &mut RunnerState,
+    ) -> Option<Duration> {
         let facts = EndFacts {
-            end: &end,
+            end,
             ends_by_itself,
             window: state.record.window,
             now: self.clock.now(),
             jitter: self.ids.jitter(),
         };
-        match next_run(self.policy(), &facts) {
+        let (delay, reason, window) = match next_run(self.policy(), &facts) {
             NextRun::Complete => {
-                self.update(|task, now| task.push(&Occurrence::Ended(&end), now));
+                self.update(|task, now| task.push(&Occurrence::Ended(end), now));
                 self.end(false, state).await;
-                None
+                return None;
             }
             NextRun::Fail { reason } => {
-                self.fail(&end, &reason, state).await;
-                None
+                self.fail(end, &reason, state).await;
+                return None;
             }
             NextRun::Restart {
                 delay,
                 reason,
                 window,
-            } => {
-                state.record.window = window;
-                state.record.restarts = state.record.restarts.saturating_add(1);
-                self.write(&state.record).await;
-                if let Some(plugin) = &mut state.plugin {
-                    plugin
-                        .report_restart(format!("the task of the plugin {end}"))
-                        .await;
-                }
-                let restarts = state.record.restarts;
-                self.update(|task, now| {
-                    task.push(&Occurrence::Ended(&end), now);
-                    task.push(&Occurrence::Restarting { reason, delay }, now);
-                    task.state.restarts = restarts;
-                    task.state.last_restart = Some(now);
-                });
-                Some(delay)
-            }
+            } => (delay, reason, window),
+        };
+        state.record.window = window;
+        state.record.restarts = state.record.restarts.saturating_add(1);
+        self.write(&state.record).await;
+        if let Some(plugin) = &mut state.plugin {
+            let reason = format!("the task of the plugin {end}");
+            plugin.report_restart(reason).await;
         }
+        let restarts = state.record.restarts;
+        self.update(|task, now| {
+            task.push(&Occurrence::Ended(end), now);
+            task.push(&Occurrence::Restarting { reason, delay }, now);
+            task.state.restarts = restarts;
+            task.state.last_restart = Some(now);
+        });
+        Some(delay)
     }
 
     async fn fail(&self, end: &RunEnd, reason: &str, state: &mut RunnerState) {
@@ -211,43 +203,69 @@ impl TaskRunner {
         let status = self.repeat("examine", async || self.driver.status(&run).await);
         match status.await {
             Some(_) => ComingRun::Existing(newest),
-            None => ComingRun::New(newest),
+            None => ComingRun::Begun(newest),
         }
     }
 
     /// Starts a run as soon as the volumes are mounted, and waits for its end.
     async fn start(&self, number: u32, state: &mut RunnerState) -> RunOutcome {
+        match self.prepare(number, state).await {
+            Ok(request) => {
+                let plugin = &mut state.plugin;
+                self.observe(number, Some(request), plugin).await
+            }
+            Err(outcome) => outcome,
+        }
+    }
+
+    /// Like [`Self::start`]. If the run cannot start now, what an earlier agent may have begun ends first.
+    async fn start_begun(&self, number: u32, state: &mut RunnerState) -> RunOutcome {
+        let outcome = match self.prepare(number, state).await {
+            Ok(request) => {
+                let plugin = &mut state.plugin;
+                return self.observe(number, Some(request), plugin).await;
+            }
+            Err(outcome) => outcome,
+        };
+        let run = self.directory.run(number);
+        self.repeat("stop", async || self.driver.stop(&run).await)
+            .await;
+        self.repeat_wait(&run).await;
+        outcome
+    }
+
+    /// Returns the request of a run as soon as the volumes are mounted.
+    async fn prepare(
+        &self,
+        number: u32,
+        state: &mut RunnerState,
+    ) -> Result<RunRequest, RunOutcome> {
         let mut progress = self.progress.subscribe();
         let ready = progress.wait_for(|progress| matches!(progress.setup, Setup::Ready(_)));
         let targets = tokio::select! {
             biased;
-            () = self.stop.cancelled() => return RunOutcome::NeverStarted,
+            () = self.stop.cancelled() => return Err(RunOutcome::NeverStarted),
             ready = ready => match ready.as_deref() {
                 Ok(AllocProgress { setup: Setup::Ready(targets), .. }) => targets.clone(),
-                Ok(_) | Err(_) => return RunOutcome::NeverStarted,
+                Ok(_) | Err(_) => return Err(RunOutcome::NeverStarted),
             },
         };
-        let Some(plan) = &self.plan else {
-            return RunOutcome::NeverStarted;
-        };
-        let request = match plan.request(&self.group, &targets, self.hidden.clone()) {
-            Ok(request) => request,
-            Err(reason) => return RunOutcome::Refused(reason),
-        };
+        let plan = self.plan.as_ref().ok_or(RunOutcome::NeverStarted)?;
+        let request = plan.request(&self.group, &targets, self.hidden.clone());
+        let request = request.map_err(RunOutcome::Refused)?;
         if state.record.window.started_at == 0 {
             state.record.window.started_at = self.clock.now();
         }
-        let created = self.create_directories(number, plan, &state.record).await;
-        let created = match (created, &state.plugin) {
+        let created = self.create_directories(number, plan, &state.record);
+        let created = match (created.await, &state.plugin) {
             (Ok(()), Some(plugin)) => plugin.prepare().await,
             (created, _) => created,
         };
-        match created {
-            Ok(()) => self.observe(number, Some(request), &mut state.plugin).await,
-            Err(error) => RunOutcome::Ended(RunEnd::Failed {
-                reason: format!("cannot create the directories of the task: {error}"),
-            }),
-        }
+        created.map_err(|error| {
+            let reason = format!("cannot create the directories of the task: {error}");
+            RunOutcome::Ended(RunEnd::Failed { reason })
+        })?;
+        Ok(request)
     }
 
     async fn create_directories(
@@ -256,7 +274,9 @@ impl TaskRunner {
         plan: &TaskPlan,
         record: &TaskRecord,
     ) -> std::io::Result<()> {
-        self.update(|task, now| task.push(&Occurrence::Preparing, now));
+        if record.decided_run == 0 {
+            self.update(|task, now| task.push(&Occurrence::Preparing, now));
+        }
         let (directory, user, record) = (self.directory.clone(), plan.user(), record.clone());
         let created = blocking(move || {
             directory.create(number, user)?;
@@ -265,72 +285,7 @@ impl TaskRunner {
         created.await
     }
 
-    /// Starts a run if it has a request, and waits for its end. A stop is passed on to it, and a plugin that does not
-    /// become healthy is stopped.
-    async fn observe(
-        &self,
-        number: u32,
-        request: Option<RunRequest>,
-        plugin: &mut Option<PluginSupervision>,
-    ) -> RunOutcome {
-        let run = self.directory.run(number);
-        let process = ProcessRun::default();
-        let started = CancellationToken::new();
-        let mut running = std::pin::pin!(self.start_and_wait(&run, request, &started));
-        let has_failed = tokio::select! {
-            biased;
-            () = self.stop.cancelled() => false,
-            () = self.watch_plugin(plugin.as_mut(), &process, &started) => true,
-            outcome = &mut running => {
-                process.end().await;
-                return outcome;
-            }
-        };
-        let timeout = self.kill_timeout();
-        if let Some(plugin) = &plugin {
-            plugin.finish_calls(&process, timeout).await;
-        }
-        self.update(|task, now| task.push(&Occurrence::Killing { timeout }, now));
-        let outcome = self.stop_run(&run, running).await;
-        process.end().await;
-        as_stopped(outcome, has_failed)
-    }
-
-    /// Stops a run, and returns how it ends.
-    async fn stop_run(
-        &self,
-        run: &Path,
-        mut running: Pin<&mut impl Future<Output = RunOutcome>>,
-    ) -> RunOutcome {
-        let stopped = self.repeat("stop", async || self.driver.stop(run).await);
-        tokio::select! {
-            outcome = &mut running => return outcome,
-            () = stopped => {}
-        }
-        running.await
-    }
-
-    async fn start_and_wait(
-        &self,
-        run: &Path,
-        request: Option<RunRequest>,
-        started: &CancellationToken,
-    ) -> RunOutcome {
-        match request {
-            Some(request) => {
-                if let Some(outcome) = self.start_run(run, request).await {
-                    return outcome;
-                }
-            }
-            None => self.show_start(false),
-        }
-        started.cancel();
-        match self.repeat_wait(run).await {
-            Some(end) => RunOutcome::Ended(end),
-            None => RunOutcome::NeverStarted,
-        }
-    }
-
+    /// Shows that the task runs.
     pub(super) fn show_start(&self, is_new: bool) {
         self.update(|task, now| {
             if is_new || task.state.started_at.is_none() {
@@ -340,6 +295,7 @@ impl TaskRunner {
         });
     }
 
+    /// Changes what is shown of the task.
     pub(super) fn update(&self, change: impl FnOnce(&mut TaskProgress, i64)) {
         let now = self.clock.now();
         self.progress.send_modify(|progress| {
@@ -354,7 +310,8 @@ impl TaskRunner {
         task.map_or(&self.group.restart, |task| &task.restart)
     }
 
-    fn kill_timeout(&self) -> Duration {
+    /// Returns the time between the kill signal and SIGKILL.
+    pub(super) fn kill_timeout(&self) -> Duration {
         let task = self.group.tasks.get(self.position);
         task.map_or(Duration::ZERO, |task| task.kill_timeout)
     }
@@ -374,19 +331,8 @@ impl TaskRunner {
         let (directory, record) = (self.directory.clone(), record.clone());
         let written = blocking(move || directory.write_record(&record)).await;
         if let Err(error) = written {
-            self.warn("write the record of", &error);
+            let directory = self.directory.path().display();
+            tracing::warn!(%directory, %error, "cannot write the record of the task");
         }
-    }
-}
-
-/// Returns the outcome of a run that was stopped, or given up because its plugin has failed.
-fn as_stopped(outcome: RunOutcome, has_failed: bool) -> RunOutcome {
-    match outcome {
-        RunOutcome::Ended(end) if has_failed => RunOutcome::GivenUp(end),
-        RunOutcome::Ended(end) => RunOutcome::Stopped(end),
-        RunOutcome::GivenUp(_)
-        | RunOutcome::Stopped(_)
-        | RunOutcome::NeverStarted
-        | RunOutcome::Refused(_) => outcome,
     }
 }

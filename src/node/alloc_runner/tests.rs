@@ -1,6 +1,7 @@
 //! Whole allocations with a fake server, scripted tasks and a paused clock.
 
 mod fixture;
+mod histories;
 mod plugins;
 
 use std::time::Duration;
@@ -10,7 +11,7 @@ use tokio::time::Instant;
 use self::fixture::{ID, Node, alloc, events, exiting, lasting, policy, task};
 use crate::driver::MockDriver as MockRuns;
 use crate::model::{ClientStatus, JobType, TaskConfig, TaskPhase};
-use crate::ports::{AssignedAlloc, MockScript};
+use crate::ports::{AssignedAlloc, MockScript, RunDriver as _, RunStatus};
 
 fn service(tasks: &[(&str, &str)], volumes: &[&str]) -> AssignedAlloc {
     let tasks = tasks.iter().map(|(name, hook)| task(name, hook)).collect();
@@ -446,4 +447,60 @@ async fn an_allocation_that_the_server_forgot_is_stopped() {
             .unwrap_err();
     }
     assert_eq!(node.driver.started(), ["web", "clean"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_of_an_allocation_that_ended_on_the_server_meanwhile_is_stopped() {
+    let mut node = Node::new();
+    node.control.assign(service(&[("web", "main")], &[]));
+    node.event("web", "Started").await;
+    node.stop_agent().await;
+    node.control.forget(&ID.into());
+    node.start_agent();
+    node.driver.until_all_ended().await;
+    assert_eq!(node.driver.started(), ["web"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_starts_again_does_not_report_a_running_task_as_pending() {
+    let mut node = Node::new();
+    node.control.assign(service(&[("web", "main")], &[]));
+    node.event("web", "Started").await;
+    node.kill_agent();
+    node.stop_alloc();
+    node.status("complete").await;
+    let reports = node.control.reports(&ID.into());
+    let phases: Vec<_> = reports
+        .iter()
+        .map(|report| report.tasks["web"].phase)
+        .collect();
+    assert!(phases.is_sorted_by_key(|phase| *phase as u8), "{phases:?}");
+    let mut statuses: Vec<_> = reports
+        .iter()
+        .map(|report| report.status.as_str())
+        .collect();
+    statuses.dedup();
+    assert_eq!(statuses, ["pending", "running", "complete"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_was_about_to_start_goes_on_or_is_stopped() {
+    let node = Node::new();
+    node.begin_run("web");
+    node.driver.script("web", &[lasting(1)]);
+    node.control.assign(batch(&[("web", "main")]));
+    node.status("complete").await;
+    assert_eq!(node.driver.started(), ["web"]);
+
+    let node = Node::new();
+    let run = node.begin_run("web");
+    node.control.refuse("data", "volume `db` was deleted", true);
+    node.control.assign(service(&[("web", "main")], &["data"]));
+    node.status("failed").await;
+    let status = node.driver.status(&run).await.unwrap();
+    assert!(
+        matches!(status, Some(RunStatus::Ended(_))),
+        "it cannot start later"
+    );
+    assert_eq!(node.driver.started(), [""; 0]);
 }

@@ -39,7 +39,15 @@ const TEXTS: &[(&str, Code)] = {
             "Enforcing job modify index 5: job exists with conflicting job modify index: 600",
             C::JobConflict,
         ),
-        ("eval not found", C::ApiNotNomad),
+        (
+            "1 error occurred:\n\t* Task group g validation failed: 1 error occurred:\n\t* Task t validation failed",
+            C::JobInvalid,
+        ),
+        (
+            "job \"bat\" is in nonexistent namespace \"nosuch\"",
+            C::JobInvalid,
+        ),
+        ("eval not found", C::AllocNotFound),
         ("alloc not found", C::AllocNotFound),
         ("allocation not found", C::AllocNotFound),
         (

@@ -103,7 +103,7 @@ impl FakeControlPlane {
                 return report;
             }
             if changes.changed().await.is_err() {
-                std::future::pending().await
+                std::future::pending::<()>().await;
             }
         }
     }

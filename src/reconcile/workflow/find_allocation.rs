@@ -5,8 +5,9 @@
 
 use super::context::WorkflowContext;
 use super::error::WorkflowError;
+use super::find_job::find_job;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{AllocId, Namespace, one_line};
+use crate::model::{AllocId, Namespace, one_line, shell_quoted};
 use crate::wire::AllocationStub;
 
 /// How many allocations an error lists.
@@ -41,6 +42,33 @@ pub async fn find_allocation(
         [one] => Ok(AllocId::new(&one.id)),
         several => Err(several_allocations(several, text).into()),
     }
+}
+
+/// Returns the newest allocation of the job that the text names.
+///
+/// # Errors
+/// If no job or several match, the job has no allocation, they cannot be listed, or the user interrupts.
+pub async fn newest_allocation(
+    context: &WorkflowContext<'_>,
+    scope: &Namespace,
+    text: &str,
+) -> Result<AllocId, WorkflowError> {
+    let job = find_job(context, scope, text).await?;
+    let listing = context.api.list_job_allocations(&job);
+    let stubs = context.unless_interrupted(listing).await??;
+    let newest = stubs
+        .iter()
+        .max_by_key(|stub| (stub.create_index, &stub.id));
+    newest.map(|stub| AllocId::new(&stub.id)).ok_or_else(|| {
+        let message = format!("job {} has no allocation", job.quoted());
+        let help = format!(
+            "run `nomad-csi job status {}` to see why",
+            shell_quoted(job.id.as_str())
+        );
+        Diagnostic::error(Code::AllocNotFound, message)
+            .help(help)
+            .into()
+    })
 }
 
 fn no_allocation(text: &str) -> Diagnostic {

@@ -3,8 +3,7 @@
 use super::context::WorkflowContext;
 use super::error::WorkflowError;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{JobId, Namespace, one_line};
-use crate::ports::JobKey;
+use crate::model::{JobId, JobKey, Namespace, one_line};
 use crate::wire::JobStub;
 
 /// How many jobs an error lists.

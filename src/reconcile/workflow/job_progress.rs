@@ -47,6 +47,24 @@ pub(super) fn job_progress(
     }
 }
 
+/// Returns how many allocations of a job run and how many have ended: `1 running, 2 complete`.
+pub(super) fn result_text(job: &JobDocument, allocations: &[AllocationStub]) -> String {
+    let of_status = |status: &str| {
+        let current = allocations.iter().filter(|stub| {
+            stub.client_status == status
+                && stub.job_version == job.version
+                && stub.desired_status == "run"
+        });
+        current.count()
+    };
+    match (of_status("running"), of_status("complete")) {
+        (0, 0) => "the server lists no allocation of it".to_owned(),
+        (running, 0) => format!("{running} running"),
+        (0, complete) => format!("{complete} complete"),
+        (running, complete) => format!("{running} running, {complete} complete"),
+    }
+}
+
 /// Returns an allocation as messages name it: `allocation 3761b601 (web.cache[0])`.
 pub(super) fn named(stub: &AllocationStub) -> String {
     let short: String = stub.id.chars().take(8).collect();
@@ -55,7 +73,9 @@ pub(super) fn named(stub: &AllocationStub) -> String {
 
 fn why_failed(stub: &AllocationStub) -> String {
     let tasks = stub.task_states.iter().flatten();
-    let reasons: Vec<String> = tasks
+    // The other tasks ended because of the failed ones.
+    let failed = tasks.filter(|(_, task)| task.failed);
+    let reasons: Vec<String> = failed
         .filter_map(|(name, task)| Some(format!("task {name}: {}", decisive_event(task)?)))
         .collect();
     let reason = match (reasons.is_empty(), stub.client_description.as_str()) {
@@ -166,7 +186,9 @@ mod tests {
         let base = json!({"ID": "3761b601-1111", "Name": "web.g[0]", "TaskGroup": "g", "JobVersion": 2,
             "DesiredStatus": "run", "ClientStatus": "pending", "CreateIndex": 40});
         let mut all = base.as_object().expect("an object").clone();
-        all.extend(text.as_object().expect("an object").clone());
+        if let serde_json::Value::Object(fields) = text {
+            all.extend(fields);
+        }
         decode_value(&all.into()).expect("cannot decode")
     }
 
@@ -188,6 +210,9 @@ mod tests {
             stub(json!({"ClientStatus": "running", "JobVersion": 1, "DesiredStatus": "stop"})),
         ];
         assert_eq!(progress(&stubs), JobProgress::Done);
+        assert_eq!(result_text(&job(), &stubs), "1 running, 1 complete");
+        let nothing = "the server lists no allocation of it";
+        assert_eq!(result_text(&job(), &[]), nothing);
         let previous = [stub(json!({"ClientStatus": "running", "JobVersion": 1}))];
         assert!(matches!(progress(&previous), JobProgress::Waiting(_)));
     }

@@ -10,10 +10,10 @@ use tokio::time::{Instant, sleep};
 
 use super::context::WorkflowContext;
 use super::error::WorkflowError;
-use super::job_progress::{JobProgress, job_progress, named, not_placed};
+use super::job_progress::{JobProgress, job_progress, named, not_placed, result_text};
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{AllocId, JobId, Namespace};
-use crate::ports::{JobKey, JobRegistration};
+use crate::model::{AllocId, JobId, JobKey, Namespace};
+use crate::ports::JobRegistration;
 use crate::wire::{AllocationStub, EvaluationDocument};
 
 /// The pause between two reads.
@@ -50,12 +50,8 @@ pub async fn run_job(
         return Err(WorkflowError::interrupted());
     }
     let registered = context.api.register_job(registration).await?;
-    for warning in lines(&registered.warnings) {
-        let text = format!("the server warns about job `{}`", registration.job.id);
-        let warning = Diagnostic::warning(Code::ApplyServerWarning, text).note(warning);
-        context.reporter.diagnostic(warning);
-    }
     let id = &registration.job.id;
+    report_warnings(context, id, &registered.warnings);
     report_evaluation(
         context,
         &format!("job {id}: registered"),
@@ -72,6 +68,7 @@ pub async fn run_job(
         context,
         deadline: Instant::now() + *limit,
         limit_text,
+        unmet: "the job is registered, and not all of it runs",
     };
     let work = following.follow_job(&key, &registered.eval_id);
     context.unless_interrupted(work).await?
@@ -102,14 +99,21 @@ pub async fn stop_job(
 /// If the server refuses, the time is over, or the user interrupts.
 pub async fn stop_allocation(
     context: &WorkflowContext<'_>,
-    namespace: &Namespace,
     id: &AllocId,
     wait: &JobWait,
 ) -> Result<(), WorkflowError> {
+    let reading = context.api.read_allocation(id);
+    let Some(allocation) = context.unless_interrupted(reading).await?? else {
+        let message = format!("allocation `{id}` does not exist");
+        return Err(Diagnostic::error(Code::AllocNotFound, message)
+            .help(Code::AllocNotFound.advice())
+            .into());
+    };
+    let namespace = Namespace::new(&allocation.value.namespace);
     let stopped = context.api.stop_allocation(id).await?;
     let done = format!("allocation {id}: stopping");
     report_evaluation(context, &done, &stopped.eval_id);
-    await_evaluation(context, namespace, &stopped.eval_id, wait).await
+    await_evaluation(context, &namespace, &stopped.eval_id, wait).await
 }
 
 async fn await_evaluation(
@@ -125,6 +129,7 @@ async fn await_evaluation(
         context,
         deadline: Instant::now() + *limit,
         limit_text,
+        unmet: "the server has not evaluated the stop",
     };
     let work = following.follow_evaluation(namespace, id);
     context.unless_interrupted(work).await??;
@@ -134,7 +139,7 @@ async fn await_evaluation(
 fn report_evaluation(context: &WorkflowContext<'_>, done: &str, id: &str) {
     let line = match id {
         "" => done.to_owned(),
-        id => format!("{done} (evaluation {})", &short(id)),
+        id => format!("{done} (evaluation {})", short(id)),
     };
     context.reporter.status(&line);
 }
@@ -143,11 +148,19 @@ fn short(id: &str) -> String {
     id.chars().take(8).collect()
 }
 
-fn lines(text: &str) -> impl Iterator<Item = &str> {
-    let lines = text
-        .lines()
-        .map(|line| line.trim().trim_start_matches("* "));
-    lines.filter(|line| !line.is_empty() && !line.ends_with("occurred:"))
+/// Reports what a server warns about, without the headers of its lists.
+pub fn report_warnings(context: &WorkflowContext<'_>, job: &str, warnings: &str) {
+    let is_header = |line: &&str| line.ends_with("occurred:") || line.ends_with("warning(s):");
+    let lines = warnings.lines();
+    let lines = lines.map(|line| line.trim().trim_start_matches("* "));
+    let lines: Vec<&str> = lines
+        .filter(|line| !line.is_empty() && !is_header(line))
+        .collect();
+    if !lines.is_empty() {
+        let text = format!("the server warns about job `{job}`");
+        let warning = Diagnostic::warning(Code::ApplyServerWarning, text).note(lines.join("\n"));
+        context.reporter.diagnostic(warning);
+    }
 }
 
 /// A command that follows a job until a deadline.
@@ -155,11 +168,19 @@ struct Following<'a> {
     context: &'a WorkflowContext<'a>,
     deadline: Instant,
     limit_text: &'a str,
+    /// What is not so yet, for the error at the deadline.
+    unmet: &'static str,
 }
 
 impl Following<'_> {
     async fn follow_job(&self, key: &JobKey, id: &str) -> Result<JobOutcome, WorkflowError> {
-        let evaluation = self.follow_evaluation(&key.namespace, id).await?;
+        let Some(evaluation) = self.follow_evaluation(&key.namespace, id).await? else {
+            let message = format!("evaluation `{id}` does not exist any more");
+            return Err(Diagnostic::error(Code::JobNotRunning, message)
+                .note("another command may have removed the job")
+                .help("run `nomad-csi job status` to check the job")
+                .into());
+        };
         let failed = evaluation.failed_placements.clone().unwrap_or_default();
         if !failed.is_empty() {
             let problem = not_placed(key.id.as_str(), &failed);
@@ -170,21 +191,21 @@ impl Following<'_> {
         Ok(JobOutcome::Done)
     }
 
-    /// Waits until the server is done with an evaluation and those that continue it.
+    /// Waits until the server is done with an evaluation and those that continue it. `None` means that
+    /// the server has removed it, as it may after the job is removed.
     async fn follow_evaluation(
         &self,
         namespace: &Namespace,
         id: &str,
-    ) -> Result<EvaluationDocument, WorkflowError> {
+    ) -> Result<Option<EvaluationDocument>, WorkflowError> {
         let mut id = id.to_owned();
         loop {
             let read = self.context.api.read_evaluation(namespace, &id).await?;
             let Some(evaluation) = read else {
-                let message = format!("evaluation `{id}` does not exist any more");
-                return Err(Diagnostic::error(Code::JobNotRunning, message).into());
+                return Ok(None);
             };
             match evaluation.status.as_str() {
-                "complete" if evaluation.next_eval.is_empty() => return Ok(evaluation),
+                "complete" if evaluation.next_eval.is_empty() => return Ok(Some(evaluation)),
                 "complete" => id.clone_from(&evaluation.next_eval),
                 "failed" | "canceled" => return Err(ended(&evaluation).into()),
                 // Other statuses are on their way.
@@ -213,9 +234,17 @@ impl Following<'_> {
             let allocations = self.context.api.list_job_allocations(key).await?;
             self.report_changes(&allocations, evaluation, &mut reported);
             match job_progress(&job.value, evaluation, &allocations) {
-                JobProgress::Done => return Ok(()),
+                JobProgress::Done => {
+                    let result = result_text(&job.value, &allocations);
+                    let line = format!("job {}: {result}", key.id);
+                    self.context.reporter.status(&line);
+                    return Ok(());
+                }
                 JobProgress::Failed(reasons) => {
-                    let message = format!("allocations of job `{}` failed", key.id);
+                    let message = match reasons.len() {
+                        1 => format!("1 allocation of job `{}` failed", key.id),
+                        count => format!("{count} allocations of job `{}` failed", key.id),
+                    };
                     return Err(Diagnostic::error(Code::JobNotRunning, message)
                         .note(reasons.join("\n"))
                         .help(Code::JobNotRunning.advice())
@@ -252,13 +281,10 @@ impl Following<'_> {
     /// Waits before the next read, unless the time is over.
     async fn pause(&self, why: &str) -> Result<(), WorkflowError> {
         if Instant::now() + PAUSE > self.deadline {
-            let message = format!(
-                "timed out after {}: the job is registered, and not all of it runs",
-                self.limit_text
-            );
+            let message = format!("timed out after {}: {}", self.limit_text, self.unmet);
             return Err(Diagnostic::error(Code::JobNotRunning, message)
                 .note(why)
-                .help("wait longer with `--timeout`; the job goes on without this command")
+                .help("wait longer with `--timeout`; the server goes on without this command")
                 .into());
         }
         sleep(PAUSE).await;

@@ -59,7 +59,7 @@ pub use doctor::{DoctorReport, DoctorRequest, VolumeDiagnosis, diagnose_volumes,
 pub use error::{FailureKind, WorkflowError};
 pub use expand::expand_volume;
 pub use expand_request::ExpandRequest;
-pub use find_allocation::find_allocation;
+pub use find_allocation::{find_allocation, newest_allocation};
 pub use find_job::find_job;
 pub use find_node::find_node;
 pub use find_volume::find_volume;
@@ -67,7 +67,7 @@ pub use forget::forget_volumes;
 pub use history::read_history;
 pub use import_set::import_into_set;
 pub use job_progress::placement_reasons;
-pub use job_run::{JobOutcome, JobWait, run_job, stop_allocation, stop_job};
+pub use job_run::{JobOutcome, JobWait, report_warnings, run_job, stop_allocation, stop_job};
 pub use ledger_access::{LedgerAccess, SetSelection};
 pub use node_drain::{drain_node, set_eligibility};
 pub use node_fencing::{fence_node, unfence_node};

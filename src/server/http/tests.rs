@@ -836,7 +836,7 @@ async fn searches_find_by_prefix() {
         search("nodes", "1").await.json()["Matches"]["nodes"],
         json!([FakeAgent::NODE])
     );
-    let wrong = search("jobs", "").await;
+    let wrong = search("quotas", "").await;
     assert_eq!(wrong.status, 500);
     assert!(wrong.text().starts_with("context must be one of "));
 }

@@ -40,9 +40,12 @@ pub(crate) struct AllocStatusArgs {
 /// Arguments of `alloc logs`.
 #[derive(Args, Debug)]
 pub(crate) struct AllocLogsArgs {
-    /// ID of the allocation, or at least 2 characters of its ID
+    /// ID of the allocation, or at least 2 characters of its ID; with `--job` that of the job
     #[arg(value_name = "ID")]
     pub id: String,
+    /// Print the log of a job's newest allocation
+    #[arg(long)]
+    pub job: bool,
     /// Name of the task; only if the allocation has several
     #[arg(value_name = "TASK")]
     pub task: Option<String>,

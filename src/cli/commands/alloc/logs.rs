@@ -9,7 +9,7 @@ use crate::cli::ui::group_of;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{AllocId, one_line};
 use crate::ports::{ClusterApi, LogRequest, LogStream};
-use crate::reconcile::workflow::find_allocation;
+use crate::reconcile::workflow::{find_allocation, newest_allocation};
 use crate::wire::AllocationDocument;
 
 /// Prints what a task writes.
@@ -24,7 +24,10 @@ pub(crate) async fn print_logs(
         .with_cluster(async |cluster| {
             let workflow = context.workflow(cluster, "alloc logs", 1);
             let scope = context.namespace()?.unwrap_or_default();
-            let id = find_allocation(&workflow, &scope, &arguments.id).await?;
+            let id = match arguments.job {
+                true => newest_allocation(&workflow, &scope, &arguments.id).await?,
+                false => find_allocation(&workflow, &scope, &arguments.id).await?,
+            };
             let printing = print_log(context, cluster, id, arguments);
             context.interrupts.unless_interrupted(printing).await?
         })

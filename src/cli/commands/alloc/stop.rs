@@ -19,7 +19,7 @@ pub(crate) async fn stop_named_allocation(
             let workflow = context.workflow(cluster, "alloc stop", 1);
             let scope = context.namespace()?.unwrap_or_default();
             let id = find_allocation(&workflow, &scope, &arguments.id).await?;
-            stop_allocation(&workflow, &scope, &id, &arguments.waiting.wait()).await?;
+            stop_allocation(&workflow, &id, &arguments.waiting.wait()).await?;
             Ok(Exit::Done)
         })
         .await

@@ -7,6 +7,7 @@ use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{job_plan_text, json_text};
+use crate::reconcile::workflow::report_warnings;
 use crate::wire::DesiredUpdatesDocument;
 
 /// Shows what running a job would change.
@@ -28,6 +29,8 @@ pub(crate) async fn plan_job_file(
                 ReportFormat::Text => job_plan_text(&plan.value),
             };
             context.printer.print_result(&text);
+            let workflow = context.workflow(cluster, "job plan", 1);
+            report_warnings(&workflow, &submitted.job.id, &plan.value.warnings);
             let annotations = plan.value.annotations.iter();
             let mut updates = annotations.flat_map(|all| all.desired_updates.values());
             let failed = plan.value.failed_placements.unwrap_or_default();

@@ -1,7 +1,7 @@
 //! A node with a fake server, and a driver whose tasks follow scripts.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -32,6 +32,7 @@ pub(super) struct ScriptedDriver {
     mock: super::MockRuns,
     scripts: Mutex<BTreeMap<String, VecDeque<MockScript>>>,
     starts: Mutex<Vec<RunRequest>>,
+    runs: Mutex<Vec<PathBuf>>,
     refused_starts: Mutex<u32>,
 }
 
@@ -55,6 +56,26 @@ impl ScriptedDriver {
             .into_iter()
             .map(|request| request.task)
             .collect()
+    }
+
+    /// Waits until every run that was started has ended.
+    pub(super) async fn until_all_ended(&self) {
+        let runs = self.runs.lock().unwrap().clone();
+        for run in runs {
+            let end = tokio::time::timeout(Duration::from_secs(60), self.mock.wait(&run));
+            end.await.unwrap().unwrap();
+        }
+    }
+
+    /// The number of runs that have not ended.
+    pub(super) async fn running(&self) -> usize {
+        let runs = self.runs.lock().unwrap().clone();
+        let mut running = 0;
+        for run in runs {
+            let status = self.mock.status(&run).await.unwrap();
+            running += usize::from(!matches!(status, Some(RunStatus::Ended(_))));
+        }
+        running
     }
 
     pub(super) fn refuse_starts(&self, number: u32) {
@@ -93,6 +114,7 @@ impl RunDriver for ScriptedDriver {
         let is_new = self.mock.status(run).await?.is_none();
         if is_new {
             self.starts.lock().unwrap().push(request.clone());
+            self.runs.lock().unwrap().push(run.to_owned());
             request.config = DriverConfig::Mock(self.next_script(&request.task));
         } else {
             request.config = DriverConfig::Mock(lasting(0));
@@ -255,11 +277,11 @@ impl Node {
             stop: CancellationToken::new(),
             running: None,
         };
-        node.start();
+        node.start_agent();
         node
     }
 
-    fn start(&mut self) {
+    pub(super) fn start_agent(&mut self) {
         let driver: Arc<dyn RunDriver> = self.driver.clone();
         let mock: Arc<dyn RunDriver> = Arc::new(super::MockRuns::default());
         let deps = AllocRunnerDeps {
@@ -308,21 +330,33 @@ impl Node {
 
     /// Stops the agent, as SIGTERM does, and starts it again on the same data.
     pub(super) async fn restart_agent(&mut self) {
+        self.stop_agent().await;
+        self.start_agent();
+    }
+
+    pub(super) async fn stop_agent(&mut self) {
         self.stop.cancel();
         self.running.take().unwrap().await.unwrap();
-        self.start();
     }
 
     /// Kills the agent, and starts it again on the same data.
     pub(super) fn kill_agent(&mut self) {
         self.running.take().unwrap().abort();
-        self.start();
+        self.start_agent();
+    }
+
+    /// The directory of a run that an agent was about to start when it was killed.
+    pub(super) fn begin_run(&self, task: &str) -> PathBuf {
+        let allocs = self.data.path().join("allocs");
+        let run = allocs.join(ID).join("tasks").join(task).join("runs/1");
+        std::fs::create_dir_all(&run).unwrap();
+        run
     }
 
     pub(super) fn provide(&self, alias: &str) {
         let root = MountRoot::new(Path::new("/csi"), Path::new("/csi")).unwrap();
         let target = root.target(&alias.into(), &ID.into(), &alias.into());
-        self.control.provide(alias, target);
+        self.control.provide(alias, target.on_host().to_owned());
     }
 
     pub(super) fn stop_alloc(&self) {

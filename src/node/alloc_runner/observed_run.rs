@@ -1,0 +1,173 @@
+//! One run of a task, as the runner of the task sees it: started, waited for, stopped.
+//!
+//! A stop is passed on to the driver, also while the run starts. When the driver fails, it is asked again, because
+//! nothing else knows whether a process of the task is left.
+
+use std::future::Future;
+use std::path::Path;
+use std::pin::Pin;
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::super::plugin_tasks::PluginSupervision;
+use super::super::process_run::ProcessRun;
+use super::run_outcome::RunOutcome;
+use super::task_events::Occurrence;
+use super::task_runner::TaskRunner;
+use crate::ports::{RunEnd, RunError, RunRequest, RunStart};
+use crate::retry::RetryPolicy;
+
+/// The pauses between calls of the driver that fail.
+const RETRY: RetryPolicy = RetryPolicy {
+    initial: Duration::from_secs(1),
+    max: Duration::from_secs(30),
+};
+/// How often a start is tried before it counts as a failed run.
+const START_ATTEMPTS: u32 = 3;
+
+impl TaskRunner {
+    /// Starts a run if it has a request, and waits for its end. A stop is passed on to it, and a plugin that does not
+    /// become healthy is stopped.
+    pub(super) async fn observe(
+        &self,
+        number: u32,
+        request: Option<RunRequest>,
+        plugin: &mut Option<PluginSupervision>,
+    ) -> RunOutcome {
+        let run = self.directory.run(number);
+        let process = ProcessRun::default();
+        let started = CancellationToken::new();
+        let mut running = std::pin::pin!(self.start_and_wait(&run, request, &started));
+        let has_failed = tokio::select! {
+            biased;
+            () = self.stop.cancelled() => false,
+            () = self.watch_plugin(plugin.as_mut(), &process, &started) => true,
+            outcome = &mut running => {
+                process.end().await;
+                return outcome;
+            }
+        };
+        let timeout = self.kill_timeout();
+        if let Some(plugin) = plugin {
+            plugin.finish_calls(&process, timeout).await;
+        }
+        self.update(|task, now| task.push(&Occurrence::Killing { timeout }, now));
+        let outcome = self.stop_run(&run, running).await;
+        process.end().await;
+        as_stopped(outcome, has_failed)
+    }
+
+    /// Stops a run, and returns how it ends.
+    async fn stop_run(
+        &self,
+        run: &Path,
+        mut running: Pin<&mut impl Future<Output = RunOutcome>>,
+    ) -> RunOutcome {
+        let stopped = self.repeat("stop", async || self.driver.stop(run).await);
+        tokio::select! {
+            outcome = &mut running => return outcome,
+            () = stopped => {}
+        }
+        running.await
+    }
+
+    async fn start_and_wait(
+        &self,
+        run: &Path,
+        request: Option<RunRequest>,
+        started: &CancellationToken,
+    ) -> RunOutcome {
+        match request {
+            Some(request) => {
+                if let Some(outcome) = self.start_run(run, request).await {
+                    return outcome;
+                }
+            }
+            None => self.show_start(false),
+        }
+        started.cancel();
+        match self.repeat_wait(run).await {
+            Some(end) => RunOutcome::Ended(end),
+            None => RunOutcome::NeverStarted,
+        }
+    }
+
+    /// Starts a run. Returns its outcome if it has no end that can be waited for.
+    async fn start_run(&self, run: &Path, request: RunRequest) -> Option<RunOutcome> {
+        let mut attempt = 0;
+        let error = loop {
+            match self.driver.start(run, request.clone()).await {
+                Ok(RunStart::Started) => {
+                    self.show_start(true);
+                    return None;
+                }
+                Ok(RunStart::Attached) => {
+                    self.show_start(false);
+                    return None;
+                }
+                Ok(RunStart::Cancelled | RunStart::Failed) => return None,
+                Err(RunError::Refused { reason, .. }) => return Some(RunOutcome::Refused(reason)),
+                Err(error) if self.stop.is_cancelled() || attempt + 1 >= START_ATTEMPTS => {
+                    break error;
+                }
+                Err(error) => self.warn("start", &error),
+            }
+            let pause = RETRY.delay(attempt, 1.0);
+            let _is_stopped = timeout(pause, self.stop.cancelled()).await.is_ok();
+            attempt += 1;
+        };
+        // Otherwise a part of the failed start could still become the task, beside the next run.
+        self.repeat("stop", async || self.driver.stop(run).await)
+            .await;
+        let end = self.repeat_wait(run).await;
+        let reason = error.to_string();
+        Some(RunOutcome::Ended(end.unwrap_or(RunEnd::Failed { reason })))
+    }
+
+    /// Waits for the end of a run; `None` if it was never started.
+    pub(super) async fn repeat_wait(&self, run: &Path) -> Option<RunEnd> {
+        let end = self.repeat("wait for", async || match self.driver.wait(run).await {
+            Err(RunError::NotStarted { .. }) => Ok(None),
+            Ok(end) => Ok(Some(end)),
+            Err(error) => Err(error),
+        });
+        end.await
+    }
+
+    /// Repeats a call until it succeeds.
+    pub(super) async fn repeat<T, E: std::fmt::Display, F: Future<Output = Result<T, E>>>(
+        &self,
+        action: &str,
+        mut call: impl FnMut() -> F,
+    ) -> T {
+        let mut attempt = 0;
+        loop {
+            match call().await {
+                Ok(value) => return value,
+                Err(error) => self.warn(action, &error),
+            }
+            sleep(RETRY.delay(attempt, 1.0)).await;
+            attempt += 1;
+        }
+    }
+
+    /// Logs that a call failed.
+    pub(super) fn warn(&self, action: &str, error: &dyn std::fmt::Display) {
+        let directory = self.directory.path().display();
+        tracing::warn!(%directory, %error, "cannot {action} the task; trying again");
+    }
+}
+
+/// Returns the outcome of a run that was stopped, or given up because its plugin has failed.
+fn as_stopped(outcome: RunOutcome, has_failed: bool) -> RunOutcome {
+    match outcome {
+        RunOutcome::Ended(end) if has_failed => RunOutcome::GivenUp(end),
+        RunOutcome::Ended(end) => RunOutcome::Stopped(end),
+        RunOutcome::GivenUp(_)
+        | RunOutcome::Stopped(_)
+        | RunOutcome::NeverStarted
+        | RunOutcome::Refused(_) => outcome,
+    }
+}

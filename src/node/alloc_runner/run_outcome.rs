@@ -1,0 +1,17 @@
+//! How a run of a task went.
+
+use crate::ports::RunEnd;
+
+/// How a run of a task went.
+pub(super) enum RunOutcome {
+    /// It ended by itself.
+    Ended(RunEnd),
+    /// It was stopped because the plugin that it runs has failed.
+    GivenUp(RunEnd),
+    /// It ended after it was stopped.
+    Stopped(RunEnd),
+    /// It was stopped before it started.
+    NeverStarted,
+    /// The driver can never run it.
+    Refused(String),
+}

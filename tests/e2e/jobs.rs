@@ -1,0 +1,443 @@
+//! Jobs on a real agent with real volumes: written, killed, restarted, stopped, read again.
+//!
+//! At the end of each test nothing is left: no mount, no device, no process and no claim; the data is there.
+
+use std::path::{Path, PathBuf};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::agent_process::{AgentProcess, processes_with, program, signal_process};
+use crate::hostpath_fixture::{run_in_namespace, run_in_namespace_with_devices};
+use crate::http::Address;
+use crate::namespace::mounts;
+use crate::random::Random;
+use crate::wait::{spin, until, until_true};
+
+const WRITER: &str = "single-node-writer";
+const SHARED: &str = "multi-node-multi-writer";
+
+/// The calls of a claim, in their order.
+const RPCS: [&str; 6] = [
+    "ControllerPublishVolume",
+    "NodeStageVolume",
+    "NodePublishVolume",
+    "NodeUnpublishVolume",
+    "NodeUnstageVolume",
+    "ControllerUnpublishVolume",
+];
+
+/// An agent on a directory of its own.
+struct Machine {
+    directory: tempfile::TempDir,
+    agent: Option<AgentProcess>,
+}
+
+impl Machine {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mut machine = Self {
+            directory,
+            agent: None,
+        };
+        machine.start(None);
+        machine
+    }
+
+    fn data(&self) -> PathBuf {
+        self.directory.path().join("agent")
+    }
+
+    fn agent(&self) -> &AgentProcess {
+        self.agent.as_ref().unwrap()
+    }
+
+    fn address(&self) -> &Address {
+        &self.agent().address
+    }
+
+    fn start(&mut self, fault: Option<&str>) {
+        let mut command = program(["agent", "--dev", "--http", "127.0.0.1:0", "--plugin-attach"]);
+        command.arg("--data-dir").arg(self.data());
+        if let Some(fault) = fault {
+            command.args(["--plugin-fault", fault]);
+        }
+        command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.env("NOMAD_CSI_LOG", "info,nomad_csi::task=debug");
+        self.agent = Some(AgentProcess::run_with_its_log(command));
+    }
+
+    fn kill(&mut self) {
+        self.agent.take().unwrap().kill();
+    }
+
+    fn put(&self, path: &str, body: &Value) -> Value {
+        self.address().ask("PUT", path, Some(body)).unwrap().json()
+    }
+
+    fn get(&self, path: &str) -> Value {
+        self.address().ask("GET", path, None).unwrap().json()
+    }
+
+    fn create_volume(&self, id: &str, access: &str, attachment: &str) {
+        let document = json!({
+            "ID": id,
+            "Name": id,
+            "PluginID": "hostpath",
+            "RequestedCapabilities": [{"AccessMode": access, "AttachmentMode": attachment}],
+            "RequestedCapacityMin": if attachment == "block-device" { 16 << 20 } else { 0 },
+        });
+        self.put(
+            &format!("/v1/volume/csi/{id}/create"),
+            &json!({ "Volumes": [document] }),
+        );
+    }
+
+    fn run(&self, job: &Value) {
+        self.put("/v1/jobs", &json!({ "Job": job }));
+    }
+
+    fn stop(&self, id: &str) {
+        let path = format!("/v1/job/{id}");
+        self.address().ask("DELETE", &path, None).unwrap().json();
+    }
+
+    fn allocs(&self, job: &str) -> Vec<Value> {
+        let allocs = self.get(&format!("/v1/job/{job}/allocations"));
+        allocs.as_array().unwrap().clone()
+    }
+
+    /// Waits until as many allocations of the job have this status, and returns them.
+    fn wait_for(&self, job: &str, status: &str, count: usize) -> Vec<Value> {
+        until(
+            &format!("{count} allocations of {job} to be {status}"),
+            || {
+                let all = self.allocs(job);
+                let found: Vec<_> = all
+                    .iter()
+                    .filter(|alloc| alloc["ClientStatus"] == status)
+                    .cloned()
+                    .collect();
+                (found.len() == count)
+                    .then_some(found)
+                    .ok_or_else(|| format!("{all:#?}"))
+            },
+        )
+    }
+
+    fn output(&self, alloc: &Value) -> String {
+        let id = alloc["ID"].as_str().unwrap();
+        let path = format!("/v1/client/fs/logs/{id}?task=t&type=stdout&plain=true");
+        let answer = self.address().ask("GET", &path, None).unwrap();
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer.text()
+    }
+
+    fn claims(&self) -> Vec<Value> {
+        let claims = self.get("/v1/volumes/claims?type=csi&namespace=*");
+        claims.as_array().unwrap().clone()
+    }
+
+    /// Nothing of any allocation is left.
+    fn assert_clean(&self) {
+        until("all claims to be gone", || match self.claims() {
+            left if left.is_empty() => Ok(()),
+            left => Err(format!("{left:#?}")),
+        });
+        let data = self.data();
+        let left: Vec<String> = mounts()
+            .into_iter()
+            .filter(|mounted| Path::new(mounted).starts_with(&data))
+            .collect();
+        assert!(left.is_empty(), "{left:?}");
+        assert_eq!(self.tasks(), Vec::<u32>::new());
+    }
+
+    /// The processes of tasks of this test.
+    fn tasks(&self) -> Vec<u32> {
+        processes_with(&[self.marker()])
+    }
+
+    /// A word on the command line of every task.
+    fn marker(&self) -> &str {
+        self.directory.path().file_name().unwrap().to_str().unwrap()
+    }
+
+    fn end(mut self) {
+        self.assert_clean();
+        assert!(self.agent.take().unwrap().stop().success());
+    }
+
+    /// A job with one task, a shell script, and one volume at `/data`.
+    fn job(&self, id: &str, kind: &str, volume: &Value, script: &str) -> Value {
+        json!({
+            "ID": id,
+            "Name": id,
+            "Type": kind,
+            "TaskGroups": [{
+                "Name": "g",
+                "Count": volume["Count"].as_u64().unwrap_or(1),
+                "RestartPolicy": {"Attempts": 0, "Mode": "fail"},
+                "Volumes": {"v": volume},
+                "Tasks": [{
+                    "Name": "t",
+                    "Driver": "exec",
+                    "KillTimeout": 2_000_000_000_i64,
+                    "Config": {"command": "/bin/sh", "args": ["-c", script, self.marker()]},
+                    "VolumeMounts": [{"Volume": "v", "Destination": "/data"}],
+                }],
+            }],
+        })
+    }
+}
+
+fn volume(source: &str, access: &str) -> Value {
+    json!({
+        "Name": "v", "Type": "csi", "Source": source, "AccessMode": access,
+        "AttachmentMode": "file-system",
+    })
+}
+
+#[test]
+fn a_job_survives_a_killed_agent_and_another_reads_what_it_wrote() {
+    let test = "jobs::a_job_survives_a_killed_agent_and_another_reads_what_it_wrote";
+    run_in_namespace(test, async {
+        let mut machine = Machine::new();
+        machine.create_volume("data", WRITER, "file-system");
+        let script = "echo written > /data/file; echo ready; sleep 600";
+        machine.run(&machine.job("writer", "service", &volume("data", WRITER), script));
+        let alloc = machine.wait_for("writer", "running", 1).remove(0);
+        until_true("the task to write", || machine.output(&alloc) == "ready\n");
+        let before = machine.tasks();
+        let mounted = mounts();
+        machine.kill();
+        assert_eq!(machine.tasks(), before, "the agent took its tasks along");
+        machine.start(None);
+        let again = machine.wait_for("writer", "running", 1).remove(0);
+        assert_eq!(again["ID"], alloc["ID"]);
+        assert_eq!(machine.tasks(), before, "the task was started again");
+        assert_eq!(mounts(), mounted);
+        machine.stop("writer");
+        machine.wait_for("writer", "complete", 1);
+        machine.assert_clean();
+        machine.run(&machine.job("reader", "batch", &volume("data", WRITER), "cat /data/file"));
+        let reader = machine.wait_for("reader", "complete", 1).remove(0);
+        assert_eq!(machine.output(&reader), "written\n");
+        machine.end();
+    });
+}
+
+#[test]
+fn every_allocation_has_its_own_volume() {
+    let test = "jobs::every_allocation_has_its_own_volume";
+    run_in_namespace(test, async {
+        let machine = Machine::new();
+        for index in 0..3 {
+            machine.create_volume(&format!("own[{index}]"), WRITER, "file-system");
+        }
+        let mut own = volume("own", WRITER);
+        own["PerAlloc"] = json!(true);
+        own["Count"] = json!(3);
+        let script = "echo $NOMAD_ALLOC_INDEX >> /data/index; cat /data/index";
+        machine.run(&machine.job("own", "batch", &own, script));
+        let mut outputs: Vec<_> = machine
+            .wait_for("own", "complete", 3)
+            .iter()
+            .map(|alloc| machine.output(alloc))
+            .collect();
+        outputs.sort_unstable();
+        assert_eq!(outputs, ["0\n", "1\n", "2\n"]);
+        machine.end();
+    });
+}
+
+#[test]
+fn two_jobs_share_a_volume_with_one_staging() {
+    let test = "jobs::two_jobs_share_a_volume_with_one_staging";
+    run_in_namespace(test, async {
+        let machine = Machine::new();
+        machine.create_volume("shared", SHARED, "file-system");
+        for id in ["one", "two"] {
+            let script = format!("echo {id} >> /data/names; sleep 600");
+            machine.run(&machine.job(id, "service", &volume("shared", SHARED), &script));
+            machine.wait_for(id, "running", 1);
+        }
+        let count = |part: &str| {
+            let data = machine.data();
+            let below = |mounted: &&String| Path::new(mounted).starts_with(&data);
+            let all = mounts();
+            all.iter()
+                .filter(below)
+                .filter(|path| path.contains(part))
+                .count()
+        };
+        assert_eq!((count("/staging/"), count("/targets/")), (1, 2));
+        machine.stop("one");
+        machine.wait_for("one", "complete", 1);
+        until_true("the first target to be gone", || count("/targets/") == 1);
+        assert_eq!(count("/staging/"), 1, "the other job still uses it");
+        machine.stop("two");
+        machine.wait_for("two", "complete", 1);
+        let script = "sort /data/names | tr '\\n' ' '";
+        machine.assert_clean();
+        machine.run(&machine.job("reader", "batch", &volume("shared", SHARED), script));
+        let reader = machine.wait_for("reader", "complete", 1).remove(0);
+        assert_eq!(machine.output(&reader), "one two ");
+        machine.end();
+    });
+}
+
+#[test]
+fn a_read_only_volume_refuses_writes() {
+    let test = "jobs::a_read_only_volume_refuses_writes";
+    run_in_namespace(test, async {
+        let machine = Machine::new();
+        machine.create_volume("data", WRITER, "file-system");
+        let mut read_only = volume("data", WRITER);
+        read_only["ReadOnly"] = json!(true);
+        let script = "touch /data/file 2>/dev/null && echo written || echo refused";
+        machine.run(&machine.job("reader", "batch", &read_only, script));
+        let reader = machine.wait_for("reader", "complete", 1).remove(0);
+        assert_eq!(machine.output(&reader), "refused\n");
+        machine.end();
+    });
+}
+
+#[test]
+fn a_block_volume_is_a_device_in_the_task() {
+    let test = "jobs::a_block_volume_is_a_device_in_the_task";
+    run_in_namespace_with_devices(test, async {
+        let machine = Machine::new();
+        machine.create_volume("disk", WRITER, "block-device");
+        let mut disk = volume("disk", WRITER);
+        disk["AttachmentMode"] = json!("block-device");
+        let script = "test -b /data && echo kept | dd of=/data bs=512 conv=notrunc 2>/dev/null; \
+                      dd if=/data bs=5 count=1 2>/dev/null";
+        for _ in 0..2 {
+            machine.run(&machine.job("disk", "batch", &disk, script));
+            let done = machine.wait_for("disk", "complete", 1).remove(0);
+            assert_eq!(machine.output(&done), "kept\n");
+            let purge = "/v1/job/disk?purge=true";
+            machine.address().ask("DELETE", purge, None).unwrap().json();
+            until_true("the job to be forgotten", || {
+                machine.allocs("disk").is_empty()
+            });
+        }
+        machine.end();
+    });
+}
+
+/// The agent dies while each call of a claim is under way, before its work and after it. The next one completes what
+/// was begun: a job runs exactly one task, and gives its volume back.
+#[test]
+fn an_agent_killed_at_every_step_of_a_job_completes_it() {
+    let test = "jobs::an_agent_killed_at_every_step_of_a_job_completes_it";
+    run_in_namespace(test, async {
+        let mut machine = Machine::new();
+        machine.create_volume("data", WRITER, "file-system");
+        machine.kill();
+        let mut random = Random(7);
+        for (at, rpc) in RPCS.iter().enumerate() {
+            for fault in ["delay=5s", "lose-reply"] {
+                let undoes = at >= RPCS.len() / 2;
+                let id = format!("job-{at}-{}", &fault[..4]);
+                let script = format!("echo {id} >> /data/jobs; echo ready; sleep 600");
+                let job = machine.job(&id, "service", &volume("data", WRITER), &script);
+                if undoes {
+                    machine.start(None);
+                    machine.run(&job);
+                    let alloc = machine.wait_for(&id, "running", 1).remove(0);
+                    until_true("the task to write", || machine.output(&alloc) == "ready\n");
+                    machine.kill();
+                }
+                machine.start(Some(&format!("{rpc}:{fault}")));
+                if undoes {
+                    machine.stop(&id);
+                } else {
+                    machine.run(&job);
+                }
+                let sign = match fault {
+                    "lose-reply" => "a step of a claim failed and is repeated",
+                    _ => "injecting a fault",
+                };
+                machine
+                    .agent()
+                    .wait_for_lines(1, |line| line.contains(sign) && line.contains(rpc));
+                spin(std::time::Duration::from_micros(random.below(20_000)));
+                machine.kill();
+                machine.start(None);
+                if !undoes {
+                    let alloc = machine.wait_for(&id, "running", 1).remove(0);
+                    until_true("the task to write", || machine.output(&alloc) == "ready\n");
+                    machine.stop(&id);
+                }
+                machine.wait_for(&id, "complete", 1);
+                machine.assert_clean();
+                machine.kill();
+            }
+        }
+        machine.start(None);
+        machine.run(&machine.job(
+            "reader",
+            "batch",
+            &volume("data", WRITER),
+            "wc -l < /data/jobs",
+        ));
+        let reader = machine.wait_for("reader", "complete", 1).remove(0);
+        assert_eq!(machine.output(&reader), "12\n", "each job wrote once");
+        machine.end();
+    });
+}
+
+/// The plugin dies under a running job; the volume stays usable, and is given back by the next process.
+#[test]
+fn a_killed_plugin_costs_no_job_its_volume() {
+    let test = "jobs::a_killed_plugin_costs_no_job_its_volume";
+    run_in_namespace(test, async {
+        let machine = Machine::new();
+        machine.create_volume("data", WRITER, "file-system");
+        let script = "while :; do echo line >> /data/lines || exit 1; sleep 0.05; done";
+        machine.run(&machine.job("writer", "service", &volume("data", WRITER), script));
+        machine.wait_for("writer", "running", 1);
+        let text = machine.data().to_string_lossy().into_owned();
+        let [plugin] = processes_with(&["plugin", "serve", &text])[..] else {
+            panic!("there is no plugin, or several");
+        };
+        signal_process(plugin, Signal::KILL);
+        until("another plugin", || {
+            crate::volumes::is_healthy(machine.address())
+        });
+        let alloc = machine.wait_for("writer", "running", 1).remove(0);
+        assert_eq!(alloc["TaskStates"]["t"]["Restarts"], 0);
+        machine.stop("writer");
+        machine.wait_for("writer", "complete", 1);
+        machine.end();
+    });
+}
+
+/// The wait for a volume is shown, and ends with the volume.
+#[test]
+fn a_job_waits_for_its_volume_and_says_so() {
+    let test = "jobs::a_job_waits_for_its_volume_and_says_so";
+    run_in_namespace(test, async {
+        let machine = Machine::new();
+        let script = "echo started; sleep 600";
+        machine.run(&machine.job("early", "service", &volume("late", WRITER), script));
+        let evaluations = until("a blocked evaluation", || {
+            let all = machine.get("/v1/job/early/evaluations");
+            let all = all.as_array().unwrap().clone();
+            let is_blocked = |one: &Value| one["Status"] == "blocked";
+            match all.iter().any(is_blocked) {
+                true => Ok(all),
+                false => Err(format!("{all:?}")),
+            }
+        });
+        let text = serde_json::to_string(&evaluations).unwrap();
+        assert!(text.contains("missing CSI volume(s) late"), "{text}");
+        machine.create_volume("late", WRITER, "file-system");
+        machine.wait_for("early", "running", 1);
+        machine.stop("early");
+        machine.wait_for("early", "complete", 1);
+        machine.end();
+    });
+}
