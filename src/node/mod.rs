@@ -2,7 +2,8 @@
 //!
 //! A [`Supervisor`] keeps the task of one plugin running. It registers the plugin's connection in the
 //! [`Registry`], where the server half finds it, and reports the plugin's health to
-//! [`crate::ports::PluginObserver`]. [`VolumeManager`] and [`LocalControllerHost`] carry out the steps of
+//! [`crate::ports::PluginObserver`]; a [`PluginHost`] does so for plugins that are tasks of jobs.
+//! [`VolumeManager`] and [`LocalControllerHost`] carry out the steps of
 //! claims that the server decides, one at a time for a volume ([`CallLanes`]). Processes, sockets, mounts
 //! and gRPC are behind ports.
 
