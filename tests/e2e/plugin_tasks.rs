@@ -46,6 +46,9 @@ fn plugin_job(id: &str, state: &Path) -> Value {
         "Datacenters": ["*"],
         "TaskGroups": [{
             "Name": "g",
+            "RestartPolicy": {
+                "Attempts": 5, "Interval": 3_600_000_000_000_u64, "Delay": 1_000_000, "Mode": "fail",
+            },
             "Tasks": [{
                 "Name": "plugin",
                 "Driver": "exec",
