@@ -5,14 +5,13 @@ use crate::model::{
     JobVolumeKind, MountConfig, Node, NodeId, PluginId, PropagationMode, SealedSecrets,
     VolumeAlias, VolumeMount,
 };
-use crate::state::samples::{
-    alloc_placed, alloc_reported, definition, instance, job, job_key, key, provided, started,
-};
+use crate::state::samples::jobs::{alloc_placed, alloc_reported, job, job_key};
+use crate::state::samples::{definition, instance, key, provided, started};
 use crate::state::{AllocEvent, Event, EventKind, JobEvent, State, apply, check, violations};
 
 /// A state that tests change event by event; every event must be valid.
 pub(super) struct World {
-    pub state: State,
+    pub(super) state: State,
     second: i64,
 }
 
@@ -20,7 +19,7 @@ pub(super) const SECOND: i64 = 1_000_000_000;
 
 impl World {
     /// A world with these nodes, each with a healthy plugin, and the volumes `data` and `data[0]` to `data[2]`.
-    pub fn new(nodes: &[&str]) -> Self {
+    pub(super) fn new(nodes: &[&str]) -> Self {
         let mut world = Self {
             state: State::default(),
             second: 0,
@@ -36,11 +35,11 @@ impl World {
         world
     }
 
-    pub fn now(&self) -> i64 {
+    pub(super) fn now(&self) -> i64 {
         self.second * SECOND
     }
 
-    pub fn apply(&mut self, kind: EventKind) {
+    pub(super) fn apply(&mut self, kind: EventKind) {
         self.second += 1;
         let event = Event::new(self.now(), kind);
         check(&self.state, &event).unwrap();
@@ -48,7 +47,7 @@ impl World {
         assert_eq!(violations(&self.state), Vec::<String>::new());
     }
 
-    pub fn observe(&mut self, node: &str, is_healthy: bool, max_volumes: Option<u64>) {
+    pub(super) fn observe(&mut self, node: &str, is_healthy: bool, max_volumes: Option<u64>) {
         let mut instance = instance(is_healthy);
         instance.alloc_id = AllocId::new(format!("plugin-{node}"));
         if let Some(info) = &mut instance.node {
@@ -61,7 +60,7 @@ impl World {
         });
     }
 
-    pub fn register(&mut self, id: &str, external_id: &str, access_mode: AccessMode) {
+    pub(super) fn register(&mut self, id: &str, external_id: &str, access_mode: AccessMode) {
         let mut definition = definition(&key("default", id));
         definition.capabilities = vec![capability(access_mode)].into();
         self.apply(EventKind::VolumeRegistered {
@@ -71,7 +70,7 @@ impl World {
         });
     }
 
-    pub fn submit(&mut self, job: Job) {
+    pub(super) fn submit(&mut self, job: Job) {
         let key = JobKey::new(job.namespace.clone(), job.id.clone());
         self.apply(EventKind::Job {
             job: key,
@@ -82,15 +81,15 @@ impl World {
         });
     }
 
-    pub fn place(&mut self, alloc: &str, node: &str) {
+    pub(super) fn place(&mut self, alloc: &str, node: &str) {
         self.apply(alloc_placed(&job_key("web"), alloc, node));
     }
 
-    pub fn report(&mut self, alloc: &str, status: ClientStatus) {
+    pub(super) fn report(&mut self, alloc: &str, status: ClientStatus) {
         self.apply(alloc_reported(alloc, status));
     }
 
-    pub fn request_stop(&mut self, alloc: &str) {
+    pub(super) fn request_stop(&mut self, alloc: &str) {
         self.apply(EventKind::PlacedAlloc {
             alloc: AllocId::new(alloc),
             event: Box::new(AllocEvent::StopRequested {

@@ -1,9 +1,7 @@
 //! States and histories for tests: small ones by hand, long ones from a seed.
 
 mod claims;
-mod jobs;
-
-pub use jobs::{alloc_placed, alloc_reported, job, job_key, job_registered};
+pub mod jobs;
 
 use super::apply::{apply, check};
 use super::event::{Event, EventKind};

@@ -155,12 +155,13 @@ impl Machine {
 
     /// The processes of tasks of this test.
     fn tasks(&self) -> Vec<u32> {
-        processes_with(&[self.marker()])
+        processes_with(&[&self.marker()])
     }
 
     /// A word on the command line of every task.
-    fn marker(&self) -> &str {
-        self.directory.path().file_name().unwrap().to_str().unwrap()
+    fn marker(&self) -> String {
+        let name = self.directory.path().file_name().unwrap();
+        format!("task-of-{}", name.to_str().unwrap())
     }
 
     fn end(mut self) {

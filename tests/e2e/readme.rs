@@ -233,10 +233,11 @@ fn the_session_of_jobs_in_the_readme_matches_the_program() {
         }
         let marker = session.home.path().to_string_lossy().into_owned();
         assert!(session.agent.take().expect("an agent").stop().success());
-        for left in processes_with(&[&marker]) {
-            signal_process(left, rustix::process::Signal::KILL);
-            panic!("the session left process {left}");
+        let left = processes_with(&[&marker]);
+        for process in &left {
+            signal_process(*process, rustix::process::Signal::KILL);
         }
+        assert!(left.is_empty(), "the session left processes {left:?}");
         if std::env::var_os("NOMAD_CSI_BLESS").is_some() {
             let blessed = [&document[..start], &found, &document[end..]].concat();
             std::fs::write(&path, blessed).expect("a writable document");

@@ -67,7 +67,10 @@ const FLOORS: &[(&str, &[(&str, &str)])] = &[
     ),
     (
         "core",
-        &[("doctor", "what is wrong with a volume, and what helps")],
+        &[
+            ("doctor", "what is wrong with a volume, and what helps"),
+            ("place", "which node takes an allocation"),
+        ],
     ),
     (
         "",

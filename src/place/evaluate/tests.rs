@@ -5,7 +5,7 @@ use super::*;
 use crate::model::Job;
 use crate::state::EventKind;
 use crate::state::JobEvent;
-use crate::state::samples::job_key;
+use crate::state::samples::jobs::job_key;
 
 fn decide(world: &World) -> Decision {
     decide_at(world, world.now())

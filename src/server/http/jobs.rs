@@ -3,7 +3,7 @@
 use super::blocking::wait_for_index;
 use super::filtering::{filter, listed};
 use super::job_documents::{
-    allocs_of, evaluation_document, job_document, job_stub, plan_document, summary,
+    allocs_of, evaluation_document, job_document, job_stub, plan_document, status_of, summary,
 };
 use super::reply::Reply;
 use super::request::ApiRequest;
@@ -252,6 +252,21 @@ pub(super) fn plan(request: &ApiRequest) -> Result {
         .cell
         .read(|state| plan_document(state, &job, &plan));
     Reply::json(&document, request.pretty)
+}
+
+/// Forgets jobs that are over, with their allocations.
+pub(super) async fn collect_garbage(request: &ApiRequest) -> Result {
+    let over: Vec<JobKey> = request.services.cell.read(|state| {
+        let over = state.jobs().filter(|job| {
+            let lives = allocs_of(state, &job.key()).any(|alloc| !alloc.record.has_ended);
+            !job.is_purged && !lives && status_of(state, job) == "dead"
+        });
+        over.map(|job| job.key()).collect()
+    });
+    for job in over {
+        request.services.jobs.stop(&job, true).await?;
+    }
+    Ok(Reply::empty())
 }
 
 /// Validates a job. An invalid one is no error of the request.

@@ -215,6 +215,7 @@ async fn dispatch(route: &Route, request: &ApiRequest) -> Result<Reply, ServerEr
         Route::Search => cluster::search(request),
         Route::AgentSelf => cluster::agent_self(request),
         Route::AgentHealth => cluster::agent_health(request),
+        Route::CollectGarbage => jobs::collect_garbage(request).await,
         Route::Members => cluster::members(request),
         Route::Leader => cluster::leader(request),
         Route::Peers => cluster::peers(request),

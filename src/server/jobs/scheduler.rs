@@ -20,6 +20,8 @@ use crate::state::{Event, EventKind, JobEvent, JobRecord, State, Table, Topic};
 const LONGEST_SLEEP: std::time::Duration = std::time::Duration::from_secs(60);
 /// The pause after the journal refused a decision.
 const FAILURE_PAUSE: i64 = 5_000_000_000;
+/// How long a purged job without allocations stays on record, so that who follows its last evaluation finds it.
+const PURGED_STAY: i64 = 60_000_000_000;
 /// How many ended allocations of a slot are kept, for people and for the pauses of a failing service.
 const ENDED_ALLOCS: usize = 10;
 
@@ -110,14 +112,24 @@ impl JobScheduler {
             let record = state.job(key)?;
             let decision = evaluate(state, record, now);
             let mut events = events_of(record, &decision, &*self.ports.ids);
-            events.extend(forgotten(state, record));
+            let (forgotten, later) = forgotten(state, record, now);
+            events.extend(forgotten);
+            let wake_at = decision.wake_at.into_iter().chain(later).min();
             let waits = !decision.failures.is_empty()
                 || record.current.job.job_type.is_per_node()
                 || state
                     .allocs_of_job(key)
                     .any(|(_, alloc, _)| !alloc.has_ended)
                 || record.is_purged;
-            Some((record.modify_index, decision, events, waits))
+            Some((
+                record.modify_index,
+                Decision {
+                    wake_at,
+                    ..decision
+                },
+                events,
+                waits,
+            ))
         });
         let Some((index, decision, events, waits)) = decided else {
             return;
@@ -175,8 +187,8 @@ fn changed_jobs(state: &State, seen: Option<[u64; 2]>) -> BTreeSet<JobKey> {
 }
 
 /// Forgets ended allocations that are too many, and a purged job with all of its own. An allocation whose claims
-/// are not gone stays.
-fn forgotten(state: &State, record: &JobRecord) -> Vec<EventKind> {
+/// are not gone stays. Returns when to look at a purged job again, too.
+fn forgotten(state: &State, record: &JobRecord, now: i64) -> (Vec<EventKind>, Option<i64>) {
     let key = record.key();
     let mut slots: BTreeMap<(&str, u32), Vec<(u64, &AllocId)>> = BTreeMap::new();
     let mut kept = 0;
@@ -201,11 +213,17 @@ fn forgotten(state: &State, record: &JobRecord) -> Vec<EventKind> {
         alloc: alloc.clone(),
     });
     let mut events: Vec<_> = old.collect();
-    if record.is_purged && kept == 0 {
-        events.push(EventKind::Job {
-            job: key,
-            event: Box::new(JobEvent::Forgotten),
-        });
+    if !record.is_purged || kept > 0 {
+        return (events, None);
     }
-    events
+    let purged_at = record.latest().map_or(0, |latest| latest.create_time);
+    let until = purged_at.saturating_add(PURGED_STAY);
+    if now < until {
+        return (events, Some(until));
+    }
+    events.push(EventKind::Job {
+        job: key,
+        event: Box::new(JobEvent::Forgotten),
+    });
+    (events, None)
 }

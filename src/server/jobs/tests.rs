@@ -12,7 +12,7 @@ use crate::ports::{AssignedAlloc, ControlPlane as _, Sealer as _};
 use crate::server::error::{JobError, ServerError};
 use crate::server::fake::FakeAgent;
 use crate::server::jobs::LocalControlPlane;
-use crate::state::samples::{job, job_key};
+use crate::state::samples::jobs::{job, job_key};
 use crate::state::{EvaluationRecord, EvaluationStatus, State, Table, Topic};
 
 async fn agent() -> FakeAgent {
@@ -322,13 +322,18 @@ async fn a_purged_job_disappears_at_once_and_is_forgotten_after_its_allocations(
     let key = job_key("web");
     agent.services.jobs.register(web(), None).await.unwrap();
     let alloc = assigned_of(&agent, "web").await.id;
-    agent.services.jobs.stop(&key, true).await.unwrap();
+    let stopped = agent.services.jobs.stop(&key, true).await.unwrap();
     assert!(agent.services.jobs.job(&key).is_err());
     report(&agent, &alloc, ClientStatus::Complete).await;
-    until(&agent, |state| {
-        state.job(&key).is_none() && state.alloc(&alloc).is_none()
-    })
-    .await;
+    until(&agent, |state| state.alloc(&alloc).is_none()).await;
+    let evaluation = stopped.evaluation.unwrap();
+    assert!(
+        agent
+            .cell
+            .read(|state| state.evaluation(&evaluation).is_some())
+    );
+    agent.clock.advance(Duration::from_secs(61));
+    until(&agent, |state| state.job(&key).is_none()).await;
     let nothing = agent.services.jobs.stop(&key, false).await.unwrap();
     assert_eq!(nothing.evaluation, None);
 }

@@ -5,9 +5,8 @@ use crate::state::invariant::violations;
 use crate::state::job_record::{
     AllocEvent, Evaluation, EvaluationTrigger, JobEvent, JobRecord, Placement,
 };
-use crate::state::samples::{
-    alloc_placed, alloc_reported, job_key, job_registered, node_registered, started, state_of,
-};
+use crate::state::samples::jobs::{alloc_placed, alloc_reported, job_key, job_registered};
+use crate::state::samples::{node_registered, started, state_of};
 use crate::state::{Event, EventKind, State, check};
 
 fn of_job(key: &JobKey, event: JobEvent) -> EventKind {

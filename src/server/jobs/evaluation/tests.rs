@@ -4,7 +4,8 @@ use super::*;
 use crate::model::NodeId;
 use crate::place::Placed;
 use crate::ports::fake::CountingIds;
-use crate::state::samples::{job_key, job_registered, node_registered, started, state_of};
+use crate::state::samples::jobs::{job_key, job_registered};
+use crate::state::samples::{node_registered, started, state_of};
 use crate::state::{Event, GroupFailure, State, apply};
 
 fn with(evaluations: Vec<Evaluation>) -> State {
