@@ -33,10 +33,10 @@ fn mounts_at(request: &RunRequest, destination: &str) -> Vec<TaskMount> {
     at.cloned().collect()
 }
 
-/// Waits until the plugin is registered, or is no longer.
-async fn until_registered(node: &Node, is_registered: bool) {
+/// Waits until the plugin of an allocation is registered, or is no longer.
+async fn until_registered(node: &Node, alloc: &str, is_registered: bool) {
     let until = async {
-        while node.registry.running(&PLUGIN.into(), &ID.into()).is_ok() != is_registered {
+        while node.registry.running(&PLUGIN.into(), &alloc.into()).is_ok() != is_registered {
             tokio::task::yield_now().await;
         }
     };
@@ -139,7 +139,7 @@ async fn events_are_sent_when_the_health_changes() {
     node.plugin.set_probe_response(ProbeResponse::Unavailable);
     node.event("plugin", "Plugin became unhealthy").await;
     tokio::time::advance(Duration::from_secs(600)).await;
-    until_registered(&node, true).await;
+    until_registered(&node, ID, true).await;
     node.plugin.set_probe_response(ProbeResponse::Ready);
     node.observer.until("healthy").await;
     node.stop_alloc();
@@ -202,7 +202,7 @@ async fn a_plugin_that_survived_its_agent_is_stopped_before_it_is_used() {
         }
         node.event("plugin", "Restart Signaled").await;
         node.plugin.set_probe_response(ProbeResponse::Ready);
-        until_registered(&node, true).await;
+        until_registered(&node, ID, true).await;
         assert_eq!(node.driver.started(), ["plugin", "plugin"]);
         node.stop_alloc();
         let report = node.status("complete").await;
@@ -220,7 +220,7 @@ async fn the_end_of_a_plugin_is_reported_until_it_is_recorded() {
     node.observer.refuse(true);
     node.stop_alloc();
     node.event("plugin", "Killing").await;
-    until_registered(&node, false).await;
+    until_registered(&node, ID, false).await;
     tokio::time::advance(Duration::from_secs(60)).await;
     node.observer.refuse(false);
     node.status("complete").await;
@@ -236,10 +236,35 @@ async fn a_stop_waits_for_the_calls_of_the_plugin() {
     let instance = node.registry.running(&PLUGIN.into(), &ID.into()).unwrap();
     let call = instance.run.enter().unwrap();
     node.stop_alloc();
-    until_registered(&node, false).await;
+    until_registered(&node, ID, false).await;
     tokio::time::advance(Duration::from_secs(1)).await;
     assert!(!instance.run.is_gone());
     drop(call);
     node.status("complete").await;
     assert!(instance.run.is_gone());
+}
+
+/// B71: an upgrade starts the next allocation before the earlier one ends, and each has its own process.
+#[tokio::test(start_paused = true)]
+async fn the_next_allocation_of_a_plugin_serves_while_the_earlier_one_ends() {
+    let node = Node::new();
+    node.control.assign(plugin_alloc());
+    node.observer.until("healthy").await;
+    let next = AssignedAlloc {
+        id: "alloc-2".into(),
+        ..plugin_alloc()
+    };
+    node.control.assign(next);
+    until_registered(&node, "alloc-2", true).await;
+    node.stop_alloc();
+    node.status("complete").await;
+    let next = node.registry.running(&PLUGIN.into(), &"alloc-2".into());
+    assert!(next.is_ok());
+    let earlier = node.registry.running(&PLUGIN.into(), &ID.into()).err();
+    assert!(matches!(earlier, Some(HostError::NoPlugin { .. })));
+    assert_eq!(node.observer.reports(), ["healthy", "healthy", "gone"]);
+    let starts = node.driver.starts();
+    let sockets = starts.iter().map(|start| mounts_at(start, "/csi"));
+    let sockets: Vec<_> = sockets.collect();
+    assert_ne!(sockets[0], sockets[1]);
 }
