@@ -1,13 +1,11 @@
 //! Mounts for the roots of tasks: detached copies, propagation, and read-only mounts with everything below them.
 //!
-//! These functions block, and change the mount namespace of the calling process. A process that has one of its own
-//! uses all of them; the agent only [`share_directory`].
+//! These functions block, and change the mount namespace of the calling process, which has one of its own.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::CWD;
 use rustix::mount::{
@@ -77,35 +75,6 @@ pub fn make_read_only_below(target: &Path) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Makes a directory a shared mount of its own, unless it is one: mounts in it reach the tasks that get it
-/// bidirectionally, and theirs reach the host. Works also where the host shares nothing, as in containers.
-///
-/// # Errors
-/// If the directory does not exist, something is mounted below it, or this process may not mount.
-pub fn share_directory(directory: &Path) -> io::Result<()> {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let directory = directory.canonicalize()?;
-    let mounts = mounts_below(&directory)?;
-    if !mounts.contains_key(&directory) {
-        if let Some(hidden) = mounts.into_keys().next() {
-            // The new mount would cover it.
-            let message = format!(
-                "`{}` is mounted; stop the jobs that use it",
-                hidden.display()
-            );
-            return Err(io::Error::new(io::ErrorKind::ResourceBusy, message));
-        }
-        rustix::mount::mount_bind(&directory, &directory)?;
-        // A peer group of its own, not that of the file system around it.
-        rustix::mount::mount_change(&directory, Propagation::PRIVATE)?;
-    }
-    Ok(rustix::mount::mount_change(
-        &directory,
-        Propagation::SHARED,
-    )?)
 }
 
 /// Returns the topmost mount of each mount point at and below `target`.
