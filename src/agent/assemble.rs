@@ -21,9 +21,10 @@ use crate::csi::GrpcConnector;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::driver::RawExec;
 use crate::model::{HostSession, Node, NodeId, SecretOwner};
+use crate::mounts::LinuxMounter;
 use crate::node::{
-    AllocRunnerDeps, AllocRunners, CallLanes, NodeNames, NodeTaskLogs, Registry, Supervisor,
-    SupervisorDeps,
+    AllocRunnerDeps, AllocRunners, CallLanes, NodeNames, NodeTaskLogs, PluginHost, PluginHostDeps,
+    Registry, Supervisor, SupervisorDeps,
 };
 use crate::ports::{Clock, IdSource, JournalError, RandomIds, SystemClock};
 use crate::private::NotPrivate;
@@ -44,6 +45,7 @@ pub(super) struct AgentParts {
     pub(super) listeners: Listeners,
     pub(super) supervisor: Supervisor,
     pub(super) runners: AllocRunners,
+    pub(super) plugins: Arc<PluginHost>,
     pub(super) hosts: StepHosts,
     pub(super) metrics: JoinSet<()>,
 }
@@ -68,6 +70,7 @@ pub(super) async fn assemble_agent(
             services,
             supervisor,
             runners,
+            plugins,
             hosts,
             metrics,
         }) => Ok(AgentParts {
@@ -75,6 +78,7 @@ pub(super) async fn assemble_agent(
             listeners,
             supervisor,
             runners,
+            plugins,
             hosts,
             metrics,
         }),
@@ -106,6 +110,7 @@ struct Wired {
     services: Services,
     supervisor: Supervisor,
     runners: AllocRunners,
+    plugins: Arc<PluginHost>,
     hosts: StepHosts,
     metrics: JoinSet<()>,
 }
@@ -129,12 +134,24 @@ async fn wire(
     let lanes = CallLanes::new(HostSession::new(ids.uuid()));
     let registry = Arc::new(Registry::new(lanes));
     let hosts = StepHosts::new(&registry, dirs.mounts());
+    let observer = Arc::new(RecordingObserver::new(cell.clone(), clock.clone()));
+    let plugins = Arc::new(PluginHost::new(PluginHostDeps {
+        connector: Arc::new(GrpcConnector::new()),
+        registry: registry.clone(),
+        observer: observer.clone(),
+        mounter: Arc::new(LinuxMounter),
+        clock: clock.clone(),
+        ids: ids.clone(),
+        node: node.id.clone(),
+        sockets: dirs.plugin_sockets(),
+        volumes: dirs.mounts(),
+    }));
     let task = hostpath_task(config, dirs, cell, node.id.clone(), &*ids);
     let deps = SupervisorDeps {
         driver: Arc::new(RawExec),
         connector: Arc::new(GrpcConnector::new()),
         registry: registry.clone(),
-        observer: Arc::new(RecordingObserver::new(cell.clone(), clock.clone())),
+        observer,
         clock: clock.clone(),
         ids: ids.clone(),
     };
@@ -173,12 +190,14 @@ async fn wire(
         clock: ports.clock,
         ids: ports.ids,
         node: names,
+        plugins: plugins.clone(),
         data_directory: dirs.data().to_owned(),
     });
     Ok(Wired {
         services,
         supervisor: Supervisor::new(task, deps),
         runners,
+        plugins,
         hosts,
         metrics: serving,
     })

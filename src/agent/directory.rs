@@ -8,7 +8,7 @@
 //!   plugins/hostpath/   state and data of the embedded plugin
 //!   plugins/hostpath.process   the process that runs it
 //!   mounts/             where volumes are staged and published, and which these are
-//!   run/                sockets: agent.sock, hostpath.sock
+//!   run/                sockets: agent.sock, hostpath.sock, and HASH/csi.sock of plugin tasks
 //! ```
 //!
 //! The path of a Unix socket has at most 107 bytes. If `DATA/run` is too long, sockets are in a
@@ -38,8 +38,10 @@ use crate::private::{NotPrivate, create_directory, create_subdirectory, has_priv
 
 /// `sun_path` has 108 bytes, the last of which is zero.
 const SOCKET_PATH_LIMIT: usize = 107;
-/// The longest name of a socket.
-const LONGEST_SOCKET: &str = "hostpath.sock";
+/// The socket of the embedded plugin.
+const PLUGIN_SOCKET: &str = "hostpath.sock";
+/// As long as the longest name of a socket, which is that of a plugin's task.
+const LONGEST_SOCKET: &str = "0123456789ab/csi.sock";
 
 /// The data directory of an agent, before it is locked.
 #[derive(Clone, Debug)]
@@ -111,7 +113,12 @@ impl AgentDirs {
 
     /// The embedded plugin's socket.
     pub(super) fn plugin_socket(&self) -> PathBuf {
-        self.sockets.join(LONGEST_SOCKET)
+        self.sockets.join(PLUGIN_SOCKET)
+    }
+
+    /// The directory that holds the directories of the sockets of plugin tasks.
+    pub(super) fn plugin_sockets(&self) -> PathBuf {
+        self.sockets.clone()
     }
 
     /// The state directory of the embedded plugin.

@@ -13,6 +13,7 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use sd_notify::NotifyState;
@@ -33,7 +34,7 @@ use super::step_hosts::StepHosts;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::driver::{InheritedDescriptor, inherited_descriptors};
 use crate::mounts::LinuxMounter;
-use crate::node::{TaskStatus, wait_until_healthy};
+use crate::node::{PluginHost, TaskStatus, wait_until_healthy};
 use crate::ports::{Clock as _, Mounter as _, SystemClock};
 use crate::server::Services;
 use crate::server::http::{HttpSettings, router};
@@ -155,6 +156,7 @@ pub(super) struct Agent {
     http: JoinSet<()>,
     supervision: JoinSet<()>,
     allocs: JoinSet<()>,
+    plugins: Arc<PluginHost>,
     hosts: StepHosts,
     /// Serves metrics until the agent is dropped.
     _metrics: JoinSet<()>,
@@ -181,6 +183,7 @@ impl Agent {
             listeners,
             supervisor,
             runners,
+            plugins,
             hosts,
             metrics,
         } = assembled;
@@ -202,6 +205,7 @@ impl Agent {
             http: JoinSet::new(),
             supervision,
             allocs,
+            plugins,
             hosts,
             _metrics: metrics,
             stop_http: CancellationToken::new(),
@@ -249,6 +253,7 @@ impl Agent {
         self.hosts.drain(left).await;
         self.stop_plugin.cancel();
         while self.supervision.join_next().await.is_some() {}
+        self.plugins.release_directories().await;
         self.services.cell.stop().await;
         drop(self.services);
         release_directory(self.dirs, self.lock).await;

@@ -1,6 +1,5 @@
 //! The hosts of claim steps on this machine: its node, and its controllers.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,10 +22,7 @@ pub(super) struct StepHosts {
 impl StepHosts {
     /// The hosts of the plugins in `registry`, with their mounts below `mounts`.
     pub(super) fn new(registry: &Arc<Registry>, mounts: PathBuf) -> Self {
-        let directories = MountDirectories {
-            base: mounts,
-            in_plugin: BTreeMap::new(),
-        };
+        let directories = MountDirectories { base: mounts };
         let (mounter, observer) = (Arc::new(LinuxMounter), Arc::new(LoggedMounts));
         let node = VolumeManager::new(registry.clone(), mounter, observer, directories);
         Self {

@@ -7,9 +7,10 @@
 use std::ffi::CString;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
-use rustix::mount::{MountFlags as Flags, UnmountFlags};
+use rustix::mount::{MountFlags as Flags, MountPropagationFlags as Propagation, UnmountFlags};
 
 use super::mountinfo;
 use crate::ports::{FileSystem, MountEntry, MountError, MountFlags, Mounter};
@@ -51,6 +52,10 @@ impl Mounter for LinuxMounter {
             add_flags(target, flags)
         })
         .await
+    }
+
+    async fn share(&self, directory: &Path) -> Result<(), MountError> {
+        run_blocking("share", directory, share_directory).await
     }
 
     async fn unmount(&self, target: &Path) -> Result<(), MountError> {
@@ -121,6 +126,33 @@ fn superblock_options(file_system: FileSystem, options: &[String]) -> (Flags, St
         text.push("nouuid");
     }
     (flags, text.join(","))
+}
+
+/// Makes a directory a shared mount of its own, unless it is one: mounts in it reach the tasks that get it
+/// bidirectionally, and theirs reach the host. Works also where the host shares nothing, as in containers.
+///
+/// # Errors
+/// If the directory does not exist, something is mounted below it, or this process may not mount.
+pub fn share_directory(directory: &Path) -> io::Result<()> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let directory = directory.canonicalize()?;
+    let mounts = mount_table()?.into_iter().map(|mount| mount.target);
+    let below: Vec<_> = mounts.filter(|at| at.starts_with(&directory)).collect();
+    if !below.contains(&directory) {
+        if let Some(covered) = below.first() {
+            let path = covered.display();
+            let message = format!("`{path}` is mounted; stop the jobs that use it");
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, message));
+        }
+        rustix::mount::mount_bind(&directory, &directory)?;
+        // A peer group of its own, not that of the file system around it.
+        rustix::mount::mount_change(&directory, Propagation::PRIVATE)?;
+    }
+    Ok(rustix::mount::mount_change(
+        &directory,
+        Propagation::SHARED,
+    )?)
 }
 
 /// Returns all mounts of this process's mount namespace. Blocks.

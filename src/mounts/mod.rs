@@ -13,9 +13,8 @@ mod mountinfo;
 mod storage;
 mod tree;
 
-pub use linux::LinuxMounter;
+pub use linux::{LinuxMounter, share_directory};
 pub use storage::LinuxBlockStorage;
 pub use tree::{
     attach_tree, clone_tree, make_private_below, make_read_only_below, make_slave_below,
-    share_directory,
 };

@@ -1,7 +1,6 @@
 //! Mounts for the roots of tasks: detached copies, propagation, and read-only mounts with everything below them.
 //!
-//! These functions block, and change the mount namespace of the calling process. A process that has one of its own
-//! uses all of them; the agent only [`share_directory`].
+//! These functions block, and change the mount namespace of the calling process, which has one of its own.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -76,24 +75,6 @@ pub fn make_read_only_below(target: &Path) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Makes a directory a shared mount of its own, unless it is one: mounts in it reach the tasks that get it
-/// bidirectionally, and theirs reach the host. Works also where the host shares nothing, as in containers.
-///
-/// # Errors
-/// If the directory does not exist, or this process may not mount.
-pub fn share_directory(directory: &Path) -> io::Result<()> {
-    let directory = directory.canonicalize()?;
-    if !mounts_below(&directory)?.contains_key(&directory) {
-        rustix::mount::mount_bind(&directory, &directory)?;
-        // A peer group of its own, not that of the file system around it.
-        rustix::mount::mount_change(&directory, Propagation::PRIVATE)?;
-    }
-    Ok(rustix::mount::mount_change(
-        &directory,
-        Propagation::SHARED,
-    )?)
 }
 
 /// Returns the topmost mount of each mount point at and below `target`.

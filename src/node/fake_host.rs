@@ -126,7 +126,6 @@ impl FakeHost {
         let events = Arc::new(FakeEvents::default());
         let directories = MountDirectories {
             base: directory.path().to_owned(),
-            in_plugin: [(PLUGIN.into(), IN_PLUGIN.into())].into(),
         };
         let (mounts, observer) = (Arc::new(mounter.clone()), events.clone());
         let manager = VolumeManager::new(registry.clone(), mounts, observer, directories);
@@ -165,6 +164,7 @@ impl FakeHost {
             controller: settings.controller,
             node: settings.node,
             run: ProcessRun::default(),
+            volumes_in_plugin: Some(IN_PLUGIN.into()),
         };
         self.registry
             .register(&PLUGIN.into(), &TASK.into(), instance);

@@ -10,8 +10,8 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use crate::model::{
-    AllocId, ControllerCapabilities, ControllerInfo, Health, NodeCapabilities, NodeId, NodeInfo,
-    PluginId, PluginInstance,
+    AllocId, ControllerCapabilities, ControllerInfo, CsiPluginType, Health, NodeCapabilities,
+    NodeId, NodeInfo, PluginId, PluginInstance,
 };
 use crate::ports::{
     Clock, PluginCapabilities, PluginConnection, PluginError, PluginInfo, PluginObserver,
@@ -39,6 +39,7 @@ pub(super) struct PluginFacts {
     capabilities: PluginCapabilities,
     controller: Option<ControllerInfo>,
     node: Option<NodeInfo>,
+    plugin_type: CsiPluginType,
 }
 
 impl PluginFacts {
@@ -55,7 +56,9 @@ impl PluginFacts {
     /// Returns the health description. A plugin that advertises a controller and has none is a node
     /// plugin: many drivers report the same capabilities in both of their modes.
     fn description(&self) -> &'static str {
-        if self.capabilities.controller_service && self.controller.is_none() {
+        let may_have_controller = self.plugin_type == CsiPluginType::Monolith;
+        if may_have_controller && self.capabilities.controller_service && self.controller.is_none()
+        {
             "healthy as a node plugin: it reports CONTROLLER_SERVICE, but does not implement \
              ControllerGetCapabilities"
         } else {
@@ -64,9 +67,12 @@ impl PluginFacts {
     }
 }
 
-/// Calls the plugin once, for at most 30 s.
-pub(super) async fn fingerprint_plugin(connection: &PluginConnection) -> FingerprintResult {
-    match timeout(FINGERPRINT_LIMIT, query(connection)).await {
+/// Calls the plugin once, for at most 30 s. Only the services of its type are asked.
+pub(super) async fn fingerprint_plugin(
+    connection: &PluginConnection,
+    plugin_type: CsiPluginType,
+) -> FingerprintResult {
+    match timeout(FINGERPRINT_LIMIT, query(connection, plugin_type)).await {
         Ok(Ok(facts)) => FingerprintResult::Healthy(Box::new(facts)),
         Ok(Err(reason)) => FingerprintResult::Unhealthy(reason),
         Err(_) => FingerprintResult::Unhealthy(format!(
@@ -76,7 +82,10 @@ pub(super) async fn fingerprint_plugin(connection: &PluginConnection) -> Fingerp
     }
 }
 
-async fn query(connection: &PluginConnection) -> Result<PluginFacts, String> {
+async fn query(
+    connection: &PluginConnection,
+    plugin_type: CsiPluginType,
+) -> Result<PluginFacts, String> {
     match timeout(PROBE_LIMIT, connection.identity.probe()).await {
         Ok(Ok(true)) => {}
         Ok(Ok(false)) => return Err("the plugin reports that it is not ready".to_owned()),
@@ -88,42 +97,60 @@ async fn query(connection: &PluginConnection) -> Result<PluginFacts, String> {
             ));
         }
     }
-    facts(connection)
+    facts(connection, plugin_type)
         .await
         .map_err(|error| format!("failed fingerprinting with error: {error}"))
 }
 
-async fn facts(connection: &PluginConnection) -> Result<PluginFacts, PluginError> {
+async fn facts(
+    connection: &PluginConnection,
+    plugin_type: CsiPluginType,
+) -> Result<PluginFacts, PluginError> {
     let info = connection.identity.plugin_info().await?;
     let capabilities = connection.identity.plugin_capabilities().await?;
-    let controller = if capabilities.controller_service {
-        controller_info(connection).await?
-    } else {
-        None
-    };
-    let node = match node_info(connection).await {
-        Ok(node) => Some(node),
-        // The plugin is only a controller.
-        Err(error) if error.code == StatusCode::Unimplemented && controller.is_some() => None,
-        Err(error) => return Err(error),
+    let (controller, node) = match plugin_type {
+        CsiPluginType::Controller => (Some(controller_info(connection).await?), None),
+        CsiPluginType::Node => (None, Some(node_info(connection).await?)),
+        CsiPluginType::Monolith => services(connection, capabilities).await?,
     };
     Ok(PluginFacts {
         info,
         capabilities,
         controller,
         node,
+        plugin_type,
     })
 }
 
-/// Returns `None` if the plugin does not implement the controller service.
-async fn controller_info(
+/// Returns the services that the plugin has, of which there is at least one.
+async fn services(
     connection: &PluginConnection,
-) -> Result<Option<ControllerInfo>, PluginError> {
-    match connection.controller.controller_capabilities().await {
-        Ok(capabilities) => Ok(Some(ControllerInfo { capabilities })),
+    capabilities: PluginCapabilities,
+) -> Result<(Option<ControllerInfo>, Option<NodeInfo>), PluginError> {
+    let controller = match capabilities.controller_service {
+        true => implemented(controller_info(connection).await)?,
+        false => None,
+    };
+    let node = node_info(connection).await;
+    let node = match controller {
+        Some(_) => implemented(node)?,
+        None => Some(node?),
+    };
+    Ok((controller, node))
+}
+
+/// Returns `None` if the plugin does not implement the service.
+fn implemented<T>(answer: Result<T, PluginError>) -> Result<Option<T>, PluginError> {
+    match answer {
+        Ok(info) => Ok(Some(info)),
         Err(error) if error.code == StatusCode::Unimplemented => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+async fn controller_info(connection: &PluginConnection) -> Result<ControllerInfo, PluginError> {
+    let capabilities = connection.controller.controller_capabilities().await?;
+    Ok(ControllerInfo { capabilities })
 }
 
 async fn node_info(connection: &PluginConnection) -> Result<NodeInfo, PluginError> {
@@ -239,7 +266,7 @@ mod tests {
     use crate::node::fakes::{FakeObserver, FakePlugin, ProbeResponse};
 
     async fn fingerprint_of(plugin: FakePlugin) -> FingerprintResult {
-        fingerprint_plugin(&Arc::new(plugin).connection()).await
+        fingerprint_plugin(&Arc::new(plugin).connection(), CsiPluginType::Monolith).await
     }
 
     fn facts(result: FingerprintResult) -> PluginFacts {
@@ -273,6 +300,36 @@ mod tests {
             (node_only.controller, node_only.node.is_some()),
             (None, true)
         );
+    }
+
+    /// B68: the type of a plugin task decides which services are asked, and which must answer.
+    #[tokio::test]
+    async fn only_the_services_of_the_type_are_asked() {
+        use CsiPluginType::{Controller, Node};
+        for (plugin_type, has_controller, has_node, is_healthy) in [
+            (Controller, true, false, true),
+            (Controller, false, true, false),
+            (Node, false, true, true),
+            (Node, true, false, false),
+        ] {
+            let plugin = FakePlugin {
+                has_controller,
+                has_node,
+                ..FakePlugin::named("p")
+            };
+            let connection = Arc::new(plugin).connection();
+            match fingerprint_plugin(&connection, plugin_type).await {
+                FingerprintResult::Healthy(facts) => {
+                    assert!(is_healthy, "{plugin_type:?}");
+                    assert_eq!(facts.controller.is_some(), plugin_type == Controller);
+                    assert_eq!(facts.node.is_some(), plugin_type == Node);
+                    assert_eq!(facts.description(), "healthy");
+                }
+                FingerprintResult::Unhealthy(reason) => {
+                    assert!(!is_healthy && reason.contains("Unimplemented"), "{reason}");
+                }
+            }
+        }
     }
 
     /// B68: many drivers report CONTROLLER_SERVICE in node mode too, where no controller answers.

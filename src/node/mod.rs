@@ -2,7 +2,8 @@
 //!
 //! A [`Supervisor`] keeps the task of one plugin running. It registers the plugin's connection in the
 //! [`Registry`], where the server half finds it, and reports the plugin's health to
-//! [`crate::ports::PluginObserver`]. [`VolumeManager`] and [`LocalControllerHost`] carry out the steps of
+//! [`crate::ports::PluginObserver`]; a [`PluginHost`] does so for plugins that are tasks of jobs.
+//! [`VolumeManager`] and [`LocalControllerHost`] carry out the steps of
 //! claims that the server decides, one at a time for a volume ([`CallLanes`]). Processes, sockets, mounts
 //! and gRPC are behind ports.
 
@@ -18,6 +19,7 @@ mod fakes;
 mod fingerprint;
 mod interpolation;
 mod laned_controller;
+mod plugin_tasks;
 mod process_run;
 mod registry;
 mod supervisor;
@@ -34,6 +36,7 @@ pub use alloc_runner::{AllocRunnerDeps, AllocRunners, NodeNames};
 pub use call_lane::{CallLane, LaneRefusal};
 pub use call_lanes::CallLanes;
 pub use controller_host::LocalControllerHost;
+pub use plugin_tasks::{PluginHost, PluginHostDeps};
 pub use process_run::ProcessRun;
 pub use registry::{Registry, RunningInstance};
 pub use supervisor::{PluginTask, Supervisor, SupervisorDeps, TaskStatus, wait_until_healthy};

@@ -46,11 +46,16 @@ impl ProcessRun {
         drop(token);
     }
 
+    /// Waits until no call to the process is pending. New calls must be refused before.
+    pub(super) async fn drain(&self) {
+        self.calls.close();
+        self.calls.wait().await;
+    }
+
     /// Records that the process is gone. Returns when no call to it is pending.
     pub async fn end(&self) {
         self.gone.cancel();
-        self.calls.close();
-        self.calls.wait().await;
+        self.drain().await;
     }
 }
 

@@ -8,6 +8,7 @@
 //! Every connection has a controller that takes the lanes of this process.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -29,6 +30,9 @@ pub struct RunningInstance {
     pub node: Option<NodeCapabilities>,
     /// The process.
     pub run: ProcessRun,
+    /// Where it sees the directory of its volumes, if not at the path of the host
+    /// (`stage_publish_base_dir`).
+    pub volumes_in_plugin: Option<PathBuf>,
 }
 
 /// The live connections of one node.
@@ -130,6 +134,7 @@ mod tests {
             controller: None,
             node: None,
             run: ProcessRun::default(),
+            volumes_in_plugin: None,
         }
     }
 

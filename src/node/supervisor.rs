@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use super::fingerprint::{FingerprintRecorder, FingerprintResult, PluginFacts, fingerprint_plugin};
 use super::process_run::ProcessRun;
 use super::registry::{Registry, RunningInstance};
-use crate::model::{AllocId, NodeId, PluginId, PluginInstance};
+use crate::model::{AllocId, CsiPluginType, NodeId, PluginId, PluginInstance};
 use crate::ports::{
     Clock, Connector, IdSource, PluginConnection, PluginObserver, Task, TaskCommand, TaskDriver,
 };
@@ -253,7 +253,7 @@ impl Supervisor {
         let mut failed_rounds = 0;
         let mut registered = false;
         loop {
-            let pause = match fingerprint_plugin(connection).await {
+            let pause = match fingerprint_plugin(connection, CsiPluginType::Monolith).await {
                 FingerprintResult::Healthy(facts) => {
                     self.register(connection, run, &facts);
                     let finding = FingerprintResult::Healthy(facts);
@@ -286,6 +286,7 @@ impl Supervisor {
             controller: facts.controller(),
             node: facts.node(),
             run: run.clone(),
+            volumes_in_plugin: None,
         };
         let (plugin, task) = (&self.task.plugin, &self.task.task);
         self.deps.registry.register(plugin, task, instance);

@@ -5,9 +5,9 @@
 //! also if its caller has given up. Claims are not recorded here: what this node has of a volume
 //! is in the mount table and in the files beside the mount points.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -30,13 +30,11 @@ use crate::ports::{
 pub struct MountDirectories {
     /// The directory of all plugins, without symbolic links.
     pub base: PathBuf,
-    /// What a plugin sees instead of its directory, if that differs (`stage_publish_base_dir`).
-    pub in_plugin: BTreeMap<PluginId, PathBuf>,
 }
 
 impl MountDirectories {
-    fn root(&self, plugin: &PluginId) -> Result<MountRoot, HostError> {
-        let in_plugin = self.in_plugin.get(plugin).map(PathBuf::as_path);
+    /// Returns the root of a plugin that sees it at `in_plugin`, or at the same path.
+    fn root(&self, plugin: &PluginId, in_plugin: Option<&Path>) -> Result<MountRoot, HostError> {
         MountRoot::of_plugin(&self.base, plugin, in_plugin).map_err(|problem| {
             let error = std::io::Error::new(std::io::ErrorKind::InvalidInput, problem);
             HostError::NotPrepared(HostFileError::new("use", &self.base, &error))
@@ -104,13 +102,16 @@ impl VolumeManager {
             connection,
             node,
             run,
+            volumes_in_plugin,
             ..
         } = instance;
         let capabilities = node.ok_or_else(|| HostError::Unsupported {
             plugin: plugin.clone(),
             what: "the node service",
         })?;
-        let root = self.directories.root(plugin)?;
+        let root = self
+            .directories
+            .root(plugin, volumes_in_plugin.as_deref())?;
         let process = PluginProcess {
             plugin: plugin.clone(),
             alloc: order.instance.clone(),
@@ -263,7 +264,7 @@ impl NodeHost for VolumeManager {
 }
 
 impl VolumeManager {
-    /// Refuses a mount that no record names: no sweep could undo it.
+    /// Refuses a mount that no record names: no sweep could undo it. The directory of a plugin may be a mount.
     async fn check_identified(&self, found: &[Found]) -> Result<(), HostError> {
         let base = &self.directories.base;
         let mounts = self.mounter.list().await.map_err(|error| {
@@ -271,10 +272,11 @@ impl VolumeManager {
             HostError::NotPrepared(HostFileError::new(action, base, &error.source))
         })?;
         let named: BTreeSet<_> = found.iter().map(Found::mount).collect();
-        let is_named = |mount: &std::path::Path| mount.ancestors().any(|at| named.contains(at));
+        let is_named = |mount: &Path| mount.ancestors().any(|at| named.contains(at));
+        let is_root = |mount: &Path| mount == base || mount.parent() == Some(base);
         let mut below = mounts.into_iter().map(|mount| mount.target);
         let unnamed =
-            below.find(|mount| mount.starts_with(base) && mount != base && !is_named(mount));
+            below.find(|mount| mount.starts_with(base) && !is_root(mount) && !is_named(mount));
         match unnamed {
             None => Ok(()),
             Some(path) => Err(HostError::Unidentified { path }),

@@ -11,7 +11,7 @@ use super::block_storage::FileSystem;
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {operation} {}", path.display())]
 pub struct MountError {
-    /// The failed operation: `bind-mount onto`, `mount a file system at`, `unmount`, `list the mounts at`.
+    /// The failed operation: `bind-mount onto`, `mount a file system at`, `share`, `unmount`, `list the mounts at`.
     pub operation: &'static str,
     /// The mount point.
     pub path: PathBuf,
@@ -102,6 +102,9 @@ pub trait Mounter: Send + Sync {
         options: &[String],
         flags: MountFlags,
     ) -> Result<(), MountError>;
+    /// Makes a directory a shared mount of its own, unless it is one: mounts in it reach the tasks that
+    /// get it bidirectionally, and theirs reach the host. Fails if something is mounted below it.
+    async fn share(&self, directory: &Path) -> Result<(), MountError>;
     /// Removes the topmost mount at `target`. Fails if nothing is mounted there.
     async fn unmount(&self, target: &Path) -> Result<(), MountError>;
     /// Returns the topmost mount exactly at `target`, if any.

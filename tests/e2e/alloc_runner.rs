@@ -5,11 +5,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use nomad_csi::csi::GrpcConnector;
 use nomad_csi::model::{
     AllocId, AllocReport, Job, JobType, JobVolume, JobVolumeKind, MountRoot, PropagationMode,
     RestartPolicy, Task, TaskConfig, TaskEnvironment, TaskGroup, VolumeMount,
 };
-use nomad_csi::node::{AllocRunnerDeps, AllocRunners, NodeNames, NodeTaskLogs};
+use nomad_csi::mounts::LinuxMounter;
+use nomad_csi::node::{
+    AllocRunnerDeps, AllocRunners, CallLanes, NodeNames, NodeTaskLogs, PluginHost, PluginHostDeps,
+    Registry,
+};
 use nomad_csi::ports::fake::FakeControlPlane;
 use nomad_csi::ports::{
     AssignedAlloc, LogOrigin, LogStream, RandomIds, RunDriver, SystemClock, TaskLogs as _,
@@ -20,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agent_process::processes_with;
 use crate::task_fixture::{LONG, exec, is_root, raw_exec};
+use crate::volume_host::NoObserver;
 use crate::wait::{until_async, until_true};
 
 const ID: &str = "8f3a1c52-0000-4000-8000-000000000001";
@@ -60,6 +66,17 @@ impl Node {
                 name: "laptop".to_owned(),
                 datacenter: Some("dc1".to_owned()),
             },
+            plugins: Arc::new(PluginHost::new(PluginHostDeps {
+                connector: Arc::new(GrpcConnector::new()),
+                registry: Arc::new(Registry::new(CallLanes::new("session".into()))),
+                observer: Arc::new(NoObserver),
+                mounter: Arc::new(LinuxMounter),
+                clock: Arc::new(SystemClock),
+                ids: Arc::new(RandomIds),
+                node: "node-1".into(),
+                sockets: self.data.path().join("run"),
+                volumes: self.data.path().join("mounts"),
+            })),
             data_directory: self.data.path().to_owned(),
         };
         let runners = AllocRunners::new(deps).run(CancellationToken::new());

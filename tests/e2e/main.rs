@@ -40,6 +40,7 @@ mod namespace;
 mod plugin_check;
 #[path = "../support/plugin_client.rs"]
 mod plugin_client;
+mod plugin_tasks;
 #[path = "../support/random.rs"]
 mod random;
 mod readme;

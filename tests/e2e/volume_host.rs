@@ -36,7 +36,7 @@ pub(crate) const TASK: &str = "plugin-task";
 const LONG: Duration = Duration::from_secs(60);
 
 /// Keeps nothing: the tests look at the mounts.
-struct NoObserver;
+pub(crate) struct NoObserver;
 
 #[async_trait]
 impl PluginObserver for NoObserver {
@@ -125,7 +125,6 @@ impl Host {
         let events = Arc::new(Events::default());
         let directories = MountDirectories {
             base: directory.join("mounts"),
-            in_plugin: BTreeMap::new(),
         };
         let mounter = Arc::new(LinuxMounter);
         let manager = VolumeManager::new(registry.clone(), mounter, events.clone(), directories);

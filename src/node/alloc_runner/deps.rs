@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::super::plugin_tasks::PluginHost;
 use super::task_environment::NodeNames;
 use crate::ports::{Clock, ControlPlane, IdSource, RunDriver};
 
@@ -19,6 +20,8 @@ pub struct AllocRunnerDeps {
     pub ids: Arc<dyn IdSource>,
     /// The names of this node.
     pub node: NodeNames,
+    /// Supervises the plugins that tasks run.
+    pub plugins: Arc<PluginHost>,
     /// The absolute path of the agent's data directory, which must be private.
     pub data_directory: PathBuf,
 }

@@ -11,6 +11,7 @@ mod leftovers;
 mod lifecycle;
 mod mounting;
 mod observed_run;
+mod plugin_watch;
 mod progress;
 mod reporter;
 mod restart;

@@ -5,10 +5,14 @@
 
 use std::future::Future;
 use std::path::Path;
+use std::pin::Pin;
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
 
+use super::super::plugin_tasks::PluginSupervision;
+use super::super::process_run::ProcessRun;
 use super::run_outcome::RunOutcome;
 use super::task_events::Occurrence;
 use super::task_runner::TaskRunner;
@@ -24,26 +28,57 @@ const RETRY: RetryPolicy = RetryPolicy {
 const START_ATTEMPTS: u32 = 3;
 
 impl TaskRunner {
-    /// Starts a run if it has a request, and waits for its end. A stop is passed on to it.
-    pub(super) async fn observe(&self, number: u32, request: Option<RunRequest>) -> RunOutcome {
+    /// Starts a run if it has a request, and waits for its end. A stop is passed on to it, and a plugin that does not
+    /// become healthy is stopped.
+    pub(super) async fn observe(
+        &self,
+        number: u32,
+        request: Option<RunRequest>,
+        plugin: &mut Option<PluginSupervision>,
+    ) -> RunOutcome {
         let run = self.directory.run(number);
-        let mut running = std::pin::pin!(self.start_and_wait(&run, request));
-        tokio::select! {
+        let process = ProcessRun::default();
+        let started = CancellationToken::new();
+        let mut running = std::pin::pin!(self.start_and_wait(&run, request, &started));
+        let has_failed = tokio::select! {
             biased;
-            () = self.stop.cancelled() => {}
-            outcome = &mut running => return outcome,
-        }
+            () = self.stop.cancelled() => false,
+            () = self.watch_plugin(plugin.as_mut(), &process, &started) => true,
+            outcome = &mut running => {
+                process.end().await;
+                return outcome;
+            }
+        };
         let timeout = self.kill_timeout();
-        self.update(|task, now| task.push(&Occurrence::Killing { timeout }, now));
-        let stopped = self.repeat("stop", async || self.driver.stop(&run).await);
-        tokio::select! {
-            outcome = &mut running => return as_stopped(outcome),
-            () = stopped => {}
+        if let Some(plugin) = plugin {
+            plugin.finish_calls(&process, timeout).await;
         }
-        as_stopped(running.await)
+        self.update(|task, now| task.push(&Occurrence::Killing { timeout }, now));
+        let outcome = self.stop_run(&run, running).await;
+        process.end().await;
+        as_stopped(outcome, has_failed)
     }
 
-    async fn start_and_wait(&self, run: &Path, request: Option<RunRequest>) -> RunOutcome {
+    /// Stops a run, and returns how it ends.
+    async fn stop_run(
+        &self,
+        run: &Path,
+        mut running: Pin<&mut impl Future<Output = RunOutcome>>,
+    ) -> RunOutcome {
+        let stopped = self.repeat("stop", async || self.driver.stop(run).await);
+        tokio::select! {
+            outcome = &mut running => return outcome,
+            () = stopped => {}
+        }
+        running.await
+    }
+
+    async fn start_and_wait(
+        &self,
+        run: &Path,
+        request: Option<RunRequest>,
+        started: &CancellationToken,
+    ) -> RunOutcome {
         match request {
             Some(request) => {
                 if let Some(outcome) = self.start_run(run, request).await {
@@ -52,6 +87,7 @@ impl TaskRunner {
             }
             None => self.show_start(false),
         }
+        started.cancel();
         match self.repeat_wait(run).await {
             Some(end) => RunOutcome::Ended(end),
             None => RunOutcome::NeverStarted,
@@ -124,10 +160,14 @@ impl TaskRunner {
     }
 }
 
-/// Returns the outcome of a run that was stopped.
-fn as_stopped(outcome: RunOutcome) -> RunOutcome {
+/// Returns the outcome of a run that was stopped, or given up because its plugin has failed.
+fn as_stopped(outcome: RunOutcome, has_failed: bool) -> RunOutcome {
     match outcome {
+        RunOutcome::Ended(end) if has_failed => RunOutcome::GivenUp(end),
         RunOutcome::Ended(end) => RunOutcome::Stopped(end),
-        RunOutcome::Stopped(_) | RunOutcome::NeverStarted | RunOutcome::Refused(_) => outcome,
+        RunOutcome::GivenUp(_)
+        | RunOutcome::Stopped(_)
+        | RunOutcome::NeverStarted
+        | RunOutcome::Refused(_) => outcome,
     }
 }

@@ -6,6 +6,8 @@ use crate::ports::RunEnd;
 pub(super) enum RunOutcome {
     /// It ended by itself.
     Ended(RunEnd),
+    /// It was stopped because the plugin that it runs has failed.
+    GivenUp(RunEnd),
     /// It ended after it was stopped.
     Stopped(RunEnd),
     /// It was stopped before it started.

@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::super::alloc_directory::{AllocDirectory, blocking};
+use super::super::plugin_tasks::PluginSupervision;
 use super::deps::AllocRunnerDeps;
 use super::driver_check::driver_problems;
 use super::lifecycle::{DueSteps, EndCause, Stage};
@@ -20,7 +21,7 @@ use super::mounting::Mounting;
 use super::progress::{AllocProgress, Setup, TaskProgress};
 use super::reporter::report_progress;
 use super::task_events::Occurrence;
-use super::task_plan::{PlanContext, TaskPlan};
+use super::task_plan::{PlanContext, TaskPlan, has_own_root};
 use super::task_runner::TaskRunner;
 use super::wanted::Wanted;
 use crate::model::{TaskGroup, TaskPhase};
@@ -124,6 +125,7 @@ impl AllocRunner {
                 alloc: &self.alloc,
                 group: &self.group,
                 node: &self.deps.node,
+                plugins: &self.deps.plugins.directories(),
                 passwd: &passwd,
             };
             for task in &self.group.tasks {
@@ -249,6 +251,10 @@ impl AllocRunner {
             directory: self.directory.task(&task.name),
             hidden: self.deps.data_directory.clone(),
             driver: driver.clone(),
+            plugin: task.csi_plugin.as_ref().map(|config| {
+                let plugins = &self.deps.plugins;
+                PluginSupervision::begin(plugins, &self.alloc.id, config, has_own_root(task))
+            }),
             progress: self.progress.clone(),
             stop: stop.clone(),
             clock: self.deps.clock.clone(),

@@ -23,7 +23,7 @@ pub struct NodeNames {
     pub datacenter: Option<String>,
 }
 
-/// The directories of a task, as the task sees them.
+/// The directories and the socket of a task, as the task sees them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct VisibleDirectories {
     /// The one that all tasks of the allocation share.
@@ -32,6 +32,8 @@ pub(super) struct VisibleDirectories {
     pub(super) local: PathBuf,
     /// The task's secrets.
     pub(super) secrets: PathBuf,
+    /// The endpoint that its plugin serves, if it runs one.
+    pub(super) csi_endpoint: Option<String>,
 }
 
 /// Returns the environment of a task, and the values of references in its other settings.
@@ -42,6 +44,9 @@ pub(super) fn task_environment(
     directories: &VisibleDirectories,
 ) -> (BTreeMap<String, String>, Interpolation) {
     let mut environment = nomad_variables(alloc, task, node, directories);
+    if let Some(endpoint) = &directories.csi_endpoint {
+        environment.insert("CSI_ENDPOINT".to_owned(), endpoint.clone());
+    }
     let known = environment
         .clone()
         .into_iter()
@@ -135,9 +140,11 @@ mod tests {
             shared: "/alloc".into(),
             local: "/local".into(),
             secrets: "/secrets".into(),
+            csi_endpoint: Some("unix:///csi/csi.sock".to_owned()),
         };
         let (environment, interpolation) = task_environment(&alloc, &task, &node, &directories);
         let expected = [
+            ("CSI_ENDPOINT", "unix:///csi/csi.sock"),
             ("NAME", "web on laptop"),
             ("NOMAD_ALLOC_DIR", "/alloc"),
             ("NOMAD_ALLOC_ID", "0123456789"),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::restart::nanoseconds;
-use crate::model::{GoDuration, TaskEvent};
+use crate::model::{GoDuration, PluginId, TaskEvent};
 use crate::ports::RunEnd;
 
 /// Something that happened to a task.
@@ -34,6 +34,12 @@ pub(super) enum Occurrence<'a> {
         /// The reason.
         reason: &'a str,
     },
+    /// The agent restarts it, for this reason.
+    RestartSignaled(&'a str),
+    /// The plugin that it runs became healthy.
+    PluginHealthy(&'a PluginId),
+    /// The plugin that it runs became unhealthy, for this reason.
+    PluginUnhealthy(&'a str),
     /// It gets its kill signal.
     Killing {
         /// How long it may take to end.
@@ -74,6 +80,9 @@ impl Occurrence<'_> {
             Self::Ended(RunEnd::Exited { .. } | RunEnd::Lost { .. }) => "Terminated",
             Self::Restarting { .. } => "Restarting",
             Self::NotRestarting { .. } => "Not Restarting",
+            Self::RestartSignaled(_) => "Restart Signaled",
+            Self::PluginHealthy(_) => "Plugin became healthy",
+            Self::PluginUnhealthy(_) => "Plugin became unhealthy",
             Self::Killing { .. } => "Killing",
             Self::Killed => "Killed",
             Self::SiblingFailed(_) => "Sibling Task Failed",
@@ -91,7 +100,9 @@ impl Occurrence<'_> {
             Self::Started => "Task started by client".to_owned(),
             Self::Ended(end) => ended_message(end),
             Self::Restarting { delay, .. } => format!("Task restarting in {}", go(*delay)),
-            Self::NotRestarting { reason } => (*reason).to_owned(),
+            Self::NotRestarting { reason } | Self::RestartSignaled(reason) => (*reason).to_owned(),
+            Self::PluginHealthy(plugin) => format!("plugin: {plugin}"),
+            Self::PluginUnhealthy(reason) => format!("Error: {reason}"),
             Self::Killing { timeout } => {
                 format!(
                     "Sent interrupt. Waiting {} before force killing",
@@ -130,10 +141,13 @@ impl Occurrence<'_> {
                 ("fails_task", "true".to_owned()),
             ]
             .into(),
+            Self::RestartSignaled(reason) => [("restart_reason", (*reason).to_owned())].into(),
             Self::Killing { timeout } => [("kill_timeout", go(*timeout).to_string())].into(),
             Self::SiblingFailed(sibling) => [("failed_sibling", (*sibling).to_owned())].into(),
             Self::Received
             | Self::Started
+            | Self::PluginHealthy(_)
+            | Self::PluginUnhealthy(_)
             | Self::Killed
             | Self::LeaderEnded
             | Self::MainTasksEnded => BTreeMap::new(),

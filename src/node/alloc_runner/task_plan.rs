@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::super::alloc_directory::TaskDirectory;
 use super::super::interpolation::Interpolation;
+use super::super::plugin_tasks::{PluginDirectories, PluginPlaces};
 use super::super::task_identity::{find_user, signal_number};
 use super::super::task_mounts::{mount_problem, task_mounts};
 use super::super::task_program::driver_config;
@@ -22,6 +23,8 @@ pub(super) struct TaskPlan {
     kill_signal: i32,
     user: Option<TaskUser>,
     directory: TaskDirectory,
+    /// The mounts of the plugin that it runs.
+    plugin_mounts: Vec<TaskMount>,
 }
 
 /// What the plans of all tasks of an allocation need.
@@ -32,6 +35,8 @@ pub(super) struct PlanContext<'a> {
     pub(super) group: &'a TaskGroup,
     /// The names of this node.
     pub(super) node: &'a NodeNames,
+    /// The directories of plugins.
+    pub(super) plugins: &'a PluginDirectories,
     /// The content of `/etc/passwd`.
     pub(super) passwd: &'a str,
 }
@@ -50,7 +55,13 @@ impl TaskPlan {
             return Err(problem);
         }
         let about = |reason: String| format!("task `{}`: {reason}", task.name);
-        let visible = visible_directories(task, &directory);
+        let plugin = task.csi_plugin.as_ref();
+        let alloc = &context.alloc.id;
+        let plugin = plugin.map(|config| context.plugins.places(alloc, config, has_own_root(task)));
+        let visible = VisibleDirectories {
+            csi_endpoint: plugin.as_ref().map(PluginPlaces::endpoint),
+            ..visible_directories(task, &directory)
+        };
         let (environment, interpolation) =
             task_environment(context.alloc, task, context.node, &visible);
         let config = task.config.expose().iter();
@@ -72,6 +83,7 @@ impl TaskPlan {
             kill_signal: signal_number(&task.kill_signal).map_err(about)?,
             user,
             directory,
+            plugin_mounts: plugin.map(|plugin| plugin.mounts()).unwrap_or_default(),
         })
     }
 
@@ -93,6 +105,7 @@ impl TaskPlan {
         let mut mounts = task_mounts(&self.task, group, targets, &self.interpolation)?;
         if self.has_own_root() {
             mounts.extend(self.directory_mounts());
+            mounts.extend(self.plugin_mounts.iter().cloned());
         }
         Ok(RunRequest {
             task: self.task.name.clone(),
@@ -132,7 +145,7 @@ impl TaskPlan {
 }
 
 /// Whether the task sees a file system of its own, in which the agent mounts the task's directories.
-fn has_own_root(task: &Task) -> bool {
+pub(super) fn has_own_root(task: &Task) -> bool {
     task.driver == "exec"
 }
 
@@ -142,12 +155,14 @@ fn visible_directories(task: &Task, directory: &TaskDirectory) -> VisibleDirecto
             shared: "/alloc".into(),
             local: "/local".into(),
             secrets: "/secrets".into(),
+            csi_endpoint: None,
         }
     } else {
         VisibleDirectories {
             shared: directory.shared(),
             local: directory.local(),
             secrets: directory.secrets(),
+            csi_endpoint: None,
         }
     }
 }

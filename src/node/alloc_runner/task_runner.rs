@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::super::alloc_directory::{TaskDirectory, blocking};
+use super::super::plugin_tasks::PluginSupervision;
 use super::super::task_record::TaskRecord;
 use super::progress::{AllocProgress, Setup, TaskProgress};
 use super::restart::{EndFacts, NextRun, next_run};
@@ -38,6 +39,8 @@ pub(super) struct TaskRunner {
     pub(super) hidden: PathBuf,
     /// Its driver.
     pub(super) driver: Arc<dyn RunDriver>,
+    /// The supervision of the plugin that it runs, if it runs one.
+    pub(super) plugin: Option<PluginSupervision>,
     /// Where its progress is shown.
     pub(super) progress: Arc<watch::Sender<AllocProgress>>,
     /// Cancelled when it must stop.
@@ -48,8 +51,16 @@ pub(super) struct TaskRunner {
     pub(super) ids: Arc<dyn IdSource>,
 }
 
+/// What the runner carries from one run to the next.
+pub(super) struct RunnerState {
+    /// The record of the task.
+    pub(super) record: TaskRecord,
+    /// The plugin that it runs.
+    pub(super) plugin: Option<PluginSupervision>,
+}
+
 /// The run that comes next.
-enum ComingRun {
+pub(super) enum ComingRun {
     /// This one exists, and its end was not dealt with.
     Existing(u32),
     /// This one has to start.
@@ -60,62 +71,77 @@ enum ComingRun {
 
 impl TaskRunner {
     /// Runs the task to its end.
-    pub(super) async fn run(self) {
-        let mut record = self.record().await;
+    pub(super) async fn run(mut self) {
+        let mut state = RunnerState {
+            plugin: self.plugin.take(),
+            record: self.record().await,
+        };
+        self.end_survivor(&mut state).await;
         loop {
-            let (number, outcome) = match self.coming_run(&record).await {
-                ComingRun::Existing(number) => (number, self.observe(number, None).await),
-                ComingRun::New(number) => (number, self.start(number, &mut record).await),
-                ComingRun::Begun(number) => (number, self.start_begun(number, &mut record).await),
+            let (number, outcome) = match self.coming_run(&state.record).await {
+                ComingRun::Existing(number) => {
+                    let outcome = self.observe(number, None, &mut state.plugin).await;
+                    (number, outcome)
+                }
+                ComingRun::New(number) => (number, self.start(number, &mut state).await),
+                ComingRun::Begun(number) => (number, self.start_begun(number, &mut state).await),
             };
-            record.decided_run = number;
-            let Some(pause) = self.decide(outcome, &mut record).await else {
+            state.record.decided_run = number;
+            let Some(pause) = self.decide(outcome, &mut state).await else {
                 return;
             };
             if timeout(pause, self.stop.cancelled()).await.is_ok() {
                 self.update(|task, now| task.push(&Occurrence::Killed, now));
-                return self.end(false, &mut record).await;
+                return self.end(false, &mut state).await;
             }
         }
     }
 
     /// Deals with the end of a run. Returns the pause before the next one; `None` if the task has ended.
-    async fn decide(&self, outcome: RunOutcome, record: &mut TaskRecord) -> Option<Duration> {
+    async fn decide(&self, outcome: RunOutcome, state: &mut RunnerState) -> Option<Duration> {
         match outcome {
-            RunOutcome::Ended(end) => return self.decide_next(&end, record).await,
+            RunOutcome::Ended(end) => {
+                return self.decide_next(&end, self.ends_by_itself, state).await;
+            }
+            RunOutcome::GivenUp(end) => return self.decide_next(&end, false, state).await,
             RunOutcome::Stopped(end) => {
                 self.update(|task, now| {
                     task.push(&Occurrence::Ended(&end), now);
                     task.push(&Occurrence::Killed, now);
                 });
-                self.end(false, record).await;
+                self.end(false, state).await;
             }
-            RunOutcome::NeverStarted => self.end(false, record).await,
+            RunOutcome::NeverStarted => self.end(false, state).await,
             RunOutcome::Refused(reason) => {
                 let end = RunEnd::Failed { reason };
-                self.fail(&end, "Error was unrecoverable", record).await;
+                self.fail(&end, "Error was unrecoverable", state).await;
             }
         }
         None
     }
 
-    /// Decides what follows the end of a run that ended by itself.
-    async fn decide_next(&self, end: &RunEnd, record: &mut TaskRecord) -> Option<Duration> {
+    /// Decides what follows the end of a run that the server did not stop.
+    async fn decide_next(
+        &self,
+        end: &RunEnd,
+        ends_by_itself: bool,
+        state: &mut RunnerState,
+    ) -> Option<Duration> {
         let facts = EndFacts {
             end,
-            ends_by_itself: self.ends_by_itself,
-            window: record.window,
+            ends_by_itself,
+            window: state.record.window,
             now: self.clock.now(),
             jitter: self.ids.jitter(),
         };
         let (delay, reason, window) = match next_run(self.policy(), &facts) {
             NextRun::Complete => {
                 self.update(|task, now| task.push(&Occurrence::Ended(end), now));
-                self.end(false, record).await;
+                self.end(false, state).await;
                 return None;
             }
             NextRun::Fail { reason } => {
-                self.fail(end, &reason, record).await;
+                self.fail(end, &reason, state).await;
                 return None;
             }
             NextRun::Restart {
@@ -124,10 +150,14 @@ impl TaskRunner {
                 window,
             } => (delay, reason, window),
         };
-        record.window = window;
-        record.restarts = record.restarts.saturating_add(1);
-        self.write(record).await;
-        let restarts = record.restarts;
+        state.record.window = window;
+        state.record.restarts = state.record.restarts.saturating_add(1);
+        self.write(&state.record).await;
+        if let Some(plugin) = &mut state.plugin {
+            let reason = format!("the task of the plugin {end}");
+            plugin.report_restart(reason).await;
+        }
+        let restarts = state.record.restarts;
         self.update(|task, now| {
             task.push(&Occurrence::Ended(end), now);
             task.push(&Occurrence::Restarting { reason, delay }, now);
@@ -137,23 +167,27 @@ impl TaskRunner {
         Some(delay)
     }
 
-    async fn fail(&self, end: &RunEnd, reason: &str, record: &mut TaskRecord) {
+    async fn fail(&self, end: &RunEnd, reason: &str, state: &mut RunnerState) {
         self.update(|task, now| {
             task.push(&Occurrence::Ended(end), now);
             task.push(&Occurrence::NotRestarting { reason }, now);
         });
-        self.end(true, record).await;
+        self.end(true, state).await;
     }
 
     /// Records that the task has ended for good.
-    async fn end(&self, has_failed: bool, record: &mut TaskRecord) {
-        record.has_failed = Some(has_failed);
-        self.write(record).await;
+    async fn end(&self, has_failed: bool, state: &mut RunnerState) {
+        // First: an agent that finds the task ended does not report its plugin.
+        if let Some(plugin) = &mut state.plugin {
+            plugin.end().await;
+        }
+        state.record.has_failed = Some(has_failed);
+        self.write(&state.record).await;
         self.update(|task, now| task.end(has_failed, now));
     }
 
     /// Returns the run that comes next. The newest directory counts.
-    async fn coming_run(&self, record: &TaskRecord) -> ComingRun {
+    pub(super) async fn coming_run(&self, record: &TaskRecord) -> ComingRun {
         let directory = self.directory.clone();
         let newest = self.repeat("find the runs of", async || {
             let directory = directory.clone();
@@ -174,17 +208,23 @@ impl TaskRunner {
     }
 
     /// Starts a run as soon as the volumes are mounted, and waits for its end.
-    async fn start(&self, number: u32, record: &mut TaskRecord) -> RunOutcome {
-        match self.prepare(number, record).await {
-            Ok(request) => self.observe(number, Some(request)).await,
+    async fn start(&self, number: u32, state: &mut RunnerState) -> RunOutcome {
+        match self.prepare(number, state).await {
+            Ok(request) => {
+                let plugin = &mut state.plugin;
+                self.observe(number, Some(request), plugin).await
+            }
             Err(outcome) => outcome,
         }
     }
 
     /// Like [`Self::start`]. If the run cannot start now, what an earlier agent may have begun ends first.
-    async fn start_begun(&self, number: u32, record: &mut TaskRecord) -> RunOutcome {
-        let outcome = match self.prepare(number, record).await {
-            Ok(request) => return self.observe(number, Some(request)).await,
+    async fn start_begun(&self, number: u32, state: &mut RunnerState) -> RunOutcome {
+        let outcome = match self.prepare(number, state).await {
+            Ok(request) => {
+                let plugin = &mut state.plugin;
+                return self.observe(number, Some(request), plugin).await;
+            }
             Err(outcome) => outcome,
         };
         let run = self.directory.run(number);
@@ -198,7 +238,7 @@ impl TaskRunner {
     async fn prepare(
         &self,
         number: u32,
-        record: &mut TaskRecord,
+        state: &mut RunnerState,
     ) -> Result<RunRequest, RunOutcome> {
         let mut progress = self.progress.subscribe();
         let ready = progress.wait_for(|progress| matches!(progress.setup, Setup::Ready(_)));
@@ -213,10 +253,14 @@ impl TaskRunner {
         let plan = self.plan.as_ref().ok_or(RunOutcome::NeverStarted)?;
         let request = plan.request(&self.group, &targets, self.hidden.clone());
         let request = request.map_err(RunOutcome::Refused)?;
-        if record.window.started_at == 0 {
-            record.window.started_at = self.clock.now();
+        if state.record.window.started_at == 0 {
+            state.record.window.started_at = self.clock.now();
         }
-        let created = self.create_directories(number, plan, record).await;
+        let created = self.create_directories(number, plan, &state.record);
+        let created = match (created.await, &state.plugin) {
+            (Ok(()), Some(plugin)) => plugin.prepare().await,
+            (created, _) => created,
+        };
         created.map_err(|error| {
             let reason = format!("cannot create the directories of the task: {error}");
             RunOutcome::Ended(RunEnd::Failed { reason })
@@ -283,7 +327,7 @@ impl TaskRunner {
     }
 
     /// Writes the record. Without it, a later agent decides about the newest run once more.
-    async fn write(&self, record: &TaskRecord) {
+    pub(super) async fn write(&self, record: &TaskRecord) {
         let (directory, record) = (self.directory.clone(), record.clone());
         let written = blocking(move || directory.write_record(&record)).await;
         if let Err(error) = written {

@@ -2,6 +2,7 @@
 
 mod fixture;
 mod histories;
+mod plugins;
 
 use std::time::Duration;
 

@@ -280,6 +280,10 @@ async fn a_foreign_mount_is_not_used_and_not_forgotten() {
     );
     host.mounter.unmount(&foreign).await.unwrap();
     assert_eq!(host.manager.left_behind().await, Ok(vec![]));
+    // The directory of a plugin that is a task is a shared mount.
+    let shared = host.directory.path().join("fake");
+    host.mounter.share(&shared).await.unwrap();
+    assert_eq!(host.manager.left_behind().await, Ok(vec![]));
     assert_eq!(host.backend.count(Rpc::NodeStageVolume), 0);
 }
 

@@ -208,6 +208,29 @@ impl Mounter for FakeMounter {
         Ok(())
     }
 
+    async fn share(&self, directory: &Path) -> Result<(), MountError> {
+        let failed = |kind: io::ErrorKind| mount_error("share", directory, kind);
+        let mut table = self.table();
+        if table.unprivileged {
+            return Err(failed(io::ErrorKind::PermissionDenied));
+        }
+        if table.mounts.iter().any(|mount| mount.target == directory) {
+            return Ok(());
+        }
+        let over = table.over(directory).ok_or(io::ErrorKind::NotFound);
+        let over = over.map_err(failed)?;
+        let rest = directory
+            .strip_prefix(&over.target)
+            .unwrap_or(Path::new(""));
+        let entry = MountEntry {
+            target: directory.to_owned(),
+            root: over.root.join(rest),
+            ..over
+        };
+        table.mounts.push(entry);
+        Ok(())
+    }
+
     async fn unmount(&self, target: &Path) -> Result<(), MountError> {
         let failed = |kind: io::ErrorKind| mount_error("unmount", target, kind);
         self.step()

@@ -16,7 +16,11 @@ use crate::model::{
     MountConfig, MountRoot, PropagationMode, RestartMode, RestartPolicy, Task, TaskConfig,
     TaskGroup, VolumeMount,
 };
-use crate::ports::fake::{CountingIds, FakeControlPlane};
+use crate::node::call_lanes::CallLanes;
+use crate::node::fakes::{FakeConnector, FakeObserver, FakePlugin};
+use crate::node::plugin_tasks::{PluginHost, PluginHostDeps};
+use crate::node::registry::Registry;
+use crate::ports::fake::{CountingIds, FakeControlPlane, FakeMounter};
 use crate::ports::{
     AssignedAlloc, Clock, DriverConfig, LogFile, LogSlice, LogStream, MockScript, RunDriver,
     RunEnd, RunError, RunRequest, RunStart, RunStatus,
@@ -249,7 +253,13 @@ pub(super) const ID: &str = "alloc-1";
 pub(super) struct Node {
     pub(super) control: Arc<FakeControlPlane>,
     pub(super) driver: Arc<ScriptedDriver>,
-    data: tempfile::TempDir,
+    /// What every plugin task serves.
+    pub(super) plugin: Arc<FakePlugin>,
+    pub(super) observer: Arc<FakeObserver>,
+    pub(super) mounter: FakeMounter,
+    /// That of the agent that runs.
+    pub(super) registry: Arc<Registry>,
+    pub(super) data: tempfile::TempDir,
     stop: CancellationToken,
     running: Option<JoinHandle<()>>,
 }
@@ -259,6 +269,10 @@ impl Node {
         let mut node = Self {
             control: Arc::default(),
             driver: Arc::default(),
+            plugin: Arc::new(FakePlugin::named("fake.csi.example")),
+            observer: Arc::default(),
+            mounter: FakeMounter::new(),
+            registry: new_registry(),
             data: tempfile::tempdir().unwrap(),
             stop: CancellationToken::new(),
             running: None,
@@ -284,11 +298,34 @@ impl Node {
                 name: "laptop".to_owned(),
                 datacenter: None,
             },
+            plugins: self.plugin_host(),
             data_directory: self.data.path().to_owned(),
         };
         self.stop = CancellationToken::new();
         let runners = AllocRunners::new(deps).run(self.stop.clone());
         self.running = Some(tokio::spawn(runners));
+    }
+
+    /// A new host of plugins, with a new registry.
+    fn plugin_host(&mut self) -> Arc<PluginHost> {
+        self.registry = new_registry();
+        let connector = FakeConnector {
+            plugin: self.plugin.clone(),
+            sockets: Mutex::default(),
+        };
+        let sockets = self.data.path().join("run");
+        std::fs::create_dir_all(&sockets).unwrap();
+        Arc::new(PluginHost::new(PluginHostDeps {
+            connector: Arc::new(connector),
+            registry: self.registry.clone(),
+            observer: self.observer.clone(),
+            mounter: Arc::new(self.mounter.clone()),
+            clock: Arc::new(TokioClock(Instant::now())),
+            ids: Arc::new(CountingIds::from(1)),
+            node: "node-1".into(),
+            sockets,
+            volumes: self.data.path().join("mounts"),
+        }))
     }
 
     /// Stops the agent, as SIGTERM does, and starts it again on the same data.
@@ -353,6 +390,10 @@ impl Node {
         })
         .await
     }
+}
+
+fn new_registry() -> Arc<Registry> {
+    Arc::new(Registry::new(CallLanes::new("session".into())))
 }
 
 impl Drop for Node {

@@ -1,0 +1,270 @@
+//! Plugin tasks with a fake plugin, a fake server, scripted processes and a paused clock.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::fixture::{ID, Node, alloc, events, exiting, lasting, policy, task};
+use crate::model::{CsiPluginConfig, CsiPluginType, JobType, PropagationMode};
+use crate::node::fakes::ProbeResponse;
+use crate::ports::{AssignedAlloc, HostError, Mounter as _, RunRequest, TaskMount};
+
+const PLUGIN: &str = "ebs";
+
+/// An allocation of a system job whose task runs a plugin, and may be restarted once.
+fn plugin_alloc() -> AssignedAlloc {
+    let mut plugin = task("plugin", "main");
+    plugin.restart = policy(1);
+    plugin.csi_plugin = Some(CsiPluginConfig::new(PLUGIN.into(), CsiPluginType::Monolith));
+    alloc(JobType::System, vec![plugin], &[])
+}
+
+fn plugin_events(report: &crate::model::AllocReport) -> Vec<String> {
+    let events = events(report, "plugin").into_iter();
+    events
+        .filter(|event| event.starts_with("Plugin") || event.starts_with("Restart"))
+        .collect()
+}
+
+fn mounts_at(request: &RunRequest, destination: &str) -> Vec<TaskMount> {
+    let mounts = request.mounts.iter();
+    let at = mounts.filter(|mount| mount.destination.to_str() == Some(destination));
+    at.cloned().collect()
+}
+
+/// Waits until the plugin of an allocation is registered, or is no longer.
+async fn until_registered(node: &Node, alloc: &str, is_registered: bool) {
+    let until = async {
+        while node.registry.running(&PLUGIN.into(), &alloc.into()).is_ok() != is_registered {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(3600), until)
+        .await
+        .unwrap();
+}
+
+/// B60, B61: the task gets its socket and its volumes, and the host's directories are private.
+#[tokio::test(start_paused = true)]
+async fn a_plugin_task_has_its_directories_and_the_endpoint() {
+    let node = Node::new();
+    node.control.assign(plugin_alloc());
+    node.observer.until("healthy").await;
+    let request = node.driver.starts().pop().unwrap();
+    assert_eq!(request.environment["CSI_ENDPOINT"], "unix:///csi/csi.sock");
+    let volumes = mounts_at(&request, "/local/csi").pop().unwrap();
+    assert_eq!(volumes.propagation, PropagationMode::Bidirectional);
+    assert_eq!(volumes.source, node.data.path().join("mounts").join(PLUGIN));
+    let socket = mounts_at(&request, "/csi").pop().unwrap();
+    assert_eq!(socket.source.parent(), Some(&*node.data.path().join("run")));
+    for directory in [&volumes.source, &socket.source] {
+        let mode = directory.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700, "{}", directory.display());
+    }
+    let shared = node.mounter.entry(&volumes.source).await.unwrap();
+    assert!(shared.is_some(), "mounts of the plugin reach the host");
+    // W48, W49: the volumes are where the plugin sees them.
+    let instance = node.registry.running(&PLUGIN.into(), &ID.into()).unwrap();
+    assert_eq!(instance.volumes_in_plugin, Some("/local/csi".into()));
+}
+
+/// B62: a plugin is known after its first healthy answer, and not before. B70: not after its task.
+#[tokio::test(start_paused = true)]
+async fn a_plugin_is_registered_from_its_first_healthy_answer_to_its_end() {
+    let node = Node::new();
+    node.plugin.set_probe_response(ProbeResponse::Unavailable);
+    node.control.assign(plugin_alloc());
+    node.event("plugin", "Started").await;
+    tokio::time::advance(Duration::from_secs(7)).await;
+    assert_eq!(node.observer.reports(), [""; 0]);
+    let refused = node.registry.running(&PLUGIN.into(), &ID.into()).err();
+    assert!(matches!(refused, Some(HostError::NoPlugin { .. })));
+    node.plugin.set_probe_response(ProbeResponse::Ready);
+    let report = node.event("plugin", "Plugin").await;
+    assert_eq!(
+        plugin_events(&report),
+        ["Plugin became healthy: plugin: ebs"]
+    );
+    assert!(node.registry.running(&PLUGIN.into(), &ID.into()).is_ok());
+    node.stop_alloc();
+    node.status("complete").await;
+    assert_eq!(node.observer.reports(), ["healthy", "gone"]);
+    assert!(node.registry.running(&PLUGIN.into(), &ID.into()).is_err());
+}
+
+/// B63: a plugin that is not healthy in time is restarted, and supervised once more.
+#[tokio::test(start_paused = true)]
+async fn a_plugin_that_is_not_healthy_in_time_is_restarted_by_its_policy() {
+    let node = Node::new();
+    node.plugin.set_probe_response(ProbeResponse::NotReady);
+    let begun = Instant::now();
+    node.control.assign(plugin_alloc());
+    let report = node.event("plugin", "Restarting").await;
+    let took = begun.elapsed();
+    assert!(
+        took >= Duration::from_secs(30) && took < Duration::from_secs(40),
+        "{took:?}"
+    );
+    assert_eq!(
+        plugin_events(&report)[..2],
+        [
+            "Plugin became unhealthy: Error: CSI plugin failed probe: the plugin reports that it is not ready",
+            "Restart Signaled: CSI plugin did not become healthy before configured 30s health timeout",
+        ]
+    );
+    node.plugin.set_probe_response(ProbeResponse::Ready);
+    node.observer.until("healthy").await;
+    assert_eq!(node.driver.started(), ["plugin", "plugin"]);
+    assert_eq!(node.observer.reports(), ["healthy"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plugin_that_never_becomes_healthy_fails_when_its_policy_is_used_up() {
+    let node = Node::new();
+    node.plugin.set_probe_response(ProbeResponse::Hang);
+    node.control.assign(plugin_alloc());
+    let report = node.status("failed").await;
+    assert!(report.tasks["plugin"].has_failed);
+    assert_eq!(node.driver.started(), ["plugin", "plugin"]);
+    assert_eq!(node.observer.reports(), ["gone"]);
+}
+
+/// B64: only changes of health are events. A plugin that was healthy stays registered.
+#[tokio::test(start_paused = true)]
+async fn events_are_sent_when_the_health_changes() {
+    let node = Node::new();
+    node.control.assign(plugin_alloc());
+    node.observer.until("healthy").await;
+    node.plugin.set_probe_response(ProbeResponse::Unavailable);
+    node.event("plugin", "Plugin became unhealthy").await;
+    tokio::time::advance(Duration::from_secs(600)).await;
+    until_registered(&node, ID, true).await;
+    node.plugin.set_probe_response(ProbeResponse::Ready);
+    node.observer.until("healthy").await;
+    node.stop_alloc();
+    let report = node.status("complete").await;
+    assert_eq!(
+        plugin_events(&report),
+        [
+            "Plugin became healthy: plugin: ebs",
+            "Plugin became unhealthy: Error: Probe failed with Unavailable: no connection",
+            "Plugin became healthy: plugin: ebs",
+        ]
+    );
+    let failed = "Probe failed with Unavailable: no connection";
+    assert_eq!(
+        node.observer.reports(),
+        ["healthy", failed, "healthy", "gone"]
+    );
+    assert_eq!(node.driver.started(), ["plugin"]);
+}
+
+/// The end of a process is reported, and its next run is another process for the lanes.
+#[tokio::test(start_paused = true)]
+async fn a_plugin_whose_process_ends_is_unhealthy_until_the_next_one_answers() {
+    let node = Node::new();
+    node.driver
+        .script("plugin", &[exiting(1, 60), lasting(3600)]);
+    node.control.assign(plugin_alloc());
+    node.observer.until("healthy").await;
+    let first = node.registry.running(&PLUGIN.into(), &ID.into()).unwrap();
+    node.observer
+        .until("the task of the plugin exited with status 1")
+        .await;
+    assert!(first.run.is_gone());
+    let refused = node.registry.running(&PLUGIN.into(), &ID.into()).err();
+    assert!(matches!(refused, Some(HostError::NoPlugin { .. })));
+    node.observer.until("healthy").await;
+    let second = node.registry.running(&PLUGIN.into(), &ID.into()).unwrap();
+    assert!(!second.run.is_gone());
+}
+
+/// Rule 3 of the claims machine: an agent that finds a plugin stops it, because a call of the agent before may still
+/// run in it. The next process starts when it is gone, and this restart costs nothing of the policy.
+#[tokio::test(start_paused = true)]
+async fn a_plugin_that_survived_its_agent_is_stopped_before_it_is_used() {
+    for is_killed in [false, true] {
+        let mut node = Node::new();
+        let mut alloc = plugin_alloc();
+        alloc.job = {
+            let mut job = (*alloc.job).clone();
+            job.groups[0].tasks[0].restart = policy(0);
+            job.into()
+        };
+        node.control.assign(alloc);
+        node.observer.until("healthy").await;
+        node.plugin.set_probe_response(ProbeResponse::Unavailable);
+        if is_killed {
+            node.kill_agent();
+        } else {
+            node.restart_agent().await;
+        }
+        node.event("plugin", "Restart Signaled").await;
+        node.plugin.set_probe_response(ProbeResponse::Ready);
+        until_registered(&node, ID, true).await;
+        assert_eq!(node.driver.started(), ["plugin", "plugin"]);
+        node.stop_alloc();
+        let report = node.status("complete").await;
+        assert_eq!(report.tasks["plugin"].restarts, 0);
+        assert_eq!(node.observer.reports().last().unwrap(), "gone");
+    }
+}
+
+/// W40: the end of a plugin is not lost when the server cannot record it.
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_plugin_is_reported_until_it_is_recorded() {
+    let node = Node::new();
+    node.control.assign(plugin_alloc());
+    node.observer.until("healthy").await;
+    node.observer.refuse(true);
+    node.stop_alloc();
+    node.event("plugin", "Killing").await;
+    until_registered(&node, ID, false).await;
+    tokio::time::advance(Duration::from_secs(60)).await;
+    node.observer.refuse(false);
+    node.status("complete").await;
+    assert_eq!(node.observer.reports(), ["healthy", "gone"]);
+}
+
+/// B71: a stop waits for the calls that run, and refuses new ones.
+#[tokio::test(start_paused = true)]
+async fn a_stop_waits_for_the_calls_of_the_plugin() {
+    let node = Node::new();
+    node.control.assign(plugin_alloc());
+    node.observer.until("healthy").await;
+    let instance = node.registry.running(&PLUGIN.into(), &ID.into()).unwrap();
+    let call = instance.run.enter().unwrap();
+    node.stop_alloc();
+    until_registered(&node, ID, false).await;
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert!(!instance.run.is_gone());
+    drop(call);
+    node.status("complete").await;
+    assert!(instance.run.is_gone());
+}
+
+/// B71: an upgrade starts the next allocation before the earlier one ends, and each has its own process.
+#[tokio::test(start_paused = true)]
+async fn the_next_allocation_of_a_plugin_serves_while_the_earlier_one_ends() {
+    let node = Node::new();
+    node.control.assign(plugin_alloc());
+    node.observer.until("healthy").await;
+    let next = AssignedAlloc {
+        id: "alloc-2".into(),
+        ..plugin_alloc()
+    };
+    node.control.assign(next);
+    until_registered(&node, "alloc-2", true).await;
+    node.stop_alloc();
+    node.status("complete").await;
+    let next = node.registry.running(&PLUGIN.into(), &"alloc-2".into());
+    assert!(next.is_ok());
+    let earlier = node.registry.running(&PLUGIN.into(), &ID.into()).err();
+    assert!(matches!(earlier, Some(HostError::NoPlugin { .. })));
+    assert_eq!(node.observer.reports(), ["healthy", "healthy", "gone"]);
+    let starts = node.driver.starts();
+    let sockets = starts.iter().map(|start| mounts_at(start, "/csi"));
+    let sockets: Vec<_> = sockets.collect();
+    assert_ne!(sockets[0], sockets[1]);
+}

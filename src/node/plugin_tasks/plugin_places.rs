@@ -1,0 +1,116 @@
+//! Where the socket and the volumes of a plugin are: on the host, and in its task. Pure.
+//!
+//! Both directories are mounted into a task that has a root of its own. Mounts below the directory of volumes travel
+//! both ways (B60). A task without one sees the paths of the host.
+//! Linux allows 107 bytes for the path of a socket, so the directory of the socket has a short name.
+
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+
+use crate::model::{AllocId, CsiPluginConfig, PluginId, PropagationMode, hex, segment};
+use crate::ports::TaskMount;
+
+/// Nomad's name of a plugin's socket.
+const SOCKET: &str = "csi.sock";
+/// The bytes of the hash that names the directory of a socket.
+const NAME_BYTES: usize = 6;
+
+/// The directories of this node that hold those of plugins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::node) struct PluginDirectories {
+    /// The parent directory of the directories of sockets. Its path is short.
+    pub(in crate::node) sockets: PathBuf,
+    /// The parent directory of the volumes of all plugins.
+    pub(in crate::node) volumes: PathBuf,
+}
+
+/// Where the socket and the volumes of one plugin are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::node) struct PluginPlaces {
+    socket_directory: PathBuf,
+    volumes: PathBuf,
+    /// The directories of the socket and of the volumes in the task, if it has a root of its own.
+    in_task: Option<(PathBuf, PathBuf)>,
+}
+
+impl PluginDirectories {
+    /// Returns the directory of a plugin's volumes, as `MountRoot` names it.
+    pub(super) fn volumes_of(&self, plugin: &PluginId) -> PathBuf {
+        self.volumes.join(segment(plugin.as_str()))
+    }
+
+    /// Returns the places of the plugin that an allocation runs.
+    pub(in crate::node) fn places(
+        &self,
+        alloc: &AllocId,
+        config: &CsiPluginConfig,
+        has_own_root: bool,
+    ) -> PluginPlaces {
+        let digest = Sha256::digest(alloc.as_str().as_bytes());
+        let name: String = hex(&digest[..NAME_BYTES]).collect();
+        let in_task = || {
+            (
+                PathBuf::from(&config.mount_dir),
+                PathBuf::from(&config.stage_publish_base_dir),
+            )
+        };
+        PluginPlaces {
+            socket_directory: self.sockets.join(name),
+            volumes: self.volumes_of(&config.id),
+            in_task: has_own_root.then(in_task),
+        }
+    }
+}
+
+impl PluginPlaces {
+    /// Returns the directory of the socket on the host.
+    pub(super) fn socket_directory(&self) -> &Path {
+        &self.socket_directory
+    }
+
+    /// Returns the socket on the host.
+    pub(super) fn socket(&self) -> PathBuf {
+        self.socket_directory.join(SOCKET)
+    }
+
+    /// Returns the directory of the volumes on the host.
+    pub(super) fn volumes(&self) -> &Path {
+        &self.volumes
+    }
+
+    /// Returns where the plugin sees that directory, if not at the path of the host.
+    pub(super) fn volumes_in_task(&self) -> Option<&Path> {
+        self.in_task.as_ref().map(|(_, volumes)| volumes.as_path())
+    }
+
+    /// Returns the value of `CSI_ENDPOINT`.
+    pub(in crate::node) fn endpoint(&self) -> String {
+        let socket = match &self.in_task {
+            Some((directory, _)) => directory.join(SOCKET),
+            None => self.socket(),
+        };
+        format!("unix://{}", socket.display())
+    }
+
+    /// Returns the mounts of the task.
+    pub(in crate::node) fn mounts(&self) -> Vec<TaskMount> {
+        let Some((socket_directory, volumes)) = &self.in_task else {
+            return vec![];
+        };
+        let mount = |source: &Path, destination: &Path, propagation| TaskMount {
+            source: source.to_owned(),
+            destination: destination.to_owned(),
+            read_only: false,
+            propagation,
+        };
+        vec![
+            mount(
+                &self.socket_directory,
+                socket_directory,
+                PropagationMode::Private,
+            ),
+            mount(&self.volumes, volumes, PropagationMode::Bidirectional),
+        ]
+    }
+}
