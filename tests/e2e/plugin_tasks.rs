@@ -217,8 +217,13 @@ fn a_plugin_is_restarted_when_its_agent_was_killed_and_its_volumes_stay() {
 
             let agent = AgentProcess::start(data);
             wait_for_plugin(&agent.address, 1);
-            let after = plugin_processes(state);
-            assert!(after.len() == 1 && after != before, "{before:?} {after:?}");
+            let after = until("one other process", || {
+                let now = plugin_processes(state);
+                let is_other = now.len() == 1 && now != before;
+                is_other
+                    .then(|| now.clone())
+                    .ok_or_else(|| format!("{before:?} {now:?}"))
+            });
             wait_for_job(&agent.address, "user", "running");
             stop_job(&agent.address, "user");
             wait_for_job(&agent.address, "user", "complete");
