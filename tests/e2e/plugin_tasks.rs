@@ -1,6 +1,6 @@
 //! A plugin that is the task of a job: a real agent supervises it, and other jobs use its volumes.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nomad_csi::model::segment;
@@ -139,6 +139,29 @@ fn mount(arguments: &[&str]) {
     assert!(status.unwrap().success(), "{arguments:?}");
 }
 
+/// The data directory of an agent. Dropping it kills what a failed test left.
+struct Data(tempfile::TempDir);
+
+impl Data {
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for Data {
+    fn drop(&mut self) {
+        for pid in processes_with(&["task-process", self.path().to_str().unwrap()]) {
+            let pid = rustix::process::Pid::from_raw(pid.try_into().unwrap());
+            rustix::process::kill_process(pid.unwrap(), rustix::process::Signal::KILL).ok();
+        }
+    }
+}
+
+/// Returns a directory in the plugin's task whose name only this test has.
+fn state_of(data: &Path) -> PathBuf {
+    Path::new("/local").join(data.file_name().unwrap())
+}
+
 /// Runs the body with an agent on a new directory, and checks that it leaves no process and no mount.
 fn run_with_agent(test: &str, body: impl FnOnce(AgentProcess, &Path) -> AgentProcess) {
     run_in_mount_namespace(test, || {
@@ -148,22 +171,26 @@ fn run_with_agent(test: &str, body: impl FnOnce(AgentProcess, &Path) -> AgentPro
         let before = mounts();
         let program = Path::new(PROGRAM).parent().unwrap();
         mount(&["mount", "--bind", program.to_str().unwrap(), PROGRAMS]);
-        let data = tempfile::tempdir().unwrap();
+        let data = Data(tempfile::tempdir().unwrap());
         let agent = body(AgentProcess::start(data.path()), data.path());
         assert!(agent.stop().success());
-        let name = data.path().to_str().unwrap();
-        assert_eq!(processes_with(&["task-process", name]), [0; 0]);
-        assert_eq!(processes_with(&["plugin", "serve", name]), [0; 0]);
+        let name = data.path().file_name().unwrap().to_str().unwrap();
+        assert_eq!(processes_with(&[name]), [0; 0]);
         mount(&["umount", PROGRAMS]);
         assert_eq!(mounts(), before);
     });
 }
 
-/// The processes of the plugin's task.
-fn plugin_processes(state: &str) -> Vec<u32> {
-    let mut processes = processes_with(&["plugin", "serve", state]);
-    processes.retain(|pid| !processes_with(&["task-process"]).contains(pid));
-    processes
+/// Waits until the plugin has one process, which is not `earlier`. A child of it may show the same command line.
+fn plugin_process(state: &Path, earlier: Option<u32>) -> u32 {
+    let state = state.to_str().unwrap();
+    until("the process of the plugin", || {
+        let found = processes_with(&["plugin", "serve", "unix:///csi/csi.sock", state]);
+        match found.as_slice() {
+            [one] if Some(*one) != earlier => Ok(*one),
+            _ => Err(format!("{found:?}, earlier {earlier:?}")),
+        }
+    })
 }
 
 #[test]
@@ -172,8 +199,7 @@ fn a_job_uses_a_volume_of_a_plugin_that_is_a_task() {
         "plugin_tasks::a_job_uses_a_volume_of_a_plugin_that_is_a_task",
         |agent, data| {
             let address = &agent.address;
-            let state = Path::new("/local/state-1");
-            run_job(address, &plugin_job("storage", state));
+            run_job(address, &plugin_job("storage", &state_of(data)));
             wait_for_plugin(address, 1);
             create_volume(address);
             run_job(
@@ -204,39 +230,27 @@ fn a_plugin_is_restarted_when_its_agent_was_killed_and_its_volumes_stay() {
     run_with_agent(
         "plugin_tasks::a_plugin_is_restarted_when_its_agent_was_killed_and_its_volumes_stay",
         |agent, data| {
-            let state = "/local/state-2";
-            run_job(&agent.address, &plugin_job("storage", Path::new(state)));
+            let state = state_of(data);
+            run_job(&agent.address, &plugin_job("storage", &state));
             wait_for_plugin(&agent.address, 1);
             create_volume(&agent.address);
             let script = "echo 1 > /data/file; while [ ! -e /data/stop ]; do sleep 0.05; done";
             run_job(&agent.address, &script_job("user", "service", script));
             wait_for_job(&agent.address, "user", "running");
-            let before = plugin_processes(state);
-            assert_eq!(before.len(), 1);
+            let before = plugin_process(&state, None);
             agent.kill();
 
             let agent = AgentProcess::start(data);
             wait_for_plugin(&agent.address, 1);
-            let after = until("one other process", || {
-                let now = plugin_processes(state);
-                let is_other = now.len() == 1 && now != before;
-                is_other
-                    .then(|| now.clone())
-                    .ok_or_else(|| format!("{before:?} {now:?}"))
-            });
+            let after = plugin_process(&state, Some(before));
             wait_for_job(&agent.address, "user", "running");
             stop_job(&agent.address, "user");
             wait_for_job(&agent.address, "user", "complete");
             wait_for_release(&agent.address);
 
             // A process that dies is replaced, and the volume is there.
-            signal_process(after[0], rustix::process::Signal::KILL);
-            until("another process", || {
-                let now = plugin_processes(state);
-                (now.len() == 1 && now != after)
-                    .then_some(())
-                    .ok_or_else(|| format!("{now:?}"))
-            });
+            signal_process(after, rustix::process::Signal::KILL);
+            plugin_process(&state, Some(after));
             wait_for_plugin(&agent.address, 1);
             run_job(
                 &agent.address,
