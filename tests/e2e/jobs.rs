@@ -38,6 +38,18 @@ struct Machine {
     agent: Option<AgentProcess>,
 }
 
+impl Drop for Machine {
+    /// Kills what a failed test left.
+    fn drop(&mut self) {
+        let directory = self.directory.path().to_string_lossy().into_owned();
+        for left in processes_with(&[&directory]) {
+            if let Some(pid) = rustix::process::Pid::from_raw(left.try_into().unwrap_or(0)) {
+                rustix::process::kill_process(pid, Signal::KILL).ok();
+            }
+        }
+    }
+}
+
 impl Machine {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
@@ -171,7 +183,8 @@ impl Machine {
 
     fn end(mut self) {
         self.assert_clean();
-        assert!(self.agent.take().unwrap().stop().success());
+        let ended = self.agent.take().unwrap().stop();
+        assert!(ended.success());
     }
 
     /// A job with one task, a shell script, and one volume at `/data`.
@@ -490,5 +503,27 @@ fn another_user_of_the_machine_runs_no_job() {
         assert!(accepted.status.success(), "{accepted:?}");
         machine.wait_for("job", "complete", 1);
         machine.end();
+    });
+}
+
+/// Without a data directory nothing can take the tasks over, so they end with the agent.
+#[test]
+fn an_agent_with_a_temporary_directory_leaves_nothing() {
+    let test = "jobs::an_agent_with_a_temporary_directory_leaves_nothing";
+    run_in_namespace(test, async {
+        let mut start = program(["agent", "--dev", "--http", "127.0.0.1:0"]);
+        start.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        let mut machine = Machine {
+            directory: tempfile::tempdir().unwrap(),
+            agent: Some(AgentProcess::run(start)),
+        };
+        machine.create_volume("data", WRITER, "file-system");
+        let script = "sleep 600";
+        machine.run(&machine.job("job", "service", &volume("data", WRITER), script));
+        machine.wait_for("job", "running", 1);
+        let socket = machine.agent().socket.clone();
+        assert!(machine.agent.take().unwrap().stop().success());
+        assert_eq!(machine.tasks(), Vec::<u32>::new());
+        assert!(!socket.exists());
     });
 }

@@ -188,7 +188,7 @@ impl PluginSupervision {
         }
     }
 
-    /// Registers the plugin, and then reports it: whoever reads the report finds the connection.
+    /// Registers the plugin, and then reports it: a reader of the report finds the connection.
     async fn accept(
         &mut self,
         connection: &PluginConnection,

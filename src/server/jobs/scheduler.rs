@@ -20,7 +20,7 @@ use crate::state::{Event, EventKind, JobEvent, JobRecord, State, Table, Topic};
 const LONGEST_SLEEP: std::time::Duration = std::time::Duration::from_secs(60);
 /// The pause after the journal refused a decision.
 const FAILURE_PAUSE: i64 = 5_000_000_000;
-/// How long a purged job without allocations stays on record, so that who follows its last evaluation finds it.
+/// How long a purged job without allocations stays on record, so that a client that follows its last evaluation finds it.
 const PURGED_STAY: i64 = 60_000_000_000;
 /// How many ended allocations of a slot are kept, for people and for the pauses of a failing service.
 const ENDED_ALLOCS: usize = 10;

@@ -219,7 +219,7 @@ impl JobService {
         })
     }
 
-    /// Stops every allocation and waits until their tasks have ended, at most `limit`. For an agent whose directory
+    /// Stops every allocation and waits until its volumes are given back, at most `limit`. For an agent whose directory
     /// does not outlive it.
     pub async fn end_allocs(&self, limit: std::time::Duration) {
         let nodes: Vec<NodeId> = self
@@ -248,11 +248,17 @@ impl JobService {
                 tracing::warn!(%error, "cannot stop an allocation");
             }
         }
-        let topics = |_: &State| vec![Topic::all(Table::Allocs)];
-        let have_ended = |state: &State| !state.allocs().any(|(_, alloc)| is_running(alloc));
+        let topics = |_: &State| [Table::Allocs, Table::Claims].map(Topic::all).into();
+        let have_ended = |state: &State| {
+            let is_left = |(id, alloc): (&AllocId, &AllocRecord)| {
+                is_running(alloc)
+                    || (alloc.placement.is_some() && state.claims_of(id).next().is_some())
+            };
+            !state.allocs().any(is_left)
+        };
         let ended = self.ports.cell.wait_until(topics, have_ended);
         if tokio::time::timeout(limit, ended).await.is_err() {
-            tracing::warn!("tasks were still running when the agent stopped");
+            tracing::warn!("tasks were running or volumes were mounted when the agent stopped");
         }
     }
 
