@@ -105,6 +105,7 @@ const TABLE: &[TableRow] = table! {
     Exact "alloc not found" => AllocNotFound, "the allocation does not exist";
     Exact "allocation not found" => AllocNotFound, "the allocation does not exist";
     Prefix "Unknown allocation \"" => AllocNotFound, "its node does not have the allocation";
+    Prefix "state for allocation " => AllocNotFound, "its node keeps nothing of the allocation any more";
     Prefix "unknown task name" => AllocTask, "the allocation has no such task";
     Exact "node not found" => NodeUnknown, "the node does not exist";
 

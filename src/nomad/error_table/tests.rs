@@ -51,6 +51,10 @@ const TEXTS: &[(&str, Code)] = {
         ("alloc not found", C::AllocNotFound),
         ("allocation not found", C::AllocNotFound),
         (
+            "state for allocation 3761b601-1111-2222-3333-444455556666 not found on client",
+            C::AllocNotFound,
+        ),
+        (
             "Unknown allocation \"3761b601-1111-2222-3333-444455556666\"",
             C::AllocNotFound,
         ),

@@ -1,7 +1,7 @@
 //! What the evaluation and the allocations of a registered job mean for a command that waits.
 //!
-//! Only allocations of the registered version count, and of those that ended before only the ones that
-//! this evaluation made. Every decision is a pure function of what the server answered.
+//! Only allocations of the registered version count. Those that failed before this evaluation count only if
+//! nothing else of the job is left. Every decision is a pure function of what the server answered.
 
 use std::collections::BTreeMap;
 
@@ -43,8 +43,27 @@ pub(super) fn job_progress(
     match (failed.is_empty(), waiting.is_empty()) {
         (false, _) => JobProgress::Failed(failed),
         (true, false) => JobProgress::Waiting(waiting),
-        (true, true) => JobProgress::Done,
+        (true, true) => match last_failure(job, allocations) {
+            Some(reason) => JobProgress::Failed(vec![reason]),
+            None => JobProgress::Done,
+        },
     }
+}
+
+/// Returns why the newest allocation failed, if none runs and none is complete: a job that is submitted again
+/// without a change does not get another one at once.
+fn last_failure(job: &JobDocument, allocations: &[AllocationStub]) -> Option<String> {
+    let current = || {
+        let of_version = allocations.iter();
+        of_version.filter(|stub| stub.job_version == job.version && stub.desired_status == "run")
+    };
+    let is_failed = |stub: &&AllocationStub| ["failed", "lost"].contains(&&*stub.client_status);
+    let newest = current()
+        .filter(is_failed)
+        .max_by_key(|stub| stub.create_index)?;
+    current()
+        .all(|stub| is_failed(&stub))
+        .then(|| why_failed(newest))
 }
 
 /// Returns how many allocations of a job run and how many have ended: `1 running, 2 complete`.
@@ -215,6 +234,22 @@ mod tests {
         assert_eq!(result_text(&job(), &[]), nothing);
         let previous = [stub(json!({"ClientStatus": "running", "JobVersion": 1}))];
         assert!(matches!(progress(&previous), JobProgress::Waiting(_)));
+    }
+
+    /// Nothing was placed by the evaluation, and nothing runs.
+    #[test]
+    fn a_job_of_which_only_a_failed_allocation_is_left_has_failed() {
+        let old = stub(
+            json!({"ClientStatus": "failed", "ClientDescription": "Failed tasks", "CreateIndex": 39}),
+        );
+        let failed = JobProgress::Failed(vec![
+            "allocation 3761b601 (web.g[0]) failed: Failed tasks".to_owned(),
+        ]);
+        assert_eq!(progress(std::slice::from_ref(&old)), failed);
+        let previous = stub(json!({"ClientStatus": "complete", "JobVersion": 1}));
+        assert_eq!(progress(&[old.clone(), previous]), failed);
+        let running = stub(json!({"ClientStatus": "running", "CreateIndex": 38}));
+        assert_eq!(progress(&[old, running]), JobProgress::Done);
     }
 
     #[test]
