@@ -60,11 +60,7 @@ pub(super) async fn read(request: &ApiRequest, id: &str) -> Result {
 pub(super) async fn stop(request: &ApiRequest, id: &str) -> Result {
     let written = request.services.jobs.stop_alloc(&complete(id)?).await?;
     let document = AllocationStopResponse {
-        eval_id: written
-            .evaluation
-            .as_ref()
-            .map(ToString::to_string)
-            .unwrap_or_default(),
+        eval_id: written.evaluation_id(),
         index: written.index,
     };
     Ok(Reply::json(&document, request.pretty)?.with_index(written.index))

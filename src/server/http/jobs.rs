@@ -10,6 +10,7 @@ use super::request::ApiRequest;
 use crate::job::{report_text, validate};
 use crate::model::{EvaluationId, Job, JobId, JobKey, Namespace};
 use crate::server::error::{JobError, RequestError, ServerError};
+use crate::server::jobs::JobWritten;
 use crate::state::{State, Table, Topic};
 use crate::wire::{
     EvaluationDocument, JobDeregisterResponse, JobRegisterResponse, JobRequestDocument, JobStub,
@@ -177,13 +178,13 @@ pub(super) async fn register(request: &ApiRequest, id: Option<&str>) -> Result {
         .into());
     }
     let written = request.services.jobs.register(job, enforced).await?;
+    registered(request, &written)
+}
+
+fn registered(request: &ApiRequest, written: &JobWritten) -> Result {
     let document = JobRegisterResponse {
         eval_create_index: written.index,
-        eval_id: written
-            .evaluation
-            .as_ref()
-            .map(ToString::to_string)
-            .unwrap_or_default(),
+        eval_id: written.evaluation_id(),
         index: written.index,
         job_modify_index: written.job_modify_index,
         warnings: written.warnings.join("\n"),
@@ -219,11 +220,7 @@ pub(super) async fn deregister(request: &ApiRequest, id: &str) -> Result {
         .await?;
     let document = JobDeregisterResponse {
         eval_create_index: written.index,
-        eval_id: written
-            .evaluation
-            .as_ref()
-            .map(ToString::to_string)
-            .unwrap_or_default(),
+        eval_id: written.evaluation_id(),
         index: written.index,
         job_modify_index: written.job_modify_index,
         ..JobDeregisterResponse::default()
@@ -233,18 +230,7 @@ pub(super) async fn deregister(request: &ApiRequest, id: &str) -> Result {
 
 pub(super) async fn evaluate(request: &ApiRequest, id: &str) -> Result {
     let written = request.services.jobs.evaluate(&key(request, id)).await?;
-    let document = JobRegisterResponse {
-        eval_create_index: written.index,
-        eval_id: written
-            .evaluation
-            .as_ref()
-            .map(ToString::to_string)
-            .unwrap_or_default(),
-        index: written.index,
-        job_modify_index: written.job_modify_index,
-        ..JobRegisterResponse::default()
-    };
-    Ok(Reply::json(&document, request.pretty)?.with_index(written.index))
+    registered(request, &written)
 }
 
 pub(super) fn plan(request: &ApiRequest) -> Result {

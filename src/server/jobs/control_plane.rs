@@ -92,10 +92,7 @@ impl LocalControlPlane {
     async fn claim(&self, request: &MountRequest) -> Result<PathBuf, MountRefused> {
         loop {
             let claimed = self.claims.claim(request, MOUNT_WAIT).await;
-            let outcome = claimed.map_err(|error| MountRefused {
-                message: error.message(),
-                is_final: is_final(&error),
-            })?;
+            let outcome = claimed.map_err(|error| refusal(&error))?;
             let Some(claim) = outcome.claim else {
                 let volume = request.volume.quoted();
                 return Err(MountRefused {
@@ -158,6 +155,15 @@ fn request_of(placement: &Placement, alloc: &AllocId, alias: &VolumeAlias) -> Op
         attachment_mode: *attachment_mode,
         mount_options: mount_options.clone(),
     })
+}
+
+/// The refusal of a mount, with what is in the way.
+fn refusal(error: &ServerError) -> MountRefused {
+    let parts = [vec![error.message()], error.notes()].concat();
+    MountRefused {
+        message: parts.join(": "),
+        is_final: is_final(error),
+    }
 }
 
 /// Whether no later attempt can succeed without another job or volume.

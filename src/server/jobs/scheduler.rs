@@ -1,7 +1,8 @@
 //! [`JobScheduler`]: places and stops allocations.
 //!
 //! Level triggered: it wakes when jobs, allocations, or what placement depends on change, or when a pause ends. It
-//! looks at jobs that changed, and at those that wait when a volume, claim, plugin or node changed. Nothing is
+//! looks at jobs that changed, at those that run when a node changed, and at those that wait when a volume, claim,
+//! plugin or node changed. Nothing is
 //! remembered that a restart would lose; a decision that another change overtakes is made again.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +15,7 @@ use super::ports::JobPorts;
 use crate::model::{AllocId, JobKey};
 use crate::place::{Decision, evaluate};
 use crate::server::cell::{CommitError, Expected, Watch};
-use crate::state::{Event, EventKind, JobEvent, JobRecord, State, Table, Topic};
+use crate::state::{AllocRecord, Event, EventKind, JobEvent, JobRecord, State, Table, Topic};
 
 /// The longest sleep, because wall time may be changed meanwhile.
 const LONGEST_SLEEP: std::time::Duration = std::time::Duration::from_secs(60);
@@ -31,9 +32,11 @@ pub struct JobScheduler {
     watch: Watch,
     /// The indexes of jobs and allocations up to which changes were seen.
     seen: Option<[u64; 2]>,
-    /// The index of everything else that placement depends on, at the last look.
-    surroundings: u64,
-    /// The jobs that wait for something, or whose node may change.
+    /// The indexes of nodes, and of everything that placement depends on, at the last look.
+    surroundings: [u64; 2],
+    /// The jobs with something that runs, which a change of a node can end.
+    on_nodes: BTreeSet<JobKey>,
+    /// The jobs that wait for a node, a volume, a plugin, or the end of a claim.
     waiting: BTreeSet<JobKey>,
     /// When a job is looked at again, in nanoseconds since the epoch.
     pauses: BTreeMap<JobKey, i64>,
@@ -54,7 +57,8 @@ impl JobScheduler {
             watch: ports.cell.watch(tables.map(Topic::all).into()),
             ports,
             seen: None,
-            surroundings: 0,
+            surroundings: [0; 2],
+            on_nodes: BTreeSet::new(),
             waiting: BTreeSet::new(),
             pauses: BTreeMap::new(),
         }
@@ -87,14 +91,19 @@ impl JobScheduler {
         let now = self.ports.clock.now();
         let (mut due, seen, surroundings) = self.ports.cell.read(|state| {
             let due = changed_jobs(state, self.seen);
-            let surroundings = state.nodes_index().max(state.volumes_index());
+            let nodes = state.nodes_index();
+            let surroundings = [nodes, nodes.max(state.volumes_index())];
             (
                 due,
                 [state.jobs_index(), state.allocs_index()],
                 surroundings,
             )
         });
-        if surroundings > self.surroundings {
+        let [nodes, all] = self.surroundings;
+        if surroundings[0] > nodes {
+            due.extend(self.on_nodes.iter().cloned());
+        }
+        if surroundings[1] > all {
             due.extend(self.waiting.iter().cloned());
         }
         let ended = self.pauses.iter().filter(|(_, at)| **at <= now);
@@ -105,6 +114,7 @@ impl JobScheduler {
     }
 
     async fn decide(&mut self, key: &JobKey) {
+        self.on_nodes.remove(key);
         self.waiting.remove(key);
         self.pauses.remove(key);
         let now = self.ports.clock.now();
@@ -115,28 +125,22 @@ impl JobScheduler {
             let (forgotten, later) = forgotten(state, record, now);
             events.extend(forgotten);
             let wake_at = decision.wake_at.into_iter().chain(later).min();
-            let waits = !decision.failures.is_empty()
+            let waits = !decision.failures.is_empty() || record.is_purged;
+            let lives = |(_, alloc, _): (_, &AllocRecord, _)| !alloc.has_ended;
+            let is_on_nodes = !decision.place.is_empty()
                 || record.current.job.job_type.is_per_node()
-                || state
-                    .allocs_of_job(key)
-                    .any(|(_, alloc, _)| !alloc.has_ended)
-                || record.is_purged;
-            Some((
-                record.modify_index,
-                Decision {
-                    wake_at,
-                    ..decision
-                },
-                events,
-                waits,
-            ))
+                || state.allocs_of_job(key).any(lives);
+            let decision = Decision {
+                wake_at,
+                ..decision
+            };
+            Some((record.modify_index, decision, events, (waits, is_on_nodes)))
         });
-        let Some((index, decision, events, waits)) = decided else {
+        let Some((index, decision, events, (waits, is_on_nodes))) = decided else {
             return;
         };
-        if waits {
-            self.waiting.insert(key.clone());
-        }
+        self.waiting.extend(waits.then(|| key.clone()));
+        self.on_nodes.extend(is_on_nodes.then(|| key.clone()));
         self.pauses
             .extend(decision.wake_at.map(|at| (key.clone(), at)));
         if events.is_empty() {

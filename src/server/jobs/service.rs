@@ -37,6 +37,14 @@ pub struct JobWritten {
     pub warnings: Vec<String>,
 }
 
+impl JobWritten {
+    /// Returns the ID of the evaluation; empty if there is none.
+    pub fn evaluation_id(&self) -> String {
+        let id = self.evaluation.as_ref();
+        id.map(ToString::to_string).unwrap_or_default()
+    }
+}
+
 /// What a submission would do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobPlan {

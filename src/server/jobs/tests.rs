@@ -316,6 +316,8 @@ async fn a_refused_mount_is_woken_by_the_release() {
     let new = all.into_iter().find(|one| one.id != old).unwrap().id;
     let refused = node.mount(&new, &alias()).await.unwrap_err();
     assert!(!refused.is_final, "{refused}");
+    let holder = format!("allocation `{old}` writes on node");
+    assert!(refused.message.contains(&holder), "{refused}");
     let alias = alias();
     let mut woken = std::pin::pin!(node.mount_may_succeed(&new, &alias));
     assert!(is_pending(woken.as_mut()).await);
