@@ -8,6 +8,8 @@ use std::process::{Command, Output};
 use nomad_csi::diagnostic::Code;
 
 use crate::agent_process::{AgentProcess, processes_with, program};
+use crate::damage::damage;
+use crate::random::Random;
 use crate::volumes::{create, list};
 
 const USER: u32 = 61_234;
@@ -80,39 +82,6 @@ fn the_agent_and_its_plugin_make_no_core_dumps_unless_allowed() {
     assert_eq!(owners(&["--allow-core-dumps"]), [USER, USER]);
 }
 
-/// A generator of numbers that are the same in every run.
-struct Seed(u64);
-
-impl Seed {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % limit as u64).unwrap()
-    }
-}
-
-/// Damages a page of a file that has content: other bytes, zeroes, or an end that is missing.
-fn damage(path: &Path, seed: &mut Seed) {
-    const PAGE: usize = 4096;
-    let mut bytes = std::fs::read(path).unwrap();
-    let pages = bytes.chunks(PAGE).enumerate();
-    let used: Vec<_> = pages
-        .filter(|(_, page)| page.iter().any(|byte| *byte != 0))
-        .collect();
-    let (page, _) = used[seed.below(used.len())];
-    let at = (page * PAGE + seed.below(PAGE)).min(bytes.len() - 1);
-    let end = bytes.len().min(at + 1 + seed.below(4096));
-    match seed.below(3) {
-        0 => bytes.truncate(at),
-        1 => bytes[at..end].fill(0),
-        _ => bytes[at..end]
-            .iter_mut()
-            .for_each(|byte| *byte = u8::try_from(seed.below(256)).unwrap()),
-    }
-    std::fs::write(path, bytes).unwrap();
-}
-
 /// Damages one file of the plugin or of the agent in many ways. Returns what the program printed, each
 /// time it was refused.
 fn refusals(file: &str, seeds: u64, run: impl Fn(&Path) -> Output) -> Vec<String> {
@@ -121,8 +90,9 @@ fn refusals(file: &str, seeds: u64, run: impl Fn(&Path) -> Output) -> Vec<String
     let whole = std::fs::read(&file).unwrap();
     let mut refused = vec![];
     for seed in 1..=seeds {
-        std::fs::write(&file, &whole).unwrap();
-        damage(&file, &mut Seed(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
+        let mut damaged = whole.clone();
+        damage(&mut damaged, &mut Random(seed));
+        std::fs::write(&file, damaged).unwrap();
         let Output { status, stderr, .. } = run(data.path());
         let message = String::from_utf8_lossy(&stderr).into_owned();
         assert!(!message.contains("panicked"), "seed {seed}: {message}");

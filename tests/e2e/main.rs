@@ -22,6 +22,8 @@ mod browsers;
 mod claims_kill;
 mod claims_load;
 mod crowds;
+#[path = "../support/damage.rs"]
+mod damage;
 mod embedded;
 mod giants;
 mod hostile_server;
@@ -33,6 +35,7 @@ mod hostpath_reflink;
 mod hostpath_sequences;
 #[path = "../support/http.rs"]
 mod http;
+mod http_fuzz;
 mod jobs;
 mod long_input;
 #[path = "../support/namespace.rs"]

@@ -41,6 +41,8 @@ mod csi_code;
 mod csi_steps;
 mod csi_storage;
 #[cfg(feature = "agent")]
+mod damaged_files;
+#[cfg(feature = "agent")]
 mod faults;
 #[cfg(feature = "agent")]
 mod fixpoint;

@@ -7,6 +7,8 @@ pub(crate) mod client_process;
 #[cfg(feature = "agent")]
 pub(crate) mod crash_disk;
 #[cfg(feature = "agent")]
+pub(crate) mod damage;
+#[cfg(feature = "agent")]
 pub(crate) mod exemplar;
 #[cfg(feature = "agent")]
 pub(crate) mod fake_plugin;

@@ -1,8 +1,9 @@
 //! The database of the catalogue: one file, opened by one process, with durable transactions.
 //!
 //! Two-phase commit and quick repair make each transaction atomic: after a `kill -9` or a power
-//! failure the file holds the state before it or after it. The file is private (`private`): a link or
-//! a file of another user is not opened. All calls block.
+//! failure the file holds the state before it or after it. Opening verifies the checksums of all pages,
+//! so a damaged file is refused. The file is private (`private`): a link or a file of another user is
+//! not opened. All calls block.
 
 use std::path::Path;
 use std::sync::{PoisonError, RwLock};
@@ -231,7 +232,10 @@ pub(super) fn open_database(file: &Path) -> Result<Database, CatalogError> {
     if opened.metadata()?.len() == 0 {
         return Err(damaged("its file is empty"));
     }
-    Ok(builder.create_with_backend(FileBackend::new(opened)?)?)
+    let mut database = builder.create_with_backend(FileBackend::new(opened)?)?;
+    // The records have no checksums of their own, and the database panics where it writes next to damage.
+    database.check_integrity()?;
+    Ok(database)
 }
 
 pub(super) fn begin(database: &Database) -> Result<WriteTransaction, CatalogError> {

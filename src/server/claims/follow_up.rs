@@ -1,14 +1,14 @@
-//! [`follow_up()`]: what is written together with the end of a step.
+//! What is written together with the end of a step ([`follow_up()`]) or with a grant ([`first_step()`]).
 //!
-//! The end of a step often makes the next step on the same node due, or the release of a claim. Both are
-//! one durable write then. A step is only started like this if its call is sent at once: in the same
+//! A first claim makes a step due, and the end of a step often makes the
+//! next step on the same node due, or the release of a claim. Both are one durable write then. A step is only started like this if its call is sent at once: in the same
 //! lane, to the same instance of the plugin, with the place that its predecessor had. One that has to
 //! wait is not started (rule 2 of the claims machine), nor is one that was tried before, which may pause.
 
 use crate::claim::{
     ClaimEvent, ClaimKey, Claims, EventPlace, Known, Lane, Step, apply, next_steps,
 };
-use crate::model::{AllocId, RemoteVolume};
+use crate::model::{AllocId, NodeId, RemoteVolume};
 use crate::state::{AllocRecord, EventKind, State};
 
 /// A step that is done.
@@ -48,6 +48,30 @@ pub(super) fn follow_up(state: &State, done: &DoneStep<'_>) -> Option<Step> {
         .into_iter()
         .filter(|step| lane == self::lane(&record, step));
     in_lane.find(|step| can_continue && is_untried(step))
+}
+
+/// Returns the step that the first claim of a volume makes due, and the instance of the plugin that gets
+/// it, if it is a call to the claim's node. The caller holds a place for the call.
+pub(super) fn first_step(
+    state: &State,
+    volume: &RemoteVolume,
+    granted: &ClaimEvent,
+    node: &NodeId,
+) -> Option<(Step, AllocId)> {
+    if state.claims(volume).is_some() {
+        return None;
+    }
+    let mut record = Claims::default();
+    apply(&mut record, granted, EventPlace { index: 0, time: 0 });
+    let mut steps = next_steps(&record, &state.claim_facts(&volume.plugin_id)).into_iter();
+    let (Some(step), None) = (steps.next(), steps.next()) else {
+        return None;
+    };
+    if !matches!(step, Step::NodeStage(_) | Step::NodePublish(_)) {
+        return None;
+    }
+    let instance = state.node_instance(&volume.plugin_id, node)?;
+    Some((step, instance.alloc_id.clone()))
 }
 
 fn lane(record: &Claims, step: &Step) -> Option<Lane> {

@@ -8,12 +8,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use super::backoff::Backoff;
 use super::driver::ClaimDriver;
+use super::follow_up::{claim_event, first_step};
 use super::limits::ClaimLimits;
 use super::ports::ClaimPorts;
 use super::step_runner::StepRunner;
@@ -74,6 +76,8 @@ pub struct ClaimService {
     waiters: Waiters,
     backoff: Backoff,
     grants: KeyedLimiter<GrantKey>,
+    /// The places of calls to nodes, which the driver shares.
+    node_places: Arc<Semaphore>,
 }
 
 /// How many grants may wait for one volume or node.
@@ -104,6 +108,7 @@ impl ClaimService {
             waiters: Waiters::default(),
             backoff: Backoff::default(),
             grants: KeyedLimiter::new(MAX_WAITING_GRANTS),
+            node_places: Arc::new(Semaphore::new(limits.node_calls)),
             ports,
             limits,
         }
@@ -112,7 +117,8 @@ impl ClaimService {
     /// Returns the driver of the claims, which starts no more steps after `stop`. Run it once.
     pub fn driver(&self, stop: CancellationToken) -> ClaimDriver {
         let (waiters, backoff) = (self.waiters.clone(), self.backoff.clone());
-        let runner = StepRunner::new(self.ports.clone(), self.limits, waiters, stop);
+        let places = self.node_places.clone();
+        let runner = StepRunner::new(self.ports.clone(), self.limits, places, waiters, stop);
         ClaimDriver::new(runner, backoff)
     }
 
@@ -240,6 +246,7 @@ impl ClaimService {
         })
     }
 
+    /// Writes a grant, and in the same write the start of the first call if it can be sent at once.
     async fn commit_grant(&self, decided: &Decided) -> Result<u64, CommitError> {
         let now = self.ports.clock.now();
         let (key, claim) = decided.request.clone().granted(now);
@@ -250,18 +257,34 @@ impl ClaimService {
                 node: claim.node.clone(),
             });
         }
+        let node = claim.node.clone();
         let granted = ClaimEvent::Granted {
             key,
             claim: Box::new(claim),
         };
-        events.push(EventKind::Claim {
-            volume: decided.remote.clone(),
-            event: Box::new(granted),
+        let place = self.node_places.clone().try_acquire_owned();
+        let first = self.ports.cell.read(|state| {
+            let is_sent_at_once = place.is_ok();
+            let first =
+                is_sent_at_once.then(|| first_step(state, &decided.remote, &granted, &node));
+            first.flatten()
         });
-        let events = events.into_iter().map(|kind| Event::new(now, kind));
+        events.push(claim_event(&decided.remote, granted));
+        let stamped = |kinds: Vec<EventKind>| -> Vec<Event> {
+            let kinds = kinds.into_iter();
+            kinds.map(|kind| Event::new(now, kind)).collect()
+        };
         let expected = Expected::ClaimsAt(decided.remote.clone(), decided.claims_index);
-        let commit = self.ports.cell.commit_all(vec![expected], events.collect());
-        commit.await
+        let mut commits = vec![(vec![expected], stamped(events))];
+        if let Some((step, instance)) = first {
+            let due = Expected::StepDue(decided.remote.clone(), step.clone());
+            let started = claim_event(&decided.remote, ClaimEvent::StepStarted { step, instance });
+            commits.push((vec![due], stamped(vec![started])));
+        }
+        let committed = self.ports.cell.commit_each(commits).await;
+        drop(place);
+        let granted = committed.into_iter().next();
+        granted.unwrap_or(Err(CommitError::Stopping))
     }
 
     async fn wait_until_published(

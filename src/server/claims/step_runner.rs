@@ -3,8 +3,9 @@
 //! A step that calls a plugin is recorded as started before the call is sent, and the commit succeeds
 //! only if the step is still due then. The call is never cancelled: after the patience it lets other
 //! calls of the plugin pass, and a late answer is recorded like any other. A step whose start is on
-//! record is repeated as it is. Its end and what follows at once are one write (`follow_up`). While its effect is possible, no other instance of the plugin is called
-//! as long as the first one may still run it (rule 4 of the claims machine).
+//! record is repeated as it is. Its end and what follows at once are one write (`follow_up`). While its
+//! effect is possible, no other instance of the plugin is called as long as the first one may still run
+//! it (rule 4 of the claims machine).
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -84,6 +85,7 @@ impl StepRunner {
     pub(super) fn new(
         ports: ClaimPorts,
         limits: ClaimLimits,
+        node_places: Arc<Semaphore>,
         waiters: Waiters,
         stop: CancellationToken,
     ) -> Self {
@@ -95,7 +97,7 @@ impl StepRunner {
             waiters,
             limits,
             stop,
-            node_places: Arc::new(Semaphore::new(limits.node_calls)),
+            node_places,
         }
     }
 

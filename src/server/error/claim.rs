@@ -25,6 +25,8 @@ pub enum ClaimError {
         /// The plugin's error.
         error: String,
     },
+    /// The volume does not exist.
+    NoVolume(NamespacedId),
     /// The allocation has no claim of the volume.
     NoClaim {
         /// The volume.
@@ -89,6 +91,7 @@ impl ClaimError {
             }
             Self::StillAttached { .. } => (Code::VolumeNotYet, StatusCode::INTERNAL_SERVER_ERROR),
             Self::Failed { .. } => (Code::ClaimFailed, StatusCode::INTERNAL_SERVER_ERROR),
+            Self::NoVolume(_) => (Code::VolumeNotFound, StatusCode::NOT_FOUND),
             Self::NoClaim { .. } => (Code::ClaimNotFound, StatusCode::NOT_FOUND),
             Self::OtherNode { .. }
             | Self::AllocEnded(_)
@@ -123,6 +126,7 @@ impl ClaimError {
                 holders.map(ToString::to_string).collect()
             }
             Self::Failed { .. }
+            | Self::NoVolume(_)
             | Self::NoClaim { .. }
             | Self::OtherNode { .. }
             | Self::AllocEnded(_)
@@ -161,6 +165,7 @@ impl ClaimError {
                 "use another name, with `--alias` on the command line".to_owned()
             }
             Self::Failed { .. }
+            | Self::NoVolume(_)
             | Self::NoClaim { .. }
             | Self::Invalid(_)
             | Self::UnknownNode(_)
@@ -182,6 +187,7 @@ impl ClaimError {
                 "cannot publish volume {} for allocation `{alloc}`: {error}",
                 volume.quoted()
             ),
+            Self::NoVolume(volume) => format!("volume {} does not exist", volume.quoted()),
             Self::NoClaim { volume, alloc } => {
                 format!(
                     "allocation `{alloc}` has no claim of volume {}",

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum::body::{Body, Bytes, HttpBody as _};
 use futures_util::StreamExt as _;
 use http::HeaderMap;
 use http::header::CONTENT_LENGTH;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::limits::{FREE_BODY, Limits};
 use crate::server::error::RequestError;
@@ -52,6 +52,29 @@ impl BodyBudget {
 pub(super) struct ReceivedBody {
     pub(super) bytes: Bytes,
     _reserved: Option<OwnedSemaphorePermit>,
+}
+
+/// How much of an unread body is dropped before the response, and for how long.
+const DRAINED_BYTES: usize = 256 << 10;
+const DRAIN_TIME: Duration = Duration::from_secs(1);
+
+/// Drops a body that no handler reads, up to a limit. A connection that closes with unread bytes is
+/// reset, and the client may lose the response.
+pub(super) async fn drain(body: Body) {
+    if body.is_end_stream() {
+        return;
+    }
+    let mut chunks = body.into_data_stream();
+    let dropped = async {
+        let mut bytes = 0;
+        while let Some(Ok(chunk)) = chunks.next().await {
+            bytes += chunk.len();
+            if bytes > DRAINED_BYTES {
+                break;
+            }
+        }
+    };
+    drop(timeout(DRAIN_TIME, dropped).await);
 }
 
 /// Reads the whole body.

@@ -68,7 +68,8 @@ pub(super) async fn claim(request: &ApiRequest, id: &str) -> Result {
     let document: ClaimRequestDocument = request.document()?;
     let wait = wait(&document.wait)?;
     let mount = mount_request(key(request, id), document)?;
-    let outcome = request.services.claims.claim(&mount, wait).await?;
+    let outcome = request.services.claims.claim(&mount, wait).await;
+    let outcome = outcome.map_err(not_found)?;
     let status = match &outcome.claim {
         Some(claim) if claim.published == Known::Yes => StatusCode::OK,
         Some(_) | None => StatusCode::ACCEPTED,
@@ -94,7 +95,7 @@ pub(super) async fn release(request: &ApiRequest, id: &str) -> Result {
     let volume = key(request, id);
     let claims = &request.services.claims;
     let released = claims.release(&volume, &alloc, alias.as_ref(), wait).await;
-    released_reply(request, released?)
+    released_reply(request, released.map_err(not_found)?)
 }
 
 /// Detaches a volume from a node: releases what ended allocations have there.
@@ -123,6 +124,14 @@ fn released_reply(request: &ApiRequest, (remaining, index): (usize, u64)) -> Res
     };
     let reply = Reply::json(&ReleaseResponse { remaining }, request.pretty)?;
     Ok(reply.with_status(status).with_index(index))
+}
+
+/// A missing volume is 404 on the routes that Nomad does not have.
+fn not_found(error: ServerError) -> ServerError {
+    match error {
+        ServerError::VolumeNotFound(volume) => ClaimError::NoVolume(volume).into(),
+        other => other,
+    }
 }
 
 fn key(request: &ApiRequest, id: &str) -> NamespacedId {

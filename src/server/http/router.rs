@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
+use http::request::Parts;
 use http::{Extensions, HeaderMap, Method, StatusCode, Version};
 use tokio::sync::Semaphore;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{Predicate as _, SizeAbove};
 
-use super::body::{BodyBudget, ReceivedBody, read_body};
+use super::body::{BodyBudget, ReceivedBody, drain, read_body};
 use super::guard::{self, AllowedHosts};
 use super::limits::Limits;
 use super::long_body::{LONG, ResponseBudget};
@@ -102,22 +103,16 @@ async fn handle(shared: Shared, request: Request) -> Result<Reply, ServerError> 
     let (parts, body) = request.into_parts();
     let connection = parts.extensions.get::<Connection>().cloned();
     let connection = connection.unwrap_or_else(Connection::uncounted);
-    let Shared {
-        services, settings, ..
-    } = &shared;
-    guard::check(&parts, connection.is_local(), &settings.allowed_hosts)?;
-    let route = Route::parse(&parts.method, parts.uri.path())?;
-    let parameters = Parameters::parse(parts.uri.query());
-    if let Some(region) = parameters.text("region")
-        && region != services.agent_info.region
-    {
-        return Err(ServerError::NoPathToRegion(region.to_owned()));
-    }
-    let body = if parts.method == Method::PUT || parts.method == Method::POST {
+    let settings = &shared.settings;
+    let checked = check(&shared, &parts, connection.is_local());
+    let has_body = parts.method == Method::PUT || parts.method == Method::POST;
+    let body = if has_body && checked.is_ok() {
         read_body(&parts.headers, body, &settings.limits, &shared.bodies).await?
     } else {
+        drain(body).await;
         ReceivedBody::default()
     };
+    let (route, parameters) = checked?;
     let is_read = parts.method == Method::GET;
     let request = ApiRequest {
         pretty: parameters.is_pretty(),
@@ -135,6 +130,23 @@ async fn handle(shared: Shared, request: Request) -> Result<Reply, ServerError> 
     };
     // The future of a handler is large, so it exists only after the body has arrived.
     Box::pin(answer(route, request, is_read, &shared.responses)).await
+}
+
+/// Checks what the head of a request says.
+fn check(
+    shared: &Shared,
+    head: &Parts,
+    is_local: bool,
+) -> Result<(Route, Parameters), ServerError> {
+    guard::check(head, is_local, &shared.settings.allowed_hosts)?;
+    let route = Route::parse(&head.method, head.uri.path())?;
+    let parameters = Parameters::parse(head.uri.query());
+    match parameters.text("region") {
+        Some(region) if region != shared.services.agent_info.region => {
+            Err(ServerError::NoPathToRegion(region.to_owned()))
+        }
+        _ => Ok((route, parameters)),
+    }
 }
 
 /// Calls the handler, and reserves the memory of a long response (`long_body`).

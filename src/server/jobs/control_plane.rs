@@ -177,6 +177,7 @@ fn is_final(error: &ServerError) -> bool {
             | ClaimError::AliasInUse { .. }
             | ClaimError::Invalid(_) => true,
             ClaimError::Denied { .. }
+            | ClaimError::NoVolume(_)
             | ClaimError::NoClaim { .. }
             | ClaimError::NodeRequired
             | ClaimError::NoNodePlugin { .. }

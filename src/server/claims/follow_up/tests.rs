@@ -197,3 +197,20 @@ fn what_follows_depends_on_the_claims_at_the_end_of_the_step() {
     };
     assert_eq!(follow_up(&story.state, &done), Some(unstage()));
 }
+
+#[test]
+fn the_first_claim_of_a_volume_starts_its_call_to_the_node() {
+    let mut story = Story::new();
+    let request = samples::request("a1", NODE, AccessMode::MultiNodeMultiWriter);
+    let volume = key("default", "db");
+    let (key, claim) = ClaimRequest { volume, ..request }.granted(1);
+    let claim = Box::new(claim);
+    let granted = ClaimEvent::Granted { key, claim };
+    let first = |story: &Story, node: &str| {
+        first_step(&story.state, &story.volume, &granted, &NodeId::new(node))
+    };
+    assert_eq!(first(&story, NODE), Some((stage(), AllocId::new("task-1"))));
+    assert_eq!(first(&story, "node-2"), None, "no plugin runs there");
+    story.claim("a2");
+    assert_eq!(first(&story, NODE), None, "the driver decides");
+}

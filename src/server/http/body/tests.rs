@@ -92,3 +92,23 @@ async fn the_surplus_of_a_reservation_is_returned() {
     drop(held);
     assert_eq!(budget.bytes.available_permits(), budget.total);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_no_handler_reads_is_dropped_up_to_a_limit_and_a_time() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    for length in [0, 1, DRAINED_BYTES, 4 * DRAINED_BYTES] {
+        let read = Arc::new(AtomicUsize::new(0));
+        let counted = read.clone();
+        let chunks = complete(length).into_data_stream();
+        let chunks = chunks.inspect(move |chunk| {
+            counted.fetch_add(chunk.as_ref().unwrap().len(), Ordering::Relaxed);
+        });
+        drain(Body::from_stream(chunks)).await;
+        let read = read.load(Ordering::Relaxed);
+        assert!(read >= length.min(DRAINED_BYTES), "{length}: {read}");
+        assert!(read <= DRAINED_BYTES + 1000, "{length}: {read}");
+    }
+    let begun = Instant::now();
+    drain(unfinished(&[20_000])).await;
+    assert_eq!(begun.elapsed(), DRAIN_TIME);
+}
