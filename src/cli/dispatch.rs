@@ -9,13 +9,14 @@ use super::commands::agent::{self, AgentCommand};
 use super::commands::alloc::AllocCommand;
 use super::commands::auth::AuthCommand;
 use super::commands::context as contexts;
+use super::commands::explain::ExplainCommand;
 use super::commands::job::JobCommand;
 use super::commands::plugin::PluginCommand;
 use super::commands::submit::submit_volumes;
 use super::commands::volume::VolumeCommand;
 use super::commands::{
-    alloc, apply, auth, completion, drift, explain, forget, import, job, man, node, orphans, plan,
-    plugin, reconcile, set, snapshot, validate, volume,
+    alloc, apply, auth, completion, drift, explain, forget, import, job, man, namespace, node,
+    orphans, plan, plugin, reconcile, set, snapshot, validate, volume,
 };
 use super::error::CliError;
 use super::exit::Exit;
@@ -38,7 +39,14 @@ pub(super) fn dispatch(
 ) -> Result<Exit, CliError> {
     match command {
         Command::Validate(arguments) => validate::validate_files(context, arguments),
-        Command::Explain(arguments) => explain::explain_code(context, arguments),
+        Command::Explain(arguments) => match &arguments.command {
+            None => explain::explain_code(context, arguments),
+            Some(ExplainCommand::Placement(placement)) => run_client(
+                context,
+                process,
+                job::placement::explain_placement(context, placement),
+            ),
+        },
         Command::Completion(arguments) => completion::print_completion_script(context, arguments),
         Command::Man(arguments) => man::print_manual(context, arguments, Cli::command()),
         Command::Auth(AuthCommand::Check(arguments)) => {
@@ -85,6 +93,11 @@ pub(super) fn dispatch(
             process,
             node::change::manage_nodes(context, command),
         ),
+        Command::Namespace(command) => run_client(
+            context,
+            process,
+            namespace::manage_namespaces(context, command),
+        ),
         Command::Orphans(arguments) => run_client(
             context,
             process,
@@ -94,6 +107,11 @@ pub(super) fn dispatch(
             context,
             process,
             plugin::status::show_plugins(context, arguments),
+        ),
+        Command::Plugin(PluginCommand::Impact(arguments)) => run_client(
+            context,
+            process,
+            plugin::impact::show_impact(context, arguments),
         ),
         #[cfg(feature = "agent")]
         Command::Plugin(PluginCommand::Serve(arguments)) => run_server(

@@ -17,6 +17,7 @@ mod invariant;
 mod job_query;
 mod job_record;
 mod list;
+mod namespaces;
 mod overlay;
 mod plugin_record;
 mod provider_name;
@@ -47,6 +48,7 @@ pub use job_record::{
     JobEvent, JobRecord, JobVersion, Placement,
 };
 pub use list::{InvalidToken, VolumeFilter, VolumePage, VolumeToken, volumes};
+pub use namespaces::{NamespaceContents, NamespaceEvent, NamespaceRecord};
 pub use overlay::Overlay;
 pub use plugin_record::{PluginAlloc, PluginRecord};
 pub use provider_name::provider_name;

@@ -285,6 +285,7 @@ impl Node {
         let driver: Arc<dyn RunDriver> = self.driver.clone();
         let mock: Arc<dyn RunDriver> = Arc::new(super::MockRuns::default());
         let deps = AllocRunnerDeps {
+            host_volumes: Default::default(),
             control: self.control.clone(),
             drivers: [
                 ("exec".to_owned(), driver),

@@ -1,0 +1,250 @@
+//! Namespaces as objects: every volume, job and variable is in one that exists.
+//!
+//! The namespace `default` always exists and has a record only once it is written. Up to event version 5 every
+//! namespace existed. So an event that puts something into an unknown namespace makes it exist, and a
+//! snapshot of an earlier version gets the namespaces that are in use. Requests are refused before such an event.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::event::EventKind;
+use super::job_record::JobEvent;
+use super::tables::State;
+use super::variable::VariableEvent;
+use crate::claim::EventPlace;
+use crate::model::{JobId, JobKey, Namespace, NamespacedId, VariableKey, VariablePath, VolumeId};
+
+/// A stored namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NamespaceRecord {
+    /// The name.
+    pub name: Namespace,
+    /// A description for people.
+    pub description: String,
+    /// Values for people and programs, which mean nothing to the agent.
+    pub meta: BTreeMap<String, String>,
+    /// The index of the first event.
+    pub create_index: u64,
+    /// The index of the last change.
+    pub modify_index: u64,
+}
+
+/// A change of a namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum NamespaceEvent {
+    /// It was created, or changed.
+    Written {
+        /// The description.
+        description: String,
+        /// The values.
+        meta: BTreeMap<String, String>,
+    },
+    /// It was deleted, while it was empty.
+    Deleted,
+}
+
+/// What a namespace contains.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NamespaceContents {
+    /// The volumes, in any phase.
+    pub volumes: Vec<NamespacedId>,
+    /// The jobs that were not stopped.
+    pub running_jobs: Vec<JobKey>,
+    /// The jobs that were stopped and are still on record.
+    pub stopped_jobs: Vec<JobKey>,
+    /// The variables.
+    pub variables: Vec<VariableKey>,
+}
+
+impl NamespaceContents {
+    /// Whether nothing is in the namespace.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl NamespaceEvent {
+    /// Returns the event's name for logs and errors.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Written { .. } => "namespace written",
+            Self::Deleted => "namespace deleted",
+        }
+    }
+}
+
+impl NamespaceRecord {
+    fn new(name: Namespace, index: u64) -> Self {
+        Self {
+            name,
+            description: String::new(),
+            meta: BTreeMap::new(),
+            create_index: index,
+            modify_index: index,
+        }
+    }
+}
+
+impl State {
+    /// Returns a namespace, if it exists.
+    pub fn namespace(&self, name: &Namespace) -> Option<Arc<NamespaceRecord>> {
+        let is_default = name.as_str() == Namespace::DEFAULT;
+        let unwritten = || Arc::new(NamespaceRecord::new(name.clone(), Self::FIRST_INDEX));
+        let known = self.namespaces.get(name).cloned();
+        known.or_else(|| is_default.then(unwritten))
+    }
+
+    /// Returns all namespaces, sorted by name.
+    pub fn namespaces(&self) -> Vec<Arc<NamespaceRecord>> {
+        let default = Namespace::default();
+        let unwritten = (!self.namespaces.contains_key(&default))
+            .then(|| self.namespace(&default))
+            .flatten();
+        let mut all: Vec<_> = self.namespaces.values().cloned().chain(unwritten).collect();
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
+    }
+
+    /// Returns the index of the last event that changed a namespace.
+    pub fn namespaces_index(&self) -> u64 {
+        self.namespaces_index
+    }
+
+    /// Returns what a namespace contains.
+    pub fn namespace_contents(&self, name: &Namespace) -> NamespaceContents {
+        let first = NamespacedId::new(name.clone(), VolumeId::new(""));
+        let volumes = self.volumes.range(first..).map(|(key, _)| key);
+        let first = VariableKey::new(name.clone(), VariablePath::new(""));
+        let variables = self.variables.range(first..).map(|(key, _)| key);
+        let first = JobKey::new(name.clone(), JobId::new(""));
+        let jobs = self.jobs.range(first..);
+        let (stopped, running): (Vec<_>, Vec<_>) = jobs
+            .take_while(|(key, _)| key.namespace == *name)
+            .partition(|(_, job)| job.is_stopped);
+        let keys = |jobs: Vec<(&JobKey, _)>| jobs.into_iter().map(|(key, _)| key.clone()).collect();
+        NamespaceContents {
+            volumes: volumes
+                .take_while(|key| key.namespace == *name)
+                .cloned()
+                .collect(),
+            running_jobs: keys(running),
+            stopped_jobs: keys(stopped),
+            variables: variables
+                .take_while(|key| key.namespace == *name)
+                .cloned()
+                .collect(),
+        }
+    }
+
+    /// Makes every namespace exist that is in use, and returns the new ones. Only a snapshot of an earlier
+    /// version needs it.
+    pub(super) fn adopt_namespaces(&mut self) -> Vec<Namespace> {
+        let volumes = self.volumes.keys().map(|key| &key.namespace);
+        let variables = self.variables.keys().map(|key| &key.namespace);
+        let jobs = self.jobs.keys().map(|key| &key.namespace);
+        let used: BTreeSet<_> = volumes.chain(variables).chain(jobs).cloned().collect();
+        let index = self.index;
+        let used = used.into_iter();
+        used.filter(|name| self.ensure_namespace(name, index))
+            .collect()
+    }
+
+    /// Makes a namespace exist, and returns whether it is new.
+    pub(super) fn ensure_namespace(&mut self, name: &Namespace, index: u64) -> bool {
+        let is_known = self.namespace(name).is_some();
+        if !is_known {
+            let record = NamespaceRecord::new(name.clone(), index);
+            self.namespaces.insert(name.clone(), Arc::new(record));
+            self.namespaces_index = index;
+        }
+        !is_known
+    }
+}
+
+/// Whether an event about a namespace fits.
+pub(super) fn is_namespace_event_valid(
+    state: &State,
+    name: &Namespace,
+    event: &NamespaceEvent,
+) -> bool {
+    match event {
+        NamespaceEvent::Written { .. } => true,
+        NamespaceEvent::Deleted => {
+            name.as_str() != Namespace::DEFAULT
+                && state.namespaces.contains_key(name)
+                && state.namespace_contents(name).is_empty()
+        }
+    }
+}
+
+/// Performs an event about a namespace.
+pub(super) fn apply_namespace(
+    state: &mut State,
+    name: &Namespace,
+    event: &NamespaceEvent,
+    at: EventPlace,
+) {
+    state.namespaces_index = at.index;
+    match event {
+        NamespaceEvent::Written { description, meta } => {
+            let before = state.namespace(name);
+            let record = NamespaceRecord {
+                name: name.clone(),
+                description: description.clone(),
+                meta: meta.clone(),
+                create_index: before.map_or(at.index, |record| record.create_index),
+                modify_index: at.index,
+            };
+            state.namespaces.insert(name.clone(), Arc::new(record));
+        }
+        NamespaceEvent::Deleted => drop(state.namespaces.remove(name)),
+    }
+}
+
+/// Returns the namespace into which an event puts something; `None` for `default`, which always exists.
+pub(super) fn entered_namespace(kind: &EventKind) -> Option<&Namespace> {
+    let name = match kind {
+        EventKind::VolumeCreateIntended { definition, .. }
+        | EventKind::VolumeRegistered { definition, .. } => &definition.key.namespace,
+        EventKind::Job { job, event } if matches!(**event, JobEvent::Registered { .. }) => {
+            &job.namespace
+        }
+        EventKind::Variable {
+            key,
+            event: VariableEvent::Written { .. } | VariableEvent::LockAcquired { .. },
+        } => &key.namespace,
+        _ => return None,
+    };
+    (name.as_str() != Namespace::DEFAULT).then_some(name)
+}
+
+/// Returns why a namespace contradicts the rest of the state.
+pub(super) fn namespace_problems(state: &State) -> Vec<String> {
+    let mut found = vec![];
+    for (name, record) in &state.namespaces {
+        let order = [
+            record.create_index,
+            record.modify_index,
+            state.namespaces_index,
+        ];
+        if record.name != *name || !order.is_sorted() {
+            found.push(format!("namespace {name} is misplaced"));
+        }
+    }
+    let volumes = state.volumes.keys().map(|key| &key.namespace);
+    let variables = state.variables.keys().map(|key| &key.namespace);
+    let jobs = state.jobs.keys().map(|key| &key.namespace);
+    let used: BTreeSet<_> = volumes.chain(variables).chain(jobs).collect();
+    let unknown = used
+        .into_iter()
+        .filter(|name| state.namespace(name).is_none());
+    found.extend(unknown.map(|name| format!("namespace {name} is in use and does not exist")));
+    found
+}
+
+#[cfg(test)]
+mod tests;
