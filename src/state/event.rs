@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::job_record::{AllocEvent, JobEvent};
-use super::namespaces::NamespaceEvent;
+use super::namespace_record::NamespaceEvent;
 use super::record::{ProviderFacts, VolumeDefinition};
 use super::variable::VariableEvent;
 use crate::claim::ClaimEvent;

@@ -5,7 +5,7 @@
 
 use super::event::EventKind;
 use super::job_record::{AllocEvent, JobEvent};
-use super::namespaces::NamespaceEvent;
+use super::namespace_record::NamespaceEvent;
 use super::record::ProviderFacts;
 use super::variable::VariableEvent;
 use crate::claim::{Claim, ClaimEvent, ClaimKey, Step};

@@ -5,7 +5,7 @@ pub mod jobs;
 
 use super::apply::{apply, check};
 use super::event::{Event, EventKind};
-use super::namespaces::NamespaceEvent;
+use super::namespace_record::NamespaceEvent;
 use super::record::{ProviderFacts, VolumeDefinition};
 use super::recorded_options::{RecordedFlags, RecordedMountOptions};
 use super::tables::State;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::claims_record::{AllocRecord, ClaimsRecord, NodeLoss};
 use super::event::Subject;
 use super::job_record::JobRecord;
-use super::namespaces::NamespaceRecord;
+use super::namespace_record::NamespaceRecord;
 use super::plugin_record::PluginRecord;
 use super::record::VolumeRecord;
 use super::tables::State;

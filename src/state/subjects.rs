@@ -7,7 +7,8 @@
 use super::apply_claims::claimed_on;
 use super::event::{EventKind, Subject};
 use super::job_record::{AllocEvent, JobEvent};
-use super::namespaces::{NamespaceEvent, entered_namespace};
+use super::namespace_record::NamespaceEvent;
+use super::namespaces::entered_namespace;
 use super::tables::State;
 use crate::claim::ClaimEvent;
 use crate::model::{AllocId, JobKey, Namespace, NamespacedId, RemoteVolume};

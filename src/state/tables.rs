@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::claims_record::{AllocRecord, ClaimsRecord, NodeLoss};
 use super::interner::Interner;
 use super::job_record::{JobAlloc, JobRecord};
-use super::namespaces::NamespaceRecord;
+use super::namespace_record::NamespaceRecord;
 use super::plugin_record::PluginRecord;
 use super::record::VolumeRecord;
 use super::variable::VariableRecord;

@@ -1,5 +1,7 @@
 //! Namespaces exist before what is in them, and until it is gone.
 
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::state::invariant::violations;
 use crate::state::job_record::JobEvent;
@@ -50,7 +52,7 @@ fn the_default_namespace_exists_and_is_never_deleted() {
     assert!(!is_deletable(&state, "default"));
 }
 
-/// B12: a namespace with a volume, a job or a variable in it cannot be deleted.
+/// A volume, a job, also a stopped one, or a variable keeps its namespace.
 #[test]
 fn a_namespace_in_use_is_not_deleted() {
     let ops = Namespace::new("ops");
