@@ -103,30 +103,50 @@ pub(super) fn dispatch(
             process,
             orphans::manage_orphans(context, arguments),
         ),
-        Command::Plugin(PluginCommand::Status(arguments)) => run_client(
+        Command::Plugin(command) => dispatch_plugin(context, command, process),
+        #[cfg(feature = "agent")]
+        Command::Agent(arguments) => match &arguments.command {
+            None => run_server(context, process, agent::serve_agent(context, arguments)),
+            Some(AgentCommand::Check(check)) => {
+                run_client(context, process, agent::check_agent(context, check))
+            }
+            Some(AgentCommand::Journal(journal)) => {
+                run_client(context, process, agent::show_journal(context, journal))
+            }
+        },
+    }
+}
+
+fn dispatch_plugin(
+    context: &CommandContext,
+    command: &PluginCommand,
+    process: ProcessOwnership,
+) -> Result<Exit, CliError> {
+    match command {
+        PluginCommand::Status(arguments) => run_client(
             context,
             process,
             plugin::status::show_plugins(context, arguments),
         ),
-        Command::Plugin(PluginCommand::Impact(arguments)) => run_client(
+        PluginCommand::Impact(arguments) => run_client(
             context,
             process,
             plugin::impact::show_impact(context, arguments),
         ),
         #[cfg(feature = "agent")]
-        Command::Plugin(PluginCommand::Serve(arguments)) => run_server(
+        PluginCommand::Serve(arguments) => run_server(
             context,
             process,
             plugin::serve::serve_embedded_plugin(context, arguments),
         ),
         #[cfg(feature = "agent")]
-        Command::Plugin(PluginCommand::Probe(arguments)) => run_client(
+        PluginCommand::Probe(arguments) => run_client(
             context,
             process,
             plugin::probe::probe_plugin(context, arguments),
         ),
         #[cfg(feature = "agent")]
-        Command::Plugin(PluginCommand::Check(arguments)) => {
+        PluginCommand::Check(arguments) => {
             let options = RuntimeOptions {
                 default_log_level: LogLevel::Warn,
                 threads: Threads::Many,
@@ -139,16 +159,6 @@ pub(super) fn dispatch(
                 plugin::check::check_plugin(context, arguments),
             )
         }
-        #[cfg(feature = "agent")]
-        Command::Agent(arguments) => match &arguments.command {
-            None => run_server(context, process, agent::serve_agent(context, arguments)),
-            Some(AgentCommand::Check(check)) => {
-                run_client(context, process, agent::check_agent(context, check))
-            }
-            Some(AgentCommand::Journal(journal)) => {
-                run_client(context, process, agent::show_journal(context, journal))
-            }
-        },
     }
 }
 

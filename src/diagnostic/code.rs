@@ -442,7 +442,7 @@ codes! {
     // --- namespace
     NamespaceUnknown = "namespace/unknown": "The server has no namespace of this name.",
         "List the namespaces with `namespace list`, and correct the name.";
-    NamespaceInUse = "namespace/in-use": "The namespace cannot be deleted: it is `default`, or something is in it.",
+    NamespaceInUse = "namespace/in-use": "The namespace cannot be deleted: something is in it.",
         "Delete the volumes and variables in it, and purge its jobs; `nomad-csi job stop --purge ID` purges one.";
 
     // --- plugin: answers about a plugin, and the plugin's own answers

@@ -112,7 +112,7 @@ const TABLE: &[TableRow] = table! {
     // Namespaces.
     Exact "Namespace not found" => NamespaceUnknown, "the namespace does not exist";
     Exact "namespace not found" => NamespaceUnknown, "the namespace does not exist";
-    Exact "can not delete default namespace" => NamespaceInUse,
+    Exact "can not delete default namespace" => ApiBadRequest,
         "the default namespace always exists";
     Contains &["namespace \"", "\" has non-terminal jobs"] => NamespaceInUse,
         "jobs run in the namespace";

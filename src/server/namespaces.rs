@@ -76,7 +76,7 @@ impl NamespaceService {
                 return Err(NamespaceError::NothingToDelete(name.clone()).into());
             }
             if !contents.is_empty() {
-                let namespace = name.clone();
+                let (namespace, contents) = (name.clone(), Box::new(contents));
                 return Err(NamespaceError::InUse {
                     namespace,
                     contents,

@@ -1,4 +1,5 @@
-//! Namespaces as objects: every volume, job and variable is in one that exists.
+//! Namespaces as objects: every volume and job is in one that exists. As in Nomad, a variable needs none, and
+//! keeps one that exists.
 //!
 //! The namespace `default` always exists and has a record only once it is written. Up to event version 5 every
 //! namespace existed. So an event that puts something into an unknown namespace makes it exist, and a
@@ -11,7 +12,6 @@ use super::event::EventKind;
 use super::job_record::JobEvent;
 use super::namespace_record::{NamespaceContents, NamespaceEvent, NamespaceRecord};
 use super::tables::State;
-use super::variable::VariableEvent;
 use crate::claim::EventPlace;
 use crate::model::{JobId, JobKey, Namespace, NamespacedId, VariableKey, VariablePath, VolumeId};
 
@@ -70,9 +70,8 @@ impl State {
     /// version needs it.
     pub(super) fn adopt_namespaces(&mut self) -> Vec<Namespace> {
         let volumes = self.volumes.keys().map(|key| &key.namespace);
-        let variables = self.variables.keys().map(|key| &key.namespace);
         let jobs = self.jobs.keys().map(|key| &key.namespace);
-        let used: BTreeSet<_> = volumes.chain(variables).chain(jobs).cloned().collect();
+        let used: BTreeSet<_> = volumes.chain(jobs).cloned().collect();
         let index = self.index;
         let used = used.into_iter();
         used.filter(|name| self.ensure_namespace(name, index))
@@ -139,10 +138,6 @@ pub(super) fn entered_namespace(kind: &EventKind) -> Option<&Namespace> {
         EventKind::Job { job, event } if matches!(**event, JobEvent::Registered { .. }) => {
             &job.namespace
         }
-        EventKind::Variable {
-            key,
-            event: VariableEvent::Written { .. } | VariableEvent::LockAcquired { .. },
-        } => &key.namespace,
         _ => return None,
     };
     (name.as_str() != Namespace::DEFAULT).then_some(name)
@@ -162,9 +157,8 @@ pub(super) fn namespace_problems(state: &State) -> Vec<String> {
         }
     }
     let volumes = state.volumes.keys().map(|key| &key.namespace);
-    let variables = state.variables.keys().map(|key| &key.namespace);
     let jobs = state.jobs.keys().map(|key| &key.namespace);
-    let used: BTreeSet<_> = volumes.chain(variables).chain(jobs).collect();
+    let used: BTreeSet<_> = volumes.chain(jobs).collect();
     let unknown = used
         .into_iter()
         .filter(|name| state.namespace(name).is_none());

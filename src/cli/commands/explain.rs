@@ -24,7 +24,7 @@ pub(crate) struct ExplainArgs {
 /// The subcommands of `explain`.
 #[derive(Subcommand, Debug)]
 pub(crate) enum ExplainCommand {
-    /// Show where the allocations of a job run or would run, and why not elsewhere
+    /// Show where the allocations of a job run, and why not elsewhere
     ///
     /// For each allocation that the job wants: where it runs, where the scheduler would place it
     /// now, or every reason of every node against it. Only the agent shows the reasons of each node.

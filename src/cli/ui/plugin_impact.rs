@@ -8,7 +8,7 @@ use super::allocs::short_id;
 use super::printer::one_line;
 use super::table::{heading, table};
 use crate::doctor::{Loss, LostInstance, PluginImpact, VolumeImpact, VolumeUser};
-use crate::model::HealthCount;
+use crate::model::{HealthCount, NodeId};
 
 /// The version of the JSON format.
 const FORMAT_VERSION: u32 = 1;
@@ -170,7 +170,7 @@ pub(crate) fn plugin_impact_json(impact: &PluginImpact) -> Value {
             "controllers": count(impact.controllers),
             "nodes": count(impact.nodes),
         },
-        "node_id": impact.node.as_ref().map(|node| node.as_str()),
+        "node_id": impact.node.as_ref().map(NodeId::as_str),
         "plugin_id": impact.plugin.as_str(),
         "volumes": impact.volumes.iter().map(volume_json).collect::<Vec<_>>(),
     })
@@ -183,7 +183,7 @@ fn volume_json(volume: &VolumeImpact) -> Value {
             "in_release": user.is_in_release,
             "job_id": user.job,
             "loses": user.losses.iter().map(|loss| loss.as_str()).collect::<Vec<_>>(),
-            "node_id": user.node.as_ref().map(|node| node.as_str()),
+            "node_id": user.node.as_ref().map(NodeId::as_str),
             "read_only": user.read_only,
             "task_group": user.task_group,
         })

@@ -24,7 +24,7 @@ const TEXTS: &[(&str, Code)] = {
         ),
         ("Namespace not found", C::NamespaceUnknown),
         ("namespace not found", C::NamespaceUnknown),
-        ("can not delete default namespace", C::NamespaceInUse),
+        ("can not delete default namespace", C::ApiBadRequest),
         (
             "namespace \"team-b\" has non-terminal jobs in regions: [global]",
             C::NamespaceInUse,

@@ -3,7 +3,7 @@
 use http::StatusCode;
 
 use crate::diagnostic::Code;
-use crate::model::{JobKey, Namespace, NamespacedId, VariableKey};
+use crate::model::{JobKey, Namespace, NamespacedId};
 use crate::state::NamespaceContents;
 
 /// How many objects of one kind an error names.
@@ -16,8 +16,6 @@ pub enum NamespaceUser {
     Volume(NamespacedId),
     /// A job.
     Job(JobKey),
-    /// A variable.
-    Variable(VariableKey),
 }
 
 impl NamespaceUser {
@@ -26,7 +24,6 @@ impl NamespaceUser {
         match self {
             Self::Volume(key) => &key.namespace,
             Self::Job(key) => &key.namespace,
-            Self::Variable(key) => &key.namespace,
         }
     }
 }
@@ -45,7 +42,7 @@ pub enum NamespaceError {
         /// The namespace.
         namespace: Namespace,
         /// What is in it.
-        contents: NamespaceContents,
+        contents: Box<NamespaceContents>,
     },
     /// The name or the description is not valid.
     Invalid(String),
@@ -63,7 +60,8 @@ impl NamespaceError {
         match self {
             Self::NotFound(_) => (Code::NamespaceUnknown, StatusCode::NOT_FOUND),
             Self::NothingToDelete(_) => (Code::NamespaceUnknown, OTHER),
-            Self::IsDefault | Self::InUse { .. } => (Code::NamespaceInUse, OTHER),
+            Self::IsDefault => (Code::ApiBadRequest, OTHER),
+            Self::InUse { .. } => (Code::NamespaceInUse, OTHER),
             Self::Invalid(_) | Self::Unsupported(_) => {
                 (Code::ApiBadRequest, StatusCode::BAD_REQUEST)
             }
@@ -92,11 +90,9 @@ impl NamespaceError {
                 "job \"{}\" is in nonexistent namespace \"{}\"",
                 key.id, key.namespace
             ),
-            Self::Missing(NamespaceUser::Variable(_))
-            | Self::InUse { .. }
-            | Self::Invalid(_)
-            | Self::Unsupported(_)
-            | Self::Busy(_) => self.message(),
+            Self::InUse { .. } | Self::Invalid(_) | Self::Unsupported(_) | Self::Busy(_) => {
+                self.message()
+            }
         }
     }
 
@@ -130,7 +126,6 @@ fn missing_text(user: &NamespaceUser) -> String {
     let (kind, name) = match user {
         NamespaceUser::Volume(key) => ("volume", key.id.to_string()),
         NamespaceUser::Job(key) => ("job", key.id.to_string()),
-        NamespaceUser::Variable(key) => ("variable", key.path.to_string()),
     };
     let namespace = user.namespace();
     format!("{kind} `{name}` cannot be written: namespace `{namespace}` does not exist")

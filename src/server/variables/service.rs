@@ -19,7 +19,7 @@ use crate::model::{SealedSecrets, SecretOwner, Secrets, VariableKey};
 use crate::ports::{Clock, IdSource, Sealer};
 use crate::server::acquire::within;
 use crate::server::cell::{CommitError, Expected, StateCell};
-use crate::server::error::{NamespaceUser, ServerError};
+use crate::server::error::ServerError;
 use crate::server::keyed_limiter::{KeyedLimiter, KeyedPermit};
 use crate::state::{
     Event, EventKind, LockTerms, Table, Topic, VariableEvent, VariableRecord, expired_locks,
@@ -205,15 +205,14 @@ impl VariableService {
         event: VariableEvent,
     ) -> Result<u64, CommitError> {
         let (name, seen) = (event.name(), seen.map(|record| record.modify_index));
-        let namespace = Expected::NamespaceOf(NamespaceUser::Variable(key.clone()));
-        let expected = vec![namespace, Expected::VariableAt(key.clone(), seen)];
+        let expected = Expected::VariableAt(key.clone(), seen);
         let key = key.clone();
         let kind = EventKind::Variable {
             key: key.clone(),
             event,
         };
         let event = Event::new(self.ports.clock.now(), kind);
-        let index = self.ports.cell.commit_all(expected, vec![event]).await?;
+        let index = self.ports.cell.commit(expected, event).await?;
         tracing::debug!(variable.path = %key.path, variable.namespace = %key.namespace, index, "{name}");
         Ok(index)
     }

@@ -10,6 +10,7 @@ use crate::state::samples::jobs::job_registered;
 use crate::state::samples::{key, registered, started, state_of};
 use crate::state::snapshot::StateSnapshot;
 use crate::state::stored_record::StoredRecord;
+use crate::state::variable::VariableEvent;
 use crate::state::{Event, Subject, check};
 
 fn written(name: &str, description: &str) -> EventKind {

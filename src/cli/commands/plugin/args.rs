@@ -24,7 +24,7 @@ pub(crate) enum PluginCommand {
         after_long_help = "Examples:\n  nomad-csi plugin status\n  nomad-csi plugin status ebs -o wide"
     )]
     Status(PluginStatusArgs),
-    /// Show what would be lost if a plugin, or its instances on a node, ended
+    /// Show what would be lost if a plugin, or its part on a node, ended
     ///
     /// Lists the volumes that could not be used any more, and the allocations whose volumes could
     /// not be unmounted or detached. Looks at the volumes of all namespaces that the token can see,

@@ -46,7 +46,7 @@ async fn a_namespace_is_created_changed_and_deleted() {
     assert_eq!(names(get(&agent, "/v1/namespaces").await), ["default"]);
 }
 
-/// B12: a volume, a job and a variable need a namespace that exists.
+/// B12: a volume and a job need a namespace that exists.
 #[tokio::test(start_paused = true)]
 async fn writes_into_an_unknown_namespace_are_refused() {
     let agent = agent().await;
@@ -54,7 +54,6 @@ async fn writes_into_an_unknown_namespace_are_refused() {
     let mut document = job(&job_key("web"));
     document.namespace = "ops".into();
     let job = json!({"Job": job_to_wire(&document)}).to_string();
-    let items = json!({"Items": {"a": "b"}}).to_string();
     let writes = [
         (
             "PUT /v1/volume/csi/db/create?namespace=ops",
@@ -75,11 +74,6 @@ async fn writes_into_an_unknown_namespace_are_refused() {
             "PUT /v1/job/web/plan",
             &job,
             "job \"web\" is in nonexistent namespace \"ops\"",
-        ),
-        (
-            "PUT /v1/var/app/x?namespace=ops",
-            &items,
-            "variable `app/x` cannot be written: namespace `ops` does not exist",
         ),
     ];
     for (line, body, text) in &writes {
