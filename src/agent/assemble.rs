@@ -3,6 +3,7 @@
 //! The result is not running: sockets are open but not served, and the plugin is not started. `run`
 //! starts and stops the parts in order. If a step fails, everything opened before is closed.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use super::tasks::{TaskDrivers, node_attributes, task_drivers};
 use crate::csi::GrpcConnector;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::driver::RawExec;
-use crate::model::{HostSession, Node, NodeId, SecretOwner};
+use crate::model::{HostSession, HostVolume, Node, NodeId, SecretOwner};
 use crate::mounts::LinuxMounter;
 use crate::node::{
     AllocRunnerDeps, AllocRunners, CallLanes, NodeNames, NodeTaskLogs, PluginHost, PluginHostDeps,
@@ -130,7 +131,11 @@ async fn wire(
         Some(_) => task_drivers(),
         None => TaskDrivers::new(),
     };
-    let node = register_node(cell, id, &drivers, &*clock, &*ids).await?;
+    let offered = NodeOffer {
+        drivers: &drivers,
+        host_volumes: &config.host_volumes,
+    };
+    let node = register_node(cell, id, &offered, &*clock, &*ids).await?;
     let lanes = CallLanes::new(HostSession::new(ids.uuid()));
     let registry = Arc::new(Registry::new(lanes));
     let hosts = StepHosts::new(&registry, dirs.mounts());
@@ -187,6 +192,7 @@ async fn wire(
     let runners = AllocRunners::new(AllocRunnerDeps {
         control: Arc::new(services.control_plane(names.id.clone())),
         drivers,
+        host_volumes: config.host_volumes.clone(),
         clock: ports.clock,
         ids: ports.ids,
         node: names,
@@ -261,11 +267,17 @@ fn node_id_problem(error: &NodeIdError) -> Diagnostics {
     with_cause(problem, error)
 }
 
+/// What this node offers to jobs.
+struct NodeOffer<'a> {
+    drivers: &'a TaskDrivers,
+    host_volumes: &'a BTreeMap<String, HostVolume>,
+}
+
 /// Records the start of the agent and its node, which takes the machine's current name.
 async fn register_node(
     cell: &StateCell,
     id: NodeId,
-    drivers: &TaskDrivers,
+    offered: &NodeOffer<'_>,
     clock: &dyn Clock,
     ids: &dyn IdSource,
 ) -> Result<Node, Diagnostics> {
@@ -275,10 +287,12 @@ async fn register_node(
     let node = Node {
         is_eligible: known.as_ref().is_none_or(|known| known.is_eligible),
         is_draining: known.as_ref().is_some_and(|known| known.is_draining),
-        drivers: drivers
+        drivers: offered
+            .drivers
             .iter()
             .map(|(name, driver)| (name.clone(), driver.mount_config()))
             .collect(),
+        host_volumes: offered.host_volumes.clone(),
         attributes: node_attributes(),
         ..Node::new(id, name, AgentInfo::DATACENTER)
     };
@@ -317,6 +331,7 @@ fn not_committed(error: &CommitError) -> Diagnostics {
         | CommitError::VariableConflict { .. }
         | CommitError::ClaimsConflict { .. }
         | CommitError::JobConflict { .. }
+        | CommitError::NoNamespace { .. }
         | CommitError::InvalidEvent(_)
         | CommitError::Stopping => Diagnostic::error(
             Code::Internal,
@@ -379,7 +394,11 @@ mod tests {
         let ids = RandomIds;
         let id = this_node(file, &cell, &ids).await.unwrap();
         assert_eq!(id.as_str(), nodes[1]);
-        let node = register_node(&cell, id, &TaskDrivers::new(), &FakeClock::default(), &ids).await;
+        let offered = NodeOffer {
+            drivers: &TaskDrivers::new(),
+            host_volumes: &BTreeMap::new(),
+        };
+        let node = register_node(&cell, id, &offered, &FakeClock::default(), &ids).await;
         assert_eq!(node.unwrap().id.as_str(), nodes[1]);
         assert_eq!(cell.read(|state| state.nodes().len()), 2);
         cell.stop().await;

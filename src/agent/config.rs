@@ -1,14 +1,16 @@
 //! The configuration of an agent: parsed options with all defaults.
 //!
 //! The command line reads the environment and passes it in. Only the path of this program is read
-//! here, because the embedded plugin is this program.
+//! here, because the embedded plugin is this program, and whether host volumes are directories.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::serve_plugin::{ProfileOptions, parse_profile};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
+use crate::model::HostVolume;
 use crate::server::CallWidths;
 use crate::server::http::{AllowedHosts, HttpSettings, Limits};
 
@@ -29,6 +31,8 @@ pub struct AgentOptions {
     pub limits: Vec<String>,
     /// `--allow-core-dumps`.
     pub allow_core_dumps: bool,
+    /// `--host-volume NAME=PATH`.
+    pub host_volumes: Vec<String>,
     /// `--plugin-…`: the profile of the embedded plugin.
     pub plugin: ProfileOptions,
     /// XDG_RUNTIME_DIR.
@@ -57,6 +61,8 @@ pub struct AgentConfig {
     pub http: Option<SocketAddr>,
     /// The limits of the HTTP API, and the names of the agent.
     pub http_settings: HttpSettings,
+    /// The directories that jobs can mount by name.
+    pub host_volumes: BTreeMap<String, HostVolume>,
     /// The directory for sockets whose path in the data directory would be too long.
     pub runtime_dir: Option<PathBuf>,
     /// The program that is started as `PROGRAM plugin serve …`; by default this program.
@@ -113,12 +119,14 @@ impl AgentConfig {
         }
         let http = listen_address(options).map_err(|problem| problems.extend(problem));
         let settings = http_settings(options).map_err(|problem| problems.extend(problem));
+        let volumes = host_volumes(options).map_err(|problem| problems.extend(problem));
         let program = own_program().map_err(|problem| problems.extend(problem));
         if let Err(problem) = parse_profile(&options.plugin, "plugin-") {
             problems.extend(problem);
         }
-        let parsed = (http, settings, program, problems.has_errors());
-        let (Ok(http), Ok(http_settings), Ok(plugin_program), false) = parsed else {
+        let parsed = (http, settings, volumes, program, problems.has_errors());
+        let (Ok(http), Ok(http_settings), Ok(host_volumes), Ok(plugin_program), false) = parsed
+        else {
             return Err(problems);
         };
         Ok(Self {
@@ -128,6 +136,7 @@ impl AgentConfig {
                 .map_or(DataDirSetting::Temporary, DataDirSetting::Persistent),
             http: Some(http),
             http_settings,
+            host_volumes,
             runtime_dir: options.runtime_dir.clone(),
             plugin_program,
             plugin_profile: options.plugin.clone(),
@@ -148,6 +157,7 @@ impl AgentConfig {
             data: DataDirSetting::Persistent(directory),
             http: None,
             http_settings: HttpSettings::default(),
+            host_volumes: BTreeMap::new(),
             runtime_dir,
             plugin_program: own_program()?,
             plugin_profile: ProfileOptions::default(),
@@ -235,6 +245,32 @@ fn http_settings(options: &AgentOptions) -> Result<HttpSettings, Diagnostics> {
             problems.push(Diagnostic::error(Code::AgentBadAddress, message).help(help));
             Err(problems)
         }
+    }
+}
+
+fn host_volumes(options: &AgentOptions) -> Result<BTreeMap<String, HostVolume>, Diagnostics> {
+    let mut problems = Diagnostics::default();
+    let mut found = BTreeMap::new();
+    for text in &options.host_volumes {
+        let why = match HostVolume::parse(text) {
+            Ok((name, _)) if found.contains_key(&name) => format!("`{name}` is given twice"),
+            Ok((_, volume)) if !volume.path.is_dir() => {
+                format!("`{}` is not a directory", volume.path.display())
+            }
+            Ok((name, volume)) => {
+                found.insert(name, volume);
+                continue;
+            }
+            Err(why) => why,
+        };
+        let message = format!("cannot offer the host volume `{text}`: {why}");
+        let help =
+            "use `--host-volume NAME=PATH`, or `NAME=PATH:ro` for a volume that jobs can only read";
+        problems.push(Diagnostic::error(Code::AgentBadHostVolume, message).help(help));
+    }
+    match problems.has_errors() {
+        true => Err(problems),
+        false => Ok(found),
     }
 }
 
@@ -331,6 +367,28 @@ mod tests {
             ..options("127.0.0.1:0")
         };
         assert_eq!(codes(&wrong), [Code::AgentBadLimit, Code::AgentBadAddress]);
+    }
+
+    #[test]
+    fn host_volumes_are_existing_directories() {
+        let given = |volumes: &[&str]| AgentOptions {
+            host_volumes: volumes.iter().map(ToString::to_string).collect(),
+            ..options("127.0.0.1:0")
+        };
+        let config = AgentConfig::parse(&given(&["root=/:ro"])).unwrap();
+        assert!(config.host_volumes["root"].read_only);
+        for wrong in [
+            &["root"][..],
+            &["root=relative"],
+            &["root=/does/not/exist"],
+            &["root=/", "root=/"],
+        ] {
+            assert_eq!(
+                codes(&given(wrong)),
+                [Code::AgentBadHostVolume],
+                "{wrong:?}"
+            );
+        }
     }
 
     #[test]

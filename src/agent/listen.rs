@@ -116,7 +116,11 @@ impl Listeners {
 
 /// The places of one listener, each at most `most`.
 fn places(working: usize, limits: &Limits, most: usize) -> Places {
-    Places::new(working.min(most), limits.waiting_queries.min(most))
+    Places::new(
+        working.min(most),
+        limits.waiting_queries.min(most),
+        limits.event_streams.min(most),
+    )
 }
 
 /// A connection that was accepted.

@@ -18,6 +18,7 @@ use super::commands::forget::ForgetArgs;
 use super::commands::import::ImportArgs;
 use super::commands::job::JobCommand;
 use super::commands::man::ManArgs;
+use super::commands::namespace::NamespaceCommand;
 use super::commands::node::NodeCommand;
 use super::commands::orphans::OrphansArgs;
 use super::commands::plan::PlanArgs;
@@ -138,6 +139,9 @@ pub(crate) enum Command {
     /// Show and stop allocations, and print the logs of their tasks
     #[command(subcommand)]
     Alloc(AllocCommand),
+    /// List, create and delete namespaces
+    #[command(subcommand)]
+    Namespace(NamespaceCommand),
     /// Show, drain and fence nodes
     #[command(subcommand)]
     Node(NodeCommand),
@@ -175,7 +179,7 @@ pub(crate) enum Command {
     /// sets.
     #[command(subcommand)]
     Context(ContextCommand),
-    /// Explain an error code
+    /// Explain an error code, or the placement of a job
     #[command(after_long_help = "Example:\n  nomad-csi explain spec/unknown-field")]
     Explain(ExplainArgs),
     /// Print a shell completion script

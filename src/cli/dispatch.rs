@@ -9,13 +9,14 @@ use super::commands::agent::{self, AgentCommand};
 use super::commands::alloc::AllocCommand;
 use super::commands::auth::AuthCommand;
 use super::commands::context as contexts;
+use super::commands::explain::ExplainCommand;
 use super::commands::job::JobCommand;
 use super::commands::plugin::PluginCommand;
 use super::commands::submit::submit_volumes;
 use super::commands::volume::VolumeCommand;
 use super::commands::{
-    alloc, apply, auth, completion, drift, explain, forget, import, job, man, node, orphans, plan,
-    plugin, reconcile, set, snapshot, validate, volume,
+    alloc, apply, auth, completion, drift, explain, forget, import, job, man, namespace, node,
+    orphans, plan, plugin, reconcile, set, snapshot, validate, volume,
 };
 use super::error::CliError;
 use super::exit::Exit;
@@ -38,7 +39,14 @@ pub(super) fn dispatch(
 ) -> Result<Exit, CliError> {
     match command {
         Command::Validate(arguments) => validate::validate_files(context, arguments),
-        Command::Explain(arguments) => explain::explain_code(context, arguments),
+        Command::Explain(arguments) => match &arguments.command {
+            None => explain::explain_code(context, arguments),
+            Some(ExplainCommand::Placement(placement)) => run_client(
+                context,
+                process,
+                job::placement::explain_placement(context, placement),
+            ),
+        },
         Command::Completion(arguments) => completion::print_completion_script(context, arguments),
         Command::Man(arguments) => man::print_manual(context, arguments, Cli::command()),
         Command::Auth(AuthCommand::Check(arguments)) => {
@@ -85,30 +93,60 @@ pub(super) fn dispatch(
             process,
             node::change::manage_nodes(context, command),
         ),
+        Command::Namespace(command) => run_client(
+            context,
+            process,
+            namespace::manage_namespaces(context, command),
+        ),
         Command::Orphans(arguments) => run_client(
             context,
             process,
             orphans::manage_orphans(context, arguments),
         ),
-        Command::Plugin(PluginCommand::Status(arguments)) => run_client(
+        Command::Plugin(command) => dispatch_plugin(context, command, process),
+        #[cfg(feature = "agent")]
+        Command::Agent(arguments) => match &arguments.command {
+            None => run_server(context, process, agent::serve_agent(context, arguments)),
+            Some(AgentCommand::Check(check)) => {
+                run_client(context, process, agent::check_agent(context, check))
+            }
+            Some(AgentCommand::Journal(journal)) => {
+                run_client(context, process, agent::show_journal(context, journal))
+            }
+        },
+    }
+}
+
+fn dispatch_plugin(
+    context: &CommandContext,
+    command: &PluginCommand,
+    process: ProcessOwnership,
+) -> Result<Exit, CliError> {
+    match command {
+        PluginCommand::Status(arguments) => run_client(
             context,
             process,
             plugin::status::show_plugins(context, arguments),
         ),
+        PluginCommand::Impact(arguments) => run_client(
+            context,
+            process,
+            plugin::impact::show_impact(context, arguments),
+        ),
         #[cfg(feature = "agent")]
-        Command::Plugin(PluginCommand::Serve(arguments)) => run_server(
+        PluginCommand::Serve(arguments) => run_server(
             context,
             process,
             plugin::serve::serve_embedded_plugin(context, arguments),
         ),
         #[cfg(feature = "agent")]
-        Command::Plugin(PluginCommand::Probe(arguments)) => run_client(
+        PluginCommand::Probe(arguments) => run_client(
             context,
             process,
             plugin::probe::probe_plugin(context, arguments),
         ),
         #[cfg(feature = "agent")]
-        Command::Plugin(PluginCommand::Check(arguments)) => {
+        PluginCommand::Check(arguments) => {
             let options = RuntimeOptions {
                 default_log_level: LogLevel::Warn,
                 threads: Threads::Many,
@@ -121,16 +159,6 @@ pub(super) fn dispatch(
                 plugin::check::check_plugin(context, arguments),
             )
         }
-        #[cfg(feature = "agent")]
-        Command::Agent(arguments) => match &arguments.command {
-            None => run_server(context, process, agent::serve_agent(context, arguments)),
-            Some(AgentCommand::Check(check)) => {
-                run_client(context, process, agent::check_agent(context, check))
-            }
-            Some(AgentCommand::Journal(journal)) => {
-                run_client(context, process, agent::show_journal(context, journal))
-            }
-        },
     }
 }
 

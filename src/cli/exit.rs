@@ -5,7 +5,8 @@
 pub enum Exit {
     /// Success, or nothing to do.
     Done,
-    /// `plan` found pending changes, `drift` found drift, or `job run` found no place for an allocation.
+    /// `plan` found pending changes, `drift` found drift, `job run` found no place for an allocation, or
+    /// `plugin impact` found something that would be lost.
     ChangesPending,
     /// Approval is required and was not given.
     ApprovalNeeded,

@@ -435,9 +435,15 @@ codes! {
     VolumeCapacity = "volume/capacity": "The sizes contradict each other or the current size of the volume. Volumes cannot shrink.",
         "Set `capacity_max` to at least `capacity_min` and the current size of the volume.";
     VolumeUnknownNamespace = "volume/unknown-namespace": "The namespace does not exist.",
-        "Create it with `nomad namespace apply`, or correct the name.";
+        "Create it with `nomad-csi namespace create NAME`, or correct the name.";
     VolumeUnaddressable = "volume/unaddressable": "Nomad's HTTP API cannot address an object with this ID.",
         "Use an ID without `/` that is not empty, `.` or `..`.";
+
+    // --- namespace
+    NamespaceUnknown = "namespace/unknown": "The server has no namespace of this name.",
+        "List the namespaces with `namespace list`, and correct the name.";
+    NamespaceInUse = "namespace/in-use": "The namespace cannot be deleted: something is in it.",
+        "Delete the volumes and variables in it, and purge its jobs; `nomad-csi job stop --purge ID` purges one.";
 
     // --- plugin: answers about a plugin, and the plugin's own answers
     PluginNotFound = "plugin/not-found": "The server has no plugin of this ID.",
@@ -514,6 +520,8 @@ codes! {
         "Write an IP address and a port: 127.0.0.1:4646 or [::1]:4646.";
     AgentBadLimit = "agent/bad-limit": "The text is not a limit of the agent's HTTP API, or its value is out of range.",
         "Write --limit NAME=VALUE; docs/security.md lists the names, defaults and ranges.";
+    AgentBadHostVolume = "agent/host-volume": "A host volume has no valid name, or its path is no directory.",
+        "Use `--host-volume NAME=PATH` with the absolute path of an existing directory.";
     AgentNotLoopback = "agent/not-loopback": "The agent does not authenticate requests. Every client that reaches its HTTP address can create and delete volumes.",
         "Listen on a loopback address, or pass --allow-unauthenticated on a network that you trust.";
     AgentPortInUse = "agent/port-in-use": "Another process already listens on the address.",

@@ -3,7 +3,8 @@
 //! The rules are pure: facts in, findings out. A finding is *known* if the server or the provider
 //! reported it, and *inferred* if it follows from what they reported. Nomad hides the state of a claim,
 //! so a claim of an ended allocation is explained from its node and its plugin there. A fact that could
-//! not be read leads to no finding. `reconcile` reads the facts and runs remedies.
+//! not be read leads to no finding. [`plugin_impact()`] is a rule of its own: what is lost when a plugin
+//! ends. `reconcile` reads the facts and runs remedies.
 
 mod alloc_rules;
 mod cause;
@@ -11,6 +12,7 @@ mod claim_rules;
 mod diagnose;
 mod facts;
 mod finding;
+mod plugin_impact;
 mod plugin_rules;
 mod provider_rules;
 mod remedies;
@@ -21,3 +23,6 @@ pub use cause::{Cause, release_cause};
 pub use diagnose::diagnose;
 pub use facts::VolumeFacts;
 pub use finding::{Confidence, Evidence, FactSource, Finding, Remedy, Rule, SafeFix, Severity};
+pub use plugin_impact::{
+    Loss, LostInstance, PluginImpact, PluginUse, VolumeImpact, VolumeUser, plugin_impact,
+};

@@ -174,7 +174,7 @@ fn instance(alloc: &str, external_node: &str) -> PluginInstance {
     }
 }
 
-fn plugin() -> Plugin {
+pub(super) fn plugin() -> Plugin {
     Plugin {
         summary: PluginSummary {
             id: PluginId::new("ebs"),

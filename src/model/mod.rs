@@ -13,6 +13,7 @@ mod evaluation;
 mod external;
 mod hex;
 mod hidden_field;
+mod host_volume;
 mod id;
 mod job;
 mod limit;
@@ -48,6 +49,7 @@ pub use evaluation::{BlockedEvaluation, BlockedEvaluations};
 pub use external::{Condition, ExternalVolume};
 pub use hex::hex;
 pub use hidden_field::HiddenField;
+pub use host_volume::HostVolume;
 pub use id::{
     AllocId, EvaluationId, ExternalId, ExternalNodeId, HostSession, IdProblem, JobId, JobKey,
     Namespace, NamespacedId, NodeId, PluginId, SnapshotId, VariablePath, VolumeAlias, VolumeId,

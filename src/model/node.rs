@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::host_volume::HostVolume;
 use super::id::NodeId;
 use super::mount_config::MountConfig;
 
@@ -37,6 +38,9 @@ pub struct Node {
     /// The drivers that run tasks there, and what each can mount.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub drivers: BTreeMap<String, MountConfig>,
+    /// The directories that jobs can mount by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub host_volumes: BTreeMap<String, HostVolume>,
     /// What else constraints can compare, such as `kernel.name`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, String>,
@@ -65,6 +69,7 @@ impl Node {
             is_eligible: true,
             is_draining: false,
             drivers: BTreeMap::new(),
+            host_volumes: BTreeMap::new(),
             attributes: BTreeMap::new(),
         }
     }

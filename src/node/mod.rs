@@ -17,6 +17,7 @@ mod fake_host;
 #[cfg(test)]
 mod fakes;
 mod fingerprint;
+mod host_mounts;
 mod interpolation;
 mod laned_controller;
 mod plugin_tasks;

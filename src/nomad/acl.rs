@@ -12,8 +12,8 @@ use super::client::NomadClient;
 use super::request::ApiRequest;
 use crate::diagnostic::Code;
 use crate::model::Namespace;
-use crate::ports::{AccessReader, ApiError, Policy, TokenKind};
-use crate::wire::{NamespaceDocument, PolicyDocument, TokenDocument};
+use crate::ports::{AccessReader, ApiError, NamespaceApi as _, Policy, TokenKind};
+use crate::wire::{PolicyDocument, TokenDocument};
 
 #[async_trait]
 impl AccessReader for NomadClient {
@@ -59,14 +59,9 @@ impl AccessReader for NomadClient {
     }
 
     async fn namespaces(&self) -> Result<BTreeSet<Namespace>, ApiError> {
-        let action = "list the namespaces";
-        let mut names = BTreeSet::new();
-        let add = |namespace: NamespaceDocument, _| {
-            names.insert(Namespace::new(namespace.name));
-        };
-        let listed = self.session.list(&["namespaces"], &[], action, add);
-        listed.await?;
-        Ok(names)
+        let listed = self.list_namespaces().await?;
+        let names = listed.into_iter().map(|reading| reading.value.name);
+        Ok(names.map(Namespace::new).collect())
     }
 }
 

@@ -99,7 +99,7 @@ const TABLE: &[TableRow] = table! {
     Contains &["Task group ", " validation failed"] => JobInvalid,
         "the server reports the job as invalid";
     Contains &["job \"", "\" is in nonexistent namespace"] => JobInvalid,
-        "the namespace does not exist", "create it with `nomad namespace apply`, or correct the name";
+        "the namespace does not exist", "create it with `nomad-csi namespace create NAME`, or correct the name";
     Exact "eval not found" => AllocNotFound, "the evaluation does not exist any more",
         "run `nomad-csi job status` for the latest evaluation";
     Exact "alloc not found" => AllocNotFound, "the allocation does not exist";
@@ -109,10 +109,18 @@ const TABLE: &[TableRow] = table! {
     Prefix "unknown task name" => AllocTask, "the allocation has no such task";
     Exact "node not found" => NodeUnknown, "the node does not exist";
 
+    // Namespaces.
+    Exact "Namespace not found" => NamespaceUnknown, "the namespace does not exist";
+    Exact "namespace not found" => NamespaceUnknown, "the namespace does not exist";
+    Exact "can not delete default namespace" => ApiBadRequest,
+        "the default namespace always exists";
+    Contains &["namespace \"", "\" has non-terminal jobs"] => NamespaceInUse,
+        "jobs run in the namespace";
+
     // Volumes.
     Contains &["volume ", " is in nonexistent namespace "] => VolumeUnknownNamespace,
         "the namespace does not exist",
-        "create it with `nomad namespace apply`, or correct the name; after a failed create, check the provider: Nomad creates the volume there first";
+        "create it with `nomad-csi namespace create NAME`, or correct the name; after a failed create, check the provider: Nomad creates the volume there first";
     Prefix "no such volume" => VolumeNotFound, "the volume does not exist";
     Prefix "volume not found" => VolumeNotFound, "the volume does not exist";
     Prefix "volume in use" => VolumeInUse, "allocations claim the volume",

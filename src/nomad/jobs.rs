@@ -5,6 +5,7 @@
 
 use async_trait::async_trait;
 use http::Method;
+use serde::de::DeserializeOwned;
 
 use super::client::NomadClient;
 use super::request::{ApiRequest, check_addressable, unsendable_request};
@@ -15,6 +16,7 @@ use crate::ports::{ApiError, Document, JobApi, JobRegistration, WithDocument};
 use crate::wire::{
     AllocationStub, EvaluationDocument, JobDeregisterResponse, JobDocument, JobPlanResponse,
     JobRegisterResponse, JobRequestDocument, JobStub, JobSummaryDocument, JobValidateResponse,
+    PlacementDocument,
 };
 
 /// Jobs per page.
@@ -42,6 +44,30 @@ fn body(
     serde_json::to_vec(&request).map_err(|error| unsendable_request(action, &error.to_string()))
 }
 
+impl NomadClient {
+    /// Sends a job to one of the questions about it, which change nothing.
+    async fn ask_about<T: DeserializeOwned>(
+        &self,
+        job: &JobDocument,
+        question: &str,
+        fill: impl FnOnce(&mut JobRequestDocument),
+        action: &str,
+    ) -> Result<WithDocument<T>, ApiError> {
+        check_addressable(&job.id, action)?;
+        let body = body(job, fill, action)?;
+        let path = ["job", job.id.as_str(), question];
+        let put = ApiRequest {
+            query: vec![("namespace", job.namespace.as_str())],
+            body: Some(&body),
+            ..ApiRequest::new(Method::PUT, &path)
+        };
+        let response = self.session.call(&put, action, Access::Read).await?;
+        let value = self.session.document(&response, action)?;
+        let document = Document::new(String::from_utf8_lossy(&response.body));
+        Ok(WithDocument { value, document })
+    }
+}
+
 #[async_trait]
 impl JobApi for NomadClient {
     async fn validate_job(&self, job: &JobDocument) -> Result<JobValidateResponse, ApiError> {
@@ -58,18 +84,31 @@ impl JobApi for NomadClient {
 
     async fn plan_job(&self, job: &JobDocument) -> Result<WithDocument<JobPlanResponse>, ApiError> {
         let action = format!("plan job `{}`", job.id);
-        check_addressable(&job.id, &action)?;
-        let body = body(job, |request| request.diff = true, &action)?;
-        let path = ["job", job.id.as_str(), "plan"];
-        let put = ApiRequest {
+        self.ask_about(job, "plan", |request| request.diff = true, &action)
+            .await
+    }
+
+    async fn explain_placement(
+        &self,
+        job: &JobKey,
+    ) -> Result<Option<WithDocument<PlacementDocument>>, ApiError> {
+        let action = format!("explain the placement of job `{}`", job.id);
+        check_addressable(job.id.as_str(), &action)?;
+        let path = ["job", job.id.as_str(), "placement"];
+        let get = ApiRequest {
             query: vec![("namespace", job.namespace.as_str())],
-            body: Some(&body),
-            ..ApiRequest::new(Method::PUT, &path)
+            ..ApiRequest::new(Method::GET, &path)
         };
-        let response = self.session.call(&put, &action, Access::Read).await?;
-        let value = self.session.document(&response, &action)?;
-        let document = Document::new(String::from_utf8_lossy(&response.body));
-        Ok(WithDocument { value, document })
+        let found = self.session.find(&get, &action, Code::JobNotFound).await?;
+        Ok(found.map(|(value, document)| WithDocument { value, document }))
+    }
+
+    async fn explain_placement_of(
+        &self,
+        job: &JobDocument,
+    ) -> Result<WithDocument<PlacementDocument>, ApiError> {
+        let action = format!("explain the placement of job `{}`", job.id);
+        self.ask_about(job, "placement", |_| {}, &action).await
     }
 
     async fn register_job(

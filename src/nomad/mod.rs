@@ -19,6 +19,7 @@ mod jobs;
 mod ledger;
 mod limits;
 mod list_budget;
+mod namespaces;
 mod nodes;
 mod provider;
 mod read_gate;

@@ -3,39 +3,15 @@
 //! Every group has slots: one per index of its `count`, or one per node for the types that run everywhere. A slot
 //! keeps one running allocation of the newest version. An outdated or needless one stops, and its replacement is
 //! placed at the same time: it waits for the volumes until the old one has given them back. A failed allocation is
-//! replaced after a pause that doubles; one of a batch job once.
+//! replaced after a pause that doubles; one of a batch job once. What each node says to a slot is part of the
+//! decision, so an explanation of a placement is the placement itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::decision::{Decision, Placed, SlotDecision, SlotOutcome};
 use super::feasible::{Candidate, Promises, refusals_beside};
 use crate::model::{AllocId, ClientStatus, JobType, Node, NodeId, TaskGroup};
-use crate::state::{AllocRecord, GroupFailure, JobRecord, JobVersion, Placement, State};
-
-/// An allocation to place.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Placed {
-    /// The group.
-    pub group: String,
-    /// The index in the group.
-    pub index: u32,
-    /// The node.
-    pub node: NodeId,
-}
-
-/// What a job needs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Decision {
-    /// The allocations to place.
-    pub place: Vec<Placed>,
-    /// The allocations to stop, with the reason.
-    pub stop: Vec<(AllocId, &'static str)>,
-    /// The groups with allocations that no node can take.
-    pub failures: BTreeMap<String, GroupFailure>,
-    /// How many allocations of each group stay as they are.
-    pub unchanged: BTreeMap<String, u32>,
-    /// When to decide again although nothing changes, in nanoseconds since the epoch.
-    pub wake_at: Option<i64>,
-}
+use crate::state::{AllocRecord, JobRecord, JobVersion, Placement, State};
 
 const JOB_STOPPED: &str = "the job was stopped";
 const JOB_UPDATED: &str = "the job was updated";
@@ -54,8 +30,10 @@ type Slot<'a> = Vec<(&'a AllocId, &'a AllocRecord, &'a Placement)>;
 
 /// What a slot needs.
 enum Need {
-    /// Nothing: an allocation runs, or has done its work.
-    Nothing,
+    /// Nothing: this allocation runs.
+    Kept(AllocId, NodeId),
+    /// Nothing: the work is done, or has failed for good.
+    Ended,
     /// An allocation, now.
     Alloc,
     /// An allocation at this time.
@@ -81,12 +59,30 @@ pub fn evaluate(state: &State, record: &JobRecord, now: i64) -> Decision {
                 group,
                 index,
             };
-            match decide_slot(state, record, group, &slot, now, &mut decision) {
-                Need::Nothing => *decision.unchanged.entry(group.name.clone()).or_default() += 1,
-                Need::Alloc => wanted.push((candidate, node)),
+            let need = decide_slot(state, record, group, &slot, now, &mut decision);
+            let outcome = match need {
+                Need::Kept(alloc, node) => SlotOutcome::Runs { alloc, node },
+                Need::Ended => SlotOutcome::Ended,
+                Need::Alloc => {
+                    wanted.push((candidate, node));
+                    SlotOutcome::Waits
+                }
                 Need::Later(at) => {
                     decision.wake_at = Some(decision.wake_at.map_or(at, |known| known.min(at)));
+                    SlotOutcome::PausesUntil(at)
                 }
+            };
+            if matches!(outcome, SlotOutcome::Runs { .. } | SlotOutcome::Ended) {
+                *decision.unchanged.entry(group.name.clone()).or_default() += 1;
+            }
+            // A wanted slot follows once a node is chosen.
+            if outcome != SlotOutcome::Waits {
+                decision.slots.push(SlotDecision {
+                    group: group.name.clone(),
+                    index,
+                    outcome,
+                    refusals: BTreeMap::new(),
+                });
             }
         }
     }
@@ -117,6 +113,11 @@ pub fn evaluate(state: &State, record: &JobRecord, now: i64) -> Decision {
             &mut decision,
         );
     }
+    let order = |slot: &SlotDecision| {
+        let position = groups.iter().position(|group| group.name == slot.group);
+        (position, slot.index)
+    };
+    decision.slots.sort_by_key(order);
     decision
 }
 
@@ -161,24 +162,24 @@ fn decide_slot(
     now: i64,
     decision: &mut Decision,
 ) -> Need {
-    let mut keeps = false;
+    let mut kept = None;
     for (id, alloc, placement) in slot.iter().rev() {
         if !is_live(alloc, placement) {
             continue;
         }
         let reason = match unfit(state, record, group, alloc, placement) {
             Some(reason) => reason,
-            None if keeps => NOT_NEEDED,
+            None if kept.is_some() => NOT_NEEDED,
             None => {
-                keeps = true;
+                kept = Some(((*id).clone(), alloc.node.clone()));
                 continue;
             }
         };
         decision.stop.push(((*id).clone(), reason));
     }
-    match keeps {
-        true => Need::Nothing,
-        false => need_after(
+    match kept {
+        Some((alloc, node)) => Need::Kept(alloc, node),
+        None => need_after(
             record.current.version,
             record.current.job.job_type,
             slot,
@@ -239,9 +240,9 @@ fn need_after(version: u64, job_type: JobType, slot: &Slot<'_>, now: i64) -> Nee
     let is_complete = report.is_some_and(|report| report.status == ClientStatus::Complete);
     let failures = i64::try_from(ended.len()).unwrap_or(i64::MAX);
     let pause = match job_type {
-        JobType::Batch | JobType::Sysbatch if is_complete => return Need::Nothing,
-        JobType::Batch if failures > 1 => return Need::Nothing,
-        JobType::Sysbatch | JobType::System => return Need::Nothing,
+        JobType::Batch | JobType::Sysbatch if is_complete => return Need::Ended,
+        JobType::Batch if failures > 1 => return Need::Ended,
+        JobType::Sysbatch | JobType::System => return Need::Ended,
         JobType::Batch => BATCH_PAUSE,
         JobType::Service => {
             let [first, longest] = SERVICE_PAUSES;
@@ -300,22 +301,30 @@ fn place(
     }
     let load = |node: &&&Node| (loads.get(&node.id).copied(), node.id.clone());
     let group = candidate.group.name.clone();
-    match takers.iter().min_by_key(load) {
+    let outcome = match takers.iter().min_by_key(load) {
         Some(node) => {
             promises.add(state, candidate, &node.id);
             *loads.entry(node.id.clone()).or_default() += 1;
             decision.place.push(Placed {
-                group,
+                group: group.clone(),
                 index: candidate.index,
                 node: node.id.clone(),
             });
+            SlotOutcome::Placed(node.id.clone())
         }
         None => {
-            let failure = decision.failures.entry(group).or_default();
+            let failure = decision.failures.entry(group.clone()).or_default();
             failure.queued += 1;
-            failure.nodes.extend(refused);
+            failure.nodes.extend(refused.clone());
+            SlotOutcome::Waits
         }
-    }
+    };
+    decision.slots.push(SlotDecision {
+        group,
+        index: candidate.index,
+        outcome,
+        refusals: refused,
+    });
 }
 
 #[cfg(test)]

@@ -180,7 +180,11 @@ fn volume_refusals(
             csi_request(state, candidate, &node.id, alias, volume),
         ) {
             (JobVolumeKind::Host { .. }, _) => {
-                found.push("missing compatible host volumes".to_owned());
+                let name = volume.source_of(candidate.index);
+                let offered = node.host_volumes.get(name.as_str());
+                if !offered.is_some_and(|host| volume.read_only || !host.read_only) {
+                    found.push("missing compatible host volumes".to_owned());
+                }
             }
             (JobVolumeKind::Csi { .. }, None) => {
                 missing.push(volume.source_of(candidate.index).to_string());

@@ -6,11 +6,13 @@
 //! Nothing here calls a node or changes a state.
 
 mod constraint;
+mod decision;
 mod evaluate;
 mod feasible;
 mod node_attributes;
 #[cfg(test)]
 mod samples;
 
-pub use evaluate::{Decision, Placed, evaluate};
+pub use decision::{Decision, Placed, SlotDecision, SlotOutcome};
+pub use evaluate::evaluate;
 pub use feasible::{Candidate, refusals};

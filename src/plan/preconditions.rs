@@ -55,7 +55,7 @@ pub(super) fn unknown_namespace(spec: &VolumeSpec, observed: &ObservedState) -> 
     let names = namespaces.iter().map(Namespace::as_str);
     Some(match closest_match(wanted.as_str(), names) {
         Some(similar) => problem.help(format!("did you mean namespace `{similar}`?")),
-        None => problem.help(format!("run `nomad namespace apply {wanted}` first")),
+        None => problem.help(format!("run `nomad-csi namespace create {wanted}` first")),
     })
 }
 

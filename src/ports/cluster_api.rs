@@ -8,14 +8,15 @@ use super::claim_api::ClaimApi;
 use super::cluster_reader::ClusterReader;
 use super::job_api::JobApi;
 use super::ledger::Ledger;
+use super::namespace_api::NamespaceApi;
 use super::node_api::NodeApi;
 use super::provider_api::SnapshotApi;
 use super::volume_api::VolumeApi;
 use super::volume_watch::VolumeWatch;
 use crate::model::Namespace;
 
-/// The API of one server: volumes, snapshots, claims, jobs, allocations, nodes, permissions, watches, and
-/// ledgers in its variables.
+/// The API of one server: volumes, snapshots, claims, jobs, allocations, nodes, namespaces,
+/// permissions, watches, and ledgers in its variables.
 pub trait ClusterApi:
     VolumeApi
     + SnapshotApi
@@ -23,6 +24,7 @@ pub trait ClusterApi:
     + JobApi
     + AllocationApi
     + NodeApi
+    + NamespaceApi
     + ClusterReader
     + AccessReader
     + VolumeWatch

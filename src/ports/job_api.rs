@@ -8,7 +8,7 @@ use super::volume_api::{ApiError, WithDocument};
 use crate::model::{JobKey, Namespace};
 use crate::wire::{
     AllocationStub, EvaluationDocument, JobDeregisterResponse, JobDocument, JobPlanResponse,
-    JobRegisterResponse, JobStub, JobSummaryDocument, JobValidateResponse,
+    JobRegisterResponse, JobStub, JobSummaryDocument, JobValidateResponse, PlacementDocument,
 };
 
 /// A request to run a job.
@@ -27,6 +27,17 @@ pub trait JobApi: Send + Sync {
     async fn validate_job(&self, job: &JobDocument) -> Result<JobValidateResponse, ApiError>;
     /// Returns what would happen if the job were registered.
     async fn plan_job(&self, job: &JobDocument) -> Result<WithDocument<JobPlanResponse>, ApiError>;
+    /// Returns what the scheduler decides about a registered job, with what each node says; `None` if the
+    /// job does not exist. Only the agent answers.
+    async fn explain_placement(
+        &self,
+        job: &JobKey,
+    ) -> Result<Option<WithDocument<PlacementDocument>>, ApiError>;
+    /// Returns the same for a job as it is given. Only the agent answers.
+    async fn explain_placement_of(
+        &self,
+        job: &JobDocument,
+    ) -> Result<WithDocument<PlacementDocument>, ApiError>;
     /// Registers a job, or changes it.
     async fn register_job(
         &self,

@@ -28,6 +28,7 @@ mod journal;
 mod ledger;
 mod mount_observer;
 mod mounter;
+mod namespace_api;
 mod node_api;
 mod node_host;
 mod observer;
@@ -71,6 +72,7 @@ pub use journal::{Journal, JournalError, JournalErrorKind, Replay};
 pub use ledger::{Ledger, LedgerError, LedgerFailure, LockHolder, SetLock};
 pub use mount_observer::{MountAction, MountEvent, MountObserver};
 pub use mounter::{MountEntry, MountError, MountFlags, Mounter};
+pub use namespace_api::NamespaceApi;
 pub use node_api::{DrainChange, NodeApi};
 pub use node_host::{
     CallOrder, NodeExpandRequest, NodeHost, PublishRequest, StageRequest, SweepOutcome,

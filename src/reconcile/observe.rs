@@ -34,8 +34,6 @@ pub struct ObserveRequest<'a> {
     pub other_volumes: BTreeSet<NamespacedId>,
     /// Whether to list all volumes, to find other registrations of the same data.
     pub lists_all_volumes: bool,
-    /// Whether to list namespaces. Nomad requires that a namespace exists; the agent does not.
-    pub lists_namespaces: bool,
     /// Whether to keep the server's own JSON.
     pub keeps_documents: bool,
     /// The largest number of concurrent requests.
@@ -82,9 +80,7 @@ pub async fn observe(
     let plugins = stream::iter(reads).buffered(request.parallelism.max(1));
     observed.plugins = plugins.try_collect().await?;
     observed.plugin_ids = plugin_ids(api, &observed.plugins).await;
-    if request.lists_namespaces {
-        observed.namespaces = namespaces(api, request.wanted, observed).await;
-    }
+    observed.namespaces = namespaces(api, request.wanted, observed).await;
     if request.lists_all_volumes {
         observed.registered = list_all_volumes(api).await?;
     }

@@ -24,7 +24,7 @@ use crate::ports::fake::{
     MemoryJournal, NoCallObserver, PluginSettings,
 };
 use crate::ports::{Clock as _, JournalError, NodeHost, PluginConnection};
-use crate::state::{Event, EventKind, State};
+use crate::state::{Event, EventKind, NamespaceEvent, State};
 
 /// The agent with its fakes.
 pub struct FakeAgent {
@@ -178,6 +178,19 @@ impl FakeAgent {
     /// The provider's ID of the second node.
     pub fn second_external_node() -> ExternalNodeId {
         ExternalNodeId::new("fake-node-2")
+    }
+
+    /// Creates namespaces.
+    pub async fn add_namespaces(&self, names: &[&str]) {
+        for name in names {
+            let name = Namespace::new(*name);
+            let event = NamespaceEvent::Written {
+                description: String::new(),
+                meta: Default::default(),
+            };
+            self.record_event(EventKind::Namespace { name, event })
+                .await;
+        }
     }
 
     /// Adds a second node, on which the plugin runs too.

@@ -8,6 +8,7 @@ mod cell;
 mod claims;
 mod early_reply;
 mod error;
+mod event_stream;
 #[cfg(any(test, feature = "testing"))]
 pub mod fake;
 mod forward;
@@ -16,6 +17,7 @@ mod history;
 pub mod http;
 mod jobs;
 mod keyed_limiter;
+mod namespaces;
 mod observer;
 mod repeated_call;
 mod sealing;
@@ -32,14 +34,16 @@ pub use claims::{
     MountRequest, NodeHosts, StepAttempts,
 };
 pub use error::{
-    CallTarget, ClaimError, ControllerOperation, CopySource, JobError, PluginFailure, RequestError,
-    ResidualState, ServerError, SnapshotError, UnsupportedOperation, UpdateOrigin, VariableError,
+    CallTarget, ClaimError, ControllerOperation, CopySource, JobError, NamespaceError,
+    NamespaceUser, PluginFailure, RequestError, ResidualState, ServerError, SnapshotError,
+    UnsupportedOperation, UpdateOrigin, VariableError,
 };
 pub use forward::Forwarder;
 pub use forward_error::{ForwardError, ForwardOutcome};
 pub use history::volume_history;
 pub use jobs::{JobPlan, JobPorts, JobScheduler, JobService, JobWritten, LocalControlPlane};
 pub use keyed_limiter::{KeyedLimiter, KeyedPermit, QueueFull};
+pub use namespaces::NamespaceService;
 pub use observer::RecordingObserver;
 pub use repeated_call::ForwardLimits;
 pub use services::{AgentInfo, Services};

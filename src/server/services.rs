@@ -8,6 +8,7 @@ use tokio_util::task::TaskTracker;
 use super::cell::StateCell;
 use super::claims::{ClaimHosts, ClaimPorts, ClaimService};
 use super::jobs::{JobPorts, JobScheduler, JobService, LocalControlPlane};
+use super::namespaces::NamespaceService;
 use super::variables::{VariablePorts, VariableService};
 use super::volumes::{VolumeLimits, VolumePorts, VolumeService};
 use crate::model::NodeId;
@@ -81,6 +82,8 @@ pub struct Services {
     job_ports: JobPorts,
     scheduler: TaskTracker,
     pub(super) task_logs: Option<std::sync::Arc<dyn TaskLogs>>,
+    /// Namespaces.
+    pub namespaces: NamespaceService,
     /// Variables.
     pub variables: VariableService,
     /// What the agent reports about itself.
@@ -134,6 +137,7 @@ impl Services {
             job_ports,
             scheduler,
             task_logs: None,
+            namespaces: NamespaceService::new(ports.cell.clone(), ports.clock.clone()),
             variables: VariableService::new(variable_ports, stopping.clone()),
             ids: ports.ids.clone(),
             volumes: VolumeService::new(ports, limits),

@@ -12,13 +12,15 @@ use super::apply_claims::{
 };
 use super::apply_jobs::{apply_alloc, apply_job, is_alloc_event_valid, is_job_event_valid};
 use super::event::{Event, EventKind};
+use super::namespaces::{apply_namespace, entered_namespace, is_namespace_event_valid};
 use super::plugin_record::{PluginAlloc, PluginRecord};
 use super::record::{Phase, ProviderFacts, VolumeDefinition, VolumeRecord};
 use super::tables::State;
 use super::variable::{VariableEvent, VariableRecord};
 use crate::claim::EventPlace;
 use crate::model::{
-    NamespacedId, NodeId, PluginId, PluginInstance, RemoteVolume, SealedSecrets, VariableKey,
+    Namespace, NamespacedId, NodeId, PluginId, PluginInstance, RemoteVolume, SealedSecrets,
+    VariableKey,
 };
 
 /// The health of every plugin instance after the agent starts.
@@ -73,6 +75,14 @@ pub enum EventConflict {
         /// The event's name.
         event: &'static str,
     },
+    /// The namespace does not exist, or is not empty.
+    #[error("`{event}` is not valid for namespace `{namespace}`")]
+    Namespace {
+        /// The event's name.
+        event: &'static str,
+        /// The namespace.
+        namespace: Namespace,
+    },
     /// The variable does not exist, or another client holds its lock, or no client does.
     #[error("`{event}` is not valid for variable `{variable}`")]
     Variable {
@@ -119,6 +129,14 @@ pub fn check(state: &State, event: &Event) -> Result<(), EventConflict> {
     if !is_valid_job {
         let event = event.kind.name();
         return Err(EventConflict::Job { event });
+    }
+    if let EventKind::Namespace { name, event } = &event.kind
+        && !is_namespace_event_valid(state, name, event)
+    {
+        return Err(EventConflict::Namespace {
+            event: event.name(),
+            namespace: name.clone(),
+        });
     }
     if let EventKind::Variable { key, event } = &event.kind {
         let record = state.variables.get(key).map(Arc::as_ref);
@@ -202,6 +220,7 @@ fn is_valid(kind: &EventKind, phase: Option<Phase>, expanding: bool) -> bool {
         | EventKind::NodeSwept { .. }
         | EventKind::Job { .. }
         | EventKind::PlacedAlloc { .. }
+        | EventKind::Namespace { .. }
         | EventKind::Variable { .. } => true,
         EventKind::VolumeCreateIntended { .. } => matches!(phase, None | Some(Creating)),
         EventKind::VolumeCreated { .. } | EventKind::VolumeCreateAbandoned { .. } => {
@@ -235,6 +254,9 @@ pub fn apply(state: &mut State, event: &Event) {
     };
     if event.kind.volume().is_some() {
         state.volumes_index = at.index;
+    }
+    if let Some(name) = entered_namespace(&event.kind) {
+        state.ensure_namespace(name, at.index);
     }
     apply_kind(state, &event.kind, at);
 }
@@ -281,6 +303,7 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPlace) {
         EventKind::NodeSwept { node } => node_swept(state, node, at),
         EventKind::Job { job, event } => apply_job(state, job, event, at),
         EventKind::PlacedAlloc { alloc, event } => apply_alloc(state, alloc, event, at),
+        EventKind::Namespace { name, event } => apply_namespace(state, name, event, at),
         EventKind::Variable { key, event } => apply_variable(state, key, event, at.time),
         EventKind::VolumeCreateIntended {
             definition,

@@ -7,12 +7,13 @@
 use serde::{Deserialize, Serialize};
 
 use super::job_record::{AllocEvent, JobEvent};
+use super::namespace_record::NamespaceEvent;
 use super::record::{ProviderFacts, VolumeDefinition};
 use super::variable::VariableEvent;
 use crate::claim::ClaimEvent;
 use crate::model::{
-    AllocId, Bytes, CapacityRange, JobKey, NamespacedId, Node, NodeId, PluginId, PluginInstance,
-    RemoteVolume, SealedSecrets, VariableKey,
+    AllocId, Bytes, CapacityRange, JobKey, Namespace, NamespacedId, Node, NodeId, PluginId,
+    PluginInstance, RemoteVolume, SealedSecrets, VariableKey,
 };
 
 /// An event with its time.
@@ -215,6 +216,13 @@ pub enum EventKind {
         /// The change.
         event: Box<AllocEvent>,
     },
+    /// A namespace changed. Since version 6.
+    Namespace {
+        /// The namespace.
+        name: Namespace,
+        /// The change.
+        event: NamespaceEvent,
+    },
     /// A variable changed. Since version 2.
     Variable {
         /// The variable.
@@ -239,6 +247,8 @@ pub enum Subject {
     Alloc(AllocId),
     /// A job with its evaluations.
     Job(JobKey),
+    /// A namespace.
+    Namespace(Namespace),
     /// A variable.
     Variable(VariableKey),
 }
@@ -270,6 +280,7 @@ impl EventKind {
             | Self::NodeSwept { .. }
             | Self::Job { .. }
             | Self::PlacedAlloc { .. }
+            | Self::Namespace { .. }
             | Self::Variable { .. } => None,
             Self::VolumeCreateIntended { definition, .. }
             | Self::VolumeRegistered { definition, .. }
@@ -317,6 +328,7 @@ impl EventKind {
             Self::NodeSwept { .. } => "node swept",
             Self::Job { event, .. } => event.name(),
             Self::PlacedAlloc { event, .. } => event.name(),
+            Self::Namespace { event, .. } => event.name(),
             Self::Variable { event, .. } => event.name(),
         }
     }

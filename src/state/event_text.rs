@@ -5,10 +5,11 @@
 
 use super::event::EventKind;
 use super::job_record::{AllocEvent, JobEvent};
+use super::namespace_record::NamespaceEvent;
 use super::record::ProviderFacts;
 use super::variable::VariableEvent;
 use crate::claim::{Claim, ClaimEvent, ClaimKey, Step};
-use crate::model::{AllocId, Bytes, CapacityRange, JobKey, NodeId};
+use crate::model::{AllocId, Bytes, CapacityRange, JobKey, Namespace, NodeId};
 
 /// Returns what happened, as a sentence without a full stop.
 pub fn event_text(kind: &EventKind) -> String {
@@ -39,6 +40,7 @@ pub fn event_text(kind: &EventKind) -> String {
         EventKind::Claim { event, .. } => claim_text(event),
         EventKind::Job { job, event } => job_text(job, event),
         EventKind::PlacedAlloc { alloc, event } => alloc_text(alloc, event),
+        EventKind::Namespace { name, event } => namespace_text(name, event),
         EventKind::Variable { key, event } => variable_text(key.path.as_str(), event),
         EventKind::VolumeCreateIntended { .. }
         | EventKind::VolumeCreated { .. }
@@ -227,6 +229,13 @@ fn alloc_text(alloc: &AllocId, event: &AllocEvent) -> String {
                 why => format!("allocation `{alloc}` is {status}: {why}"),
             }
         }
+    }
+}
+
+fn namespace_text(name: &Namespace, event: &NamespaceEvent) -> String {
+    match event {
+        NamespaceEvent::Written { .. } => format!("namespace `{name}` was written"),
+        NamespaceEvent::Deleted => format!("namespace `{name}` was deleted"),
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::namespaces::namespace_problems;
 use super::plugin_record::PluginAlloc;
 use super::record::{Phase, VolumeRecord};
 use super::tables::{State, job_alloc, lock_end, remote_entry};
@@ -91,6 +92,7 @@ pub fn violations(state: &State) -> Vec<String> {
     }
     found.extend(claim_problems(state));
     found.extend(job_problems(state));
+    found.extend(namespace_problems(state));
     let locks = state
         .variables
         .values()
@@ -106,6 +108,7 @@ pub fn violations(state: &State) -> Vec<String> {
         state.allocs_index,
         state.nodes_index,
         state.jobs_index,
+        state.namespaces_index,
     ];
     if tables.into_iter().any(|index| index > state.index) {
         found.push("the index of a table is ahead of the index of the state".to_owned());

@@ -17,6 +17,8 @@ mod invariant;
 mod job_query;
 mod job_record;
 mod list;
+mod namespace_record;
+mod namespaces;
 mod overlay;
 mod plugin_record;
 mod provider_name;
@@ -47,6 +49,7 @@ pub use job_record::{
     JobEvent, JobRecord, JobVersion, Placement,
 };
 pub use list::{InvalidToken, VolumeFilter, VolumePage, VolumeToken, volumes};
+pub use namespace_record::{NamespaceContents, NamespaceEvent, NamespaceRecord};
 pub use overlay::Overlay;
 pub use plugin_record::{PluginAlloc, PluginRecord};
 pub use provider_name::provider_name;

@@ -39,7 +39,8 @@ pub fn replay_changes(
     events: impl IntoIterator<Item = Event>,
 ) -> Result<(State, HashSet<Subject>), ReplayError> {
     let mut state = snapshot.map(State::from).unwrap_or_default();
-    let mut changed = HashSet::new();
+    let adopted = state.adopt_namespaces().into_iter();
+    let mut changed: HashSet<_> = adopted.map(Subject::Namespace).collect();
     for event in events {
         check(&state, &event).map_err(|misfit| ReplayError {
             index: state.index + 1,

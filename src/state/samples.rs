@@ -5,6 +5,7 @@ pub mod jobs;
 
 use super::apply::{apply, check};
 use super::event::{Event, EventKind};
+use super::namespace_record::NamespaceEvent;
 use super::record::{ProviderFacts, VolumeDefinition};
 use super::recorded_options::{RecordedFlags, RecordedMountOptions};
 use super::tables::State;
@@ -169,6 +170,9 @@ impl History {
         let namespace = namespaces[usize::from(self.choose(4) == 0)];
         let key = key(namespace, &format!("volume-{}", self.choose(12)));
         let external_id = format!("ext-{}", self.choose(40));
+        if self.choose(20) == 0 {
+            return self.any_namespace_event();
+        }
         if self.choose(6) == 0 {
             return self.any_job_event();
         }
@@ -221,6 +225,23 @@ impl History {
                 node_expansion_required: self.choose(2) == 0,
             },
             _ => EventKind::VolumeExpandAbandoned { key },
+        }
+    }
+
+    fn any_namespace_event(&mut self) -> EventKind {
+        let names = ["default", "prod", "ops"];
+        let name = names[usize::try_from(self.choose(3)).unwrap_or_default()];
+        let written = NamespaceEvent::Written {
+            description: format!("description {}", self.choose(4)),
+            meta: [("team".to_owned(), "storage".to_owned())].into(),
+        };
+        let event = match self.choose(3) {
+            0 => NamespaceEvent::Deleted,
+            _ => written,
+        };
+        EventKind::Namespace {
+            name: Namespace::new(name),
+            event,
         }
     }
 

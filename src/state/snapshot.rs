@@ -40,6 +40,9 @@ pub struct StateNumbers {
     /// The index of the last event that changed a job.
     #[serde(default = "first_index")]
     pub jobs_index: u64,
+    /// The index of the last event that changed a namespace.
+    #[serde(default = "first_index")]
+    pub namespaces_index: u64,
 }
 
 /// The index of a table that an earlier version did not have.
@@ -119,6 +122,7 @@ fn count_objects(state: &State) -> ObjectCounts {
         (Table::Allocs, state.allocs.len()),
         (Table::Claims, state.claims.len()),
         (Table::Jobs, state.jobs.len()),
+        (Table::Namespaces, state.namespaces.len()),
         (Table::Nodes, state.nodes.len()),
         (Table::Plugins, state.plugins.len()),
         (Table::Variables, state.variables.len()),
@@ -153,6 +157,8 @@ impl From<&State> for StateNumbers {
             job_allocs: _,
             jobs: _,
             jobs_index,
+            namespaces: _,
+            namespaces_index,
             variables: _,
             lock_ends: _,
             variables_index,
@@ -168,6 +174,7 @@ impl From<&State> for StateNumbers {
             claims_index: *claims_index,
             allocs_index: *allocs_index,
             jobs_index: *jobs_index,
+            namespaces_index: *namespaces_index,
         }
     }
 }
@@ -185,6 +192,7 @@ impl State {
             claims_index,
             allocs_index,
             jobs_index,
+            namespaces_index,
         } = numbers;
         self.index = *index;
         origin.clone_into(&mut self.origin);
@@ -195,6 +203,7 @@ impl State {
         self.claims_index = *claims_index;
         self.allocs_index = *allocs_index;
         self.jobs_index = *jobs_index;
+        self.namespaces_index = *namespaces_index;
     }
 }
 
@@ -223,6 +232,7 @@ impl From<StateSnapshot> for State {
                 StoredRecord::Alloc(..)
                 | StoredRecord::Claims(_)
                 | StoredRecord::Job(_)
+                | StoredRecord::Namespace(_)
                 | StoredRecord::Node(_)
                 | StoredRecord::Plugin(..)
                 | StoredRecord::Variable(_) => {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::claims_record::{AllocRecord, ClaimsRecord, NodeLoss};
 use super::event::Subject;
 use super::job_record::JobRecord;
+use super::namespace_record::NamespaceRecord;
 use super::plugin_record::PluginRecord;
 use super::record::VolumeRecord;
 use super::tables::State;
@@ -23,6 +24,8 @@ pub enum StoredRecord {
     Claims(Arc<ClaimsRecord>),
     /// A job.
     Job(Arc<JobRecord>),
+    /// A namespace.
+    Namespace(Arc<NamespaceRecord>),
     /// A node.
     Node(Box<StoredNode>),
     /// A plugin.
@@ -64,6 +67,7 @@ impl StoredRecord {
             Self::Alloc(id, _) => Subject::Alloc(id.clone()),
             Self::Claims(record) => Subject::Claims(record.volume.clone()),
             Self::Job(record) => Subject::Job(record.key()),
+            Self::Namespace(record) => Subject::Namespace(record.name.clone()),
             Self::Node(stored) => Subject::Node(stored.node.id.clone()),
             Self::Plugin(id, _) => Subject::Plugin(id.clone()),
             Self::Variable(record) => Subject::Variable(record.key.clone()),
@@ -82,6 +86,11 @@ impl State {
             }
             Subject::Claims(volume) => self.claims.get(volume).cloned().map(StoredRecord::Claims),
             Subject::Job(key) => self.jobs.get(key).cloned().map(StoredRecord::Job),
+            Subject::Namespace(name) => self
+                .namespaces
+                .get(name)
+                .cloned()
+                .map(StoredRecord::Namespace),
             Subject::Node(id) => {
                 let stored = |node: &Node| StoredNode {
                     node: node.clone(),
@@ -106,6 +115,9 @@ impl State {
             StoredRecord::Alloc(id, record) => self.put_alloc(id, record),
             StoredRecord::Claims(record) => self.put_claims(record),
             StoredRecord::Job(record) => drop(self.jobs.insert(record.key(), record)),
+            StoredRecord::Namespace(record) => {
+                drop(self.namespaces.insert(record.name.clone(), record));
+            }
             StoredRecord::Node(stored) => self.store_node(*stored),
             StoredRecord::Plugin(id, record) => drop(self.plugins.insert(id, record)),
             StoredRecord::Variable(record) => self.put_variable(record),
@@ -132,6 +144,7 @@ impl State {
             Subject::Alloc(id) => self.remove_alloc(id),
             Subject::Claims(volume) => self.remove_claims(volume),
             Subject::Job(key) => drop(self.jobs.remove(key)),
+            Subject::Namespace(name) => drop(self.namespaces.remove(name)),
             Subject::Node(id) => {
                 self.nodes.remove(id);
                 self.boots.remove(id);
@@ -148,6 +161,7 @@ impl State {
         let allocs = self.allocs.keys().cloned().map(Subject::Alloc);
         let claims = self.claims.keys().cloned().map(Subject::Claims);
         let jobs = self.jobs.keys().cloned().map(Subject::Job);
+        let namespaces = self.namespaces.keys().cloned().map(Subject::Namespace);
         let nodes = self.nodes.keys().cloned().map(Subject::Node);
         let plugins = self.plugins.keys().cloned().map(Subject::Plugin);
         let variables = self.variables.keys().cloned().map(Subject::Variable);
@@ -159,6 +173,7 @@ impl State {
             .chain(allocs)
             .chain(claims)
             .chain(jobs)
+            .chain(namespaces)
             .collect()
     }
 }

@@ -7,13 +7,24 @@
 use super::apply_claims::claimed_on;
 use super::event::{EventKind, Subject};
 use super::job_record::{AllocEvent, JobEvent};
+use super::namespace_record::NamespaceEvent;
+use super::namespaces::entered_namespace;
 use super::tables::State;
 use crate::claim::ClaimEvent;
-use crate::model::{AllocId, JobKey, NamespacedId, RemoteVolume};
+use crate::model::{AllocId, JobKey, Namespace, NamespacedId, RemoteVolume};
 
 /// Returns the subjects of an event. The state may be in several parts: one may have the claims of a
 /// volume and another its registration.
 pub(super) fn subjects(parts: &[&State], kind: &EventKind) -> Vec<Subject> {
+    let entered = entered_namespace(kind).cloned();
+    let entered = entered.map(Subject::Namespace);
+    entered
+        .into_iter()
+        .chain(own_subjects(parts, kind))
+        .collect()
+}
+
+fn own_subjects(parts: &[&State], kind: &EventKind) -> Vec<Subject> {
     match kind {
         EventKind::AgentStarted { .. } => {
             parts.iter().copied().flat_map(subjects_of_start).collect()
@@ -41,6 +52,7 @@ pub(super) fn subjects(parts: &[&State], kind: &EventKind) -> Vec<Subject> {
         EventKind::NodeLost { node, .. }
         | EventKind::NodeReturned { node }
         | EventKind::NodeSwept { node } => vec![Subject::Node(node.clone())],
+        EventKind::Namespace { name, event } => subjects_of_namespace(parts, name, event),
         EventKind::Variable { key, .. } => vec![Subject::Variable(key.clone())],
         EventKind::VolumeDeleteIntended { key }
         | EventKind::VolumeDeregistered { key }
@@ -65,6 +77,27 @@ pub(super) fn subjects(parts: &[&State], kind: &EventKind) -> Vec<Subject> {
             Vec::from_iter(kind.volume().cloned().map(Subject::Volume))
         }
     }
+}
+
+/// Only an empty namespace is deleted.
+fn subjects_of_namespace(
+    parts: &[&State],
+    name: &Namespace,
+    event: &NamespaceEvent,
+) -> Vec<Subject> {
+    let mut all = vec![Subject::Namespace(name.clone())];
+    if *event == NamespaceEvent::Deleted {
+        for contents in parts.iter().map(|state| state.namespace_contents(name)) {
+            let jobs = contents
+                .running_jobs
+                .into_iter()
+                .chain(contents.stopped_jobs);
+            all.extend(contents.volumes.into_iter().map(Subject::Volume));
+            all.extend(jobs.map(Subject::Job));
+            all.extend(contents.variables.into_iter().map(Subject::Variable));
+        }
+    }
+    all
 }
 
 /// A claim needs its allocation and its registration, and is shown at every registration.

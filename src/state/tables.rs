@@ -1,4 +1,4 @@
-//! [`State`]: volumes, plugins, nodes and variables, with the index of the last change.
+//! [`State`]: volumes, plugins, nodes, jobs, namespaces and variables, with the index of the last change.
 //!
 //! Fields are private to `state`, because some of them must agree: volumes with the index by
 //! external ID, variables with the index of lock ends, and claims and allocations with the indexes of
@@ -10,12 +10,14 @@ use std::sync::Arc;
 use super::claims_record::{AllocRecord, ClaimsRecord, NodeLoss};
 use super::interner::Interner;
 use super::job_record::{JobAlloc, JobRecord};
+use super::namespace_record::NamespaceRecord;
 use super::plugin_record::PluginRecord;
 use super::record::VolumeRecord;
 use super::variable::VariableRecord;
 use crate::claim::ClaimKey;
 use crate::model::{
-    AllocId, ExternalId, JobKey, NamespacedId, Node, NodeId, PluginId, RemoteVolume, VariableKey,
+    AllocId, ExternalId, JobKey, Namespace, NamespacedId, Node, NodeId, PluginId, RemoteVolume,
+    VariableKey,
 };
 
 /// The agent's state.
@@ -44,6 +46,8 @@ pub struct State {
     pub(super) job_allocs: BTreeSet<JobAlloc>,
     pub(super) jobs: BTreeMap<JobKey, Arc<JobRecord>>,
     pub(super) jobs_index: u64,
+    pub(super) namespaces: BTreeMap<Namespace, Arc<NamespaceRecord>>,
+    pub(super) namespaces_index: u64,
     pub(super) variables: BTreeMap<VariableKey, Arc<VariableRecord>>,
     pub(super) lock_ends: BTreeSet<(i64, VariableKey)>,
     pub(super) variables_index: u64,
@@ -79,6 +83,8 @@ impl Default for State {
             job_allocs: BTreeSet::new(),
             jobs: BTreeMap::new(),
             jobs_index: Self::FIRST_INDEX,
+            namespaces: BTreeMap::new(),
+            namespaces_index: Self::FIRST_INDEX,
             variables: BTreeMap::new(),
             lock_ends: BTreeSet::new(),
             variables_index: Self::FIRST_INDEX,

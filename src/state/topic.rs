@@ -35,6 +35,8 @@ pub enum Table {
     Claims,
     /// The jobs with their evaluations.
     Jobs,
+    /// The namespaces.
+    Namespaces,
     /// The nodes.
     Nodes,
     /// The plugins.
@@ -83,6 +85,7 @@ impl Subject {
                 volume.external_id.as_str(),
             ),
             Self::Job(key) => (Table::Jobs, key.namespace.as_str(), key.id.as_str()),
+            Self::Namespace(name) => (Table::Namespaces, "", name.as_str()),
             Self::Node(id) => (Table::Nodes, "", id.as_str()),
             Self::Plugin(id) => (Table::Plugins, "", id.as_str()),
             Self::Variable(key) => (Table::Variables, key.namespace.as_str(), key.path.as_str()),

@@ -75,6 +75,7 @@ pub(super) fn decode_parts<R: AsRef<[u8]>>(
             claims_index: State::FIRST_INDEX,
             allocs_index: State::FIRST_INDEX,
             jobs_index: State::FIRST_INDEX,
+            namespaces_index: State::FIRST_INDEX,
         },
         records: nodes
             .chain(plugins)

@@ -40,6 +40,7 @@ fn tag(table: Table) -> u8 {
         Table::Claims => 5,
         Table::Allocs => 6,
         Table::Jobs => 7,
+        Table::Namespaces => 8,
     }
 }
 
@@ -52,6 +53,7 @@ fn table(tag: u8) -> Option<Table> {
         Table::Claims,
         Table::Allocs,
         Table::Jobs,
+        Table::Namespaces,
     ]
     .into_iter()
     .find(|table| self::tag(*table) == tag)
@@ -77,6 +79,7 @@ pub(super) fn encode_record(
         Some(StoredRecord::Alloc(_, record)) => encode(&key, record),
         Some(StoredRecord::Claims(record)) => encode(&key, &**record),
         Some(StoredRecord::Job(record)) => encode(&key, &**record),
+        Some(StoredRecord::Namespace(record)) => encode(&key, &**record),
         Some(StoredRecord::Node(node)) => encode(&key, &**node),
         Some(StoredRecord::Plugin(_, record)) => encode(&key, record),
         Some(StoredRecord::Variable(record)) => encode(&key, &**record),
@@ -102,6 +105,7 @@ pub(super) fn decode_record(
         Table::Allocs => StoredRecord::Alloc(AllocId::new(name), decode_payload(&key, payload)?),
         Table::Claims => StoredRecord::Claims(Arc::new(decode_payload(&key, payload)?)),
         Table::Jobs => StoredRecord::Job(Arc::new(decode_payload(&key, payload)?)),
+        Table::Namespaces => StoredRecord::Namespace(Arc::new(decode_payload(&key, payload)?)),
         Table::Nodes => StoredRecord::Node(Box::new(decode_payload(&key, payload)?)),
         Table::Plugins => StoredRecord::Plugin(PluginId::new(name), decode_payload(&key, payload)?),
         Table::Variables => StoredRecord::Variable(Arc::new(decode_payload(&key, payload)?)),

@@ -16,6 +16,7 @@ mod decode;
 mod elements;
 mod error;
 mod evaluation;
+mod event_stream;
 mod external;
 mod filter;
 mod header;
@@ -56,6 +57,7 @@ pub use decode::{DecodeError, decode, decode_value};
 pub use elements::{ElementProblem, for_each_element};
 pub use error::ErrorBody;
 pub use evaluation::{EvaluationDocument, EvaluationStub};
+pub use event_stream::{EventBatchDocument, EventDocument};
 pub use external::{ExternalVolumeDocument, ExternalVolumesResponse};
 pub use filter::{FieldProblem, Filter, FilterProblem};
 pub use header::{
@@ -84,7 +86,9 @@ pub use node_resources::{
     NodeCpuDocument, NodeDiskDocument, NodeMemoryDocument, NodePortsDocument, NodeReservedDocument,
     NodeResourcesDocument,
 };
-pub use placement::PlacementMetricsDocument;
+pub use placement::{
+    NodeRefusalDocument, PlacementDocument, PlacementMetricsDocument, PlacementSlotDocument,
+};
 pub use plugin::{
     ControllerInfoDocument, InstanceDocument, NodeInfoDocument, PluginDocument, PluginStub,
 };

@@ -4,6 +4,58 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+/// What the agent's scheduler decides about a job, and why.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub struct PlacementDocument {
+    /// The index of the state that the scheduler saw.
+    pub index: u64,
+    /// The job.
+    #[serde(rename = "JobID")]
+    pub job_id: String,
+    /// The namespace of the job.
+    pub namespace: String,
+    /// The allocations that the job wants.
+    pub slots: Vec<PlacementSlotDocument>,
+}
+
+/// One of the allocations that a job wants.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub struct PlacementSlotDocument {
+    /// The allocation that runs; empty if none does.
+    #[serde(rename = "AllocID")]
+    pub alloc_id: String,
+    /// The index in the group.
+    pub index: u32,
+    /// The node that it runs on, or is placed on; empty if there is none.
+    #[serde(rename = "NodeID")]
+    pub node_id: String,
+    /// The name of that node.
+    pub node_name: String,
+    /// When a failed allocation is replaced, in nanoseconds since the epoch; 0 without a pause.
+    pub not_before: i64,
+    /// `runs`, `place`, `wait`, `pause` or `ended`.
+    pub outcome: String,
+    /// The nodes that cannot take it.
+    pub refusals: Vec<NodeRefusalDocument>,
+    /// The group.
+    pub task_group: String,
+}
+
+/// Why a node cannot take an allocation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub struct NodeRefusalDocument {
+    /// The node.
+    #[serde(rename = "NodeID")]
+    pub node_id: String,
+    /// Its name.
+    pub node_name: String,
+    /// Every reason.
+    pub reasons: Vec<String>,
+}
+
 /// What the scheduler saw while it placed a task group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]

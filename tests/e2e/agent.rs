@@ -100,7 +100,7 @@ fn a_data_directory_with_a_long_path_is_served() {
     assert!(!socket.parent().unwrap().exists());
 }
 
-/// Mount flags may contain passwords (CIFS). Like secrets, they are in no file of the agent in the
+/// W50: mount flags may contain passwords (CIFS). Like secrets, they are in no file of the agent in the
 /// clear, and are still compared.
 #[test]
 fn no_file_contains_a_secret_or_a_mount_flag() {

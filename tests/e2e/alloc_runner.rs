@@ -57,6 +57,7 @@ impl Node {
     /// Starts the runners, as an agent does.
     fn start_agent(&mut self) {
         let deps = AllocRunnerDeps {
+            host_volumes: Default::default(),
             control: self.control.clone(),
             drivers: drivers(),
             clock: Arc::new(SystemClock),

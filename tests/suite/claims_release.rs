@@ -56,7 +56,8 @@ async fn restart(agent: FakeAgent) -> FakeAgent {
 }
 
 /// B29: after a crash, a release goes on where its record ends, and repeats no earlier call. B28: the
-/// detach whose answer was not recorded is repeated, and NOT_FOUND frees the claim.
+/// detach whose answer was not recorded is repeated, and NOT_FOUND frees the claim. B46: only the start and its
+/// fingerprint of the plugin happen before the release goes on.
 #[tokio::test(start_paused = true)]
 async fn a_release_resumes_after_its_last_recorded_step() {
     let agent = agent_with(PLUGINS[0], AccessMode::SingleNodeWriter).await;
@@ -88,7 +89,7 @@ async fn a_release_resumes_after_its_last_recorded_step() {
 }
 
 /// W36: a silent node keeps its claim until an operator fences it. B37, W15: the release then uses the
-/// provider's node ID of the claim, which no plugin reports any more.
+/// provider's node ID of the claim, which no plugin reports any more. B43: the node is not called.
 #[tokio::test(start_paused = true)]
 async fn a_claim_is_detached_by_its_own_node_id_after_the_node_is_gone() {
     let agent = agent_with(PLUGINS[0], AccessMode::SingleNodeWriter).await;
@@ -117,7 +118,8 @@ async fn a_claim_is_detached_by_its_own_node_id_after_the_node_is_gone() {
 }
 
 /// B39: the end of an allocation starts the release of its claims, without a pause. B38: without the
-/// node's plugin the allocation ends all the same, and its claim stays until it can be released.
+/// node's plugin the allocation ends all the same, and its claim stays until it can be released. B32: the
+/// agent has no job of the allocation.
 #[tokio::test(start_paused = true)]
 async fn the_end_of_an_allocation_releases_its_claims() {
     for has_plugin in [true, false] {

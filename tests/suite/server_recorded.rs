@@ -44,7 +44,6 @@ const DIFFERENCES: &[(&str, u16, &str)] = &[
     ("var-bad-json", 400, "the decoder's own words"),
     ("var-number-item", 400, "the decoder's own words"),
     ("lock-ttl-bad", 400, "the agent's decoder adds its own text"),
-    ("namespace-prod", 405, "the agent accepts any namespace"),
     (
         "lock-put-in-delay-holder",
         200,

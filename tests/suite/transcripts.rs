@@ -54,6 +54,9 @@ transcripts! {
     plan_saves_a_plan = "plan/saved.md";
     plan_accounts_for_the_server_version = "plan/versions.md";
     plugin_status_shows_plugins = "plugin/status.md";
+    plugin_impact_shows_what_would_be_lost = "plugin/impact.md";
+    the_placement_of_a_job_is_explained = "job/placement.md";
+    namespaces_of_the_embedded_agent = "namespace/embedded.md";
     a_socket_without_a_plugin_is_reported = "plugin/socket.md";
     completion_scripts_and_manual_are_printed = "command_line/completion.md";
     sets_in_a_file_are_shown_and_forgotten = "set/file.md";
@@ -444,6 +447,11 @@ const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
         Code::ApiForeignRequest,
         "src/server/http/tests.rs",
         "a_request_of_a_web_page_is_refused_with_its_code",
+    ),
+    (
+        Code::AgentBadHostVolume,
+        "src/agent/config.rs",
+        "host_volumes_are_existing_directories",
     ),
     (
         Code::AgentBadLimit,

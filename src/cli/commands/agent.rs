@@ -85,6 +85,9 @@ pub(crate) struct AgentArgs {
     /// Limit of the HTTP API, such as connections-per-address=200, repeatable
     #[arg(long, value_name = "NAME=VALUE")]
     pub limit: Vec<String>,
+    /// Directory that jobs can mount as a host volume, with `:ro` at the end for reading only, repeatable
+    #[arg(long, value_name = "NAME=PATH")]
+    pub host_volume: Vec<String>,
     /// Allow core dumps of the agent and its plugin, which contain keys and secrets
     #[arg(long)]
     pub allow_core_dumps: bool,
@@ -115,6 +118,7 @@ pub(crate) async fn serve_agent(
         allow_unauthenticated: arguments.allow_unauthenticated,
         allow_hosts: arguments.allow_host.clone(),
         limits: arguments.limit.clone(),
+        host_volumes: arguments.host_volume.clone(),
         allow_core_dumps: arguments.allow_core_dumps,
         plugin: ProfileOptions::from(&arguments.plugin),
         calls: CallWidths::from(&arguments.calls),

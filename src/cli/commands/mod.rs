@@ -13,6 +13,7 @@ pub(crate) mod forget;
 pub(crate) mod import;
 pub(crate) mod job;
 pub(crate) mod man;
+pub(crate) mod namespace;
 pub(crate) mod node;
 pub(crate) mod orphans;
 pub(crate) mod plan;

@@ -1,7 +1,8 @@
 //! Plugins in the layout of Nomad's CLI, with correct capabilities.
 //!
 //! Nomad's CLI reads one arbitrary instance and prints every capability that follows the first one it
-//! has. This file checks each capability of every instance and reports differences.
+//! has. This file checks each capability of every instance and reports differences, and shows the health of
+//! every instance with its reason.
 
 use std::collections::BTreeMap;
 
@@ -69,8 +70,7 @@ pub(crate) fn plugin_detail(plugin: &Plugin, now: &TimeReference, wide: bool) ->
         ("Nodes Healthy", summary.nodes.healthy.to_string()),
         ("Nodes Expected", summary.nodes.expected.to_string()),
     ])];
-    sections.extend(unhealthy(plugin, now));
-    sections.extend(notes(plugin));
+    sections.extend(instances(plugin, now, wide));
     if wide {
         sections.extend(capabilities(
             "Controller Capabilities",
@@ -99,46 +99,62 @@ pub(crate) fn plugin_detail(plugin: &Plugin, now: &TimeReference, wide: bool) ->
     sections.join("\n")
 }
 
-/// Returns what healthy instances report beyond `healthy`, if anything.
-fn notes(plugin: &Plugin) -> Option<String> {
-    let of = |role: &'static str, instances: &BTreeMap<NodeId, PluginInstance>| {
-        let has_note = |instance: &PluginInstance| {
-            instance.health.healthy && instance.health.description != "healthy"
-        };
-        let instances = instances.iter().filter(|(_, instance)| has_note(instance));
-        let row = |(node, instance): (&NodeId, &PluginInstance)| {
-            let description = instance.health.description.clone();
-            [short_id(node.as_str()), role.to_owned(), description]
-        };
-        instances.map(row).collect::<Vec<_>>()
+/// Returns every instance with its health, the unhealthy ones first. A task with both services is one row
+/// if its services have the same health.
+fn instances(plugin: &Plugin, now: &TimeReference, wide: bool) -> Option<String> {
+    let controllers = plugin.controllers.iter().map(|one| ("controller", one));
+    let nodes = plugin.nodes.iter().map(|one| ("node", one));
+    let mut rows: BTreeMap<_, (Vec<&str>, &PluginInstance)> = BTreeMap::new();
+    for (part, (node, instance)) in controllers.chain(nodes) {
+        let health = &instance.health;
+        let key = (
+            health.healthy,
+            node,
+            &instance.alloc_id,
+            &health.description,
+        );
+        rows.entry(key).or_insert((vec![], instance)).0.push(part);
+    }
+    if rows.is_empty() {
+        return None;
+    }
+    let id = |id: &str| match wide {
+        true => id.to_owned(),
+        false => short_id(id),
     };
-    let mut rows = of("controller", &plugin.controllers);
-    rows.extend(of("node", &plugin.nodes));
-    let headings = ["Node ID", "Role", "Description"];
-    (!rows.is_empty()).then(|| heading("Notes") + &table(headings, rows))
-}
-
-/// Returns the unhealthy instances with their health descriptions, if any.
-fn unhealthy(plugin: &Plugin, now: &TimeReference) -> Option<String> {
-    let of =
-        |role: &'static str, instances: &BTreeMap<NodeId, PluginInstance>| -> Vec<[String; 4]> {
-            instances
-                .iter()
-                .filter(|(_, instance)| !instance.health.healthy)
-                .map(|(node, instance)| {
-                    [
-                        short_id(node.as_str()),
-                        role.to_owned(),
-                        ago(instance.updated_at, now.now),
-                        instance.health.description.clone(),
-                    ]
-                })
-                .collect()
-        };
-    let mut rows = of("controller", &plugin.controllers);
-    rows.extend(of("node", &plugin.nodes));
-    let headings = ["Node ID", "Role", "Since", "Description"];
-    (!rows.is_empty()).then(|| heading("Unhealthy Instances") + &table(headings, rows))
+    let rows = rows
+        .into_iter()
+        .map(|((healthy, node, alloc, description), (parts, instance))| {
+            let health = if healthy { "healthy" } else { "unhealthy" };
+            let version = match instance.provider_version.as_str() {
+                "" => &plugin.version,
+                version => version,
+            };
+            let is_said = description == health;
+            [
+                id(node.as_str()),
+                id(alloc.as_str()),
+                parts.join(", "),
+                health.to_owned(),
+                ago(instance.updated_at, now.now),
+                version.to_owned(),
+                if is_said {
+                    String::new()
+                } else {
+                    description.clone()
+                },
+            ]
+        });
+    let headings = [
+        "Node ID",
+        "Allocation",
+        "Parts",
+        "Health",
+        "Since",
+        "Version",
+        "Description",
+    ];
+    Some(heading("Instances") + &table(headings, rows))
 }
 
 /// Returns the capabilities of the instances, one per line, with a count where instances differ.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::super::plugin_tasks::PluginHost;
 use super::task_environment::NodeNames;
+use crate::model::HostVolume;
 use crate::ports::{Clock, ControlPlane, IdSource, RunDriver};
 
 /// The dependencies of the runners of allocations.
@@ -14,6 +15,8 @@ pub struct AllocRunnerDeps {
     pub control: Arc<dyn ControlPlane>,
     /// The drivers by their names in jobs.
     pub drivers: BTreeMap<String, Arc<dyn RunDriver>>,
+    /// The directories that jobs can mount by name.
+    pub host_volumes: BTreeMap<String, HostVolume>,
     /// The time of events.
     pub clock: Arc<dyn Clock>,
     /// Jitter for pauses.

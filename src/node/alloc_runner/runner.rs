@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::super::alloc_directory::{AllocDirectory, blocking};
+use super::super::host_mounts::{host_mounts, is_host_volume};
 use super::super::plugin_tasks::PluginSupervision;
 use super::deps::AllocRunnerDeps;
 use super::driver_check::driver_problems;
@@ -146,6 +147,7 @@ impl AllocRunner {
     fn mount_volumes(&self) -> impl Future<Output = ()> + use<> {
         let (progress, deps) = (self.progress.clone(), self.deps.clone());
         let (alloc, group) = (self.alloc.id.clone(), self.group.clone());
+        let hosted = host_mounts(&group, self.alloc.index, &deps.host_volumes);
         async move {
             if !matches!(progress.borrow().setup, Setup::Mounting(_)) {
                 return;
@@ -156,7 +158,15 @@ impl AllocRunner {
                 progress: &progress,
                 clock: &*deps.clock,
             };
-            let mounted = mounting.mount_all(group.volumes.keys()).await;
+            let of_csi = group.volumes.iter();
+            let of_csi = of_csi.filter(|(_, volume)| !is_host_volume(volume));
+            let mounted = match hosted {
+                Ok(hosted) => {
+                    let mounted = mounting.mount_all(of_csi.map(|(alias, _)| alias)).await;
+                    mounted.map(|mounted| mounted.into_iter().chain(hosted).collect())
+                }
+                Err(reason) => Err(reason),
+            };
             let now = deps.clock.now();
             progress.send_modify(|progress| match mounted {
                 Ok(targets) => progress.setup = Setup::Ready(Arc::new(targets)),

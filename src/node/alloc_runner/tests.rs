@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use self::fixture::{ID, Node, alloc, events, exiting, lasting, policy, task};
 use crate::driver::MockDriver as MockRuns;
-use crate::model::{ClientStatus, JobType, TaskConfig, TaskPhase};
+use crate::model::{ClientStatus, Job, JobType, JobVolumeKind, TaskConfig, TaskPhase};
 use crate::ports::{AssignedAlloc, MockScript, RunDriver as _, RunStatus};
 
 fn service(tasks: &[(&str, &str)], volumes: &[&str]) -> AssignedAlloc {
@@ -219,6 +219,36 @@ async fn a_stop_ends_the_wait_for_a_volume_at_once() {
     assert_eq!(begun.elapsed(), Duration::ZERO);
     assert_eq!(report.tasks["web"].phase, TaskPhase::Dead);
     assert_eq!(node.driver.started(), [""; 0]);
+}
+
+/// A host volume is mounted from its own directory, without a claim. One that can only be read takes no writer.
+#[tokio::test(start_paused = true)]
+async fn a_host_volume_is_mounted_without_a_claim() {
+    for reads in [true, false] {
+        let node = Node::new();
+        let mut assigned = service(&[("web", "main")], &["certs"]);
+        let mut job = Job::clone(&assigned.job);
+        let volumes = &mut job.groups[0].volumes;
+        let volume = volumes.values_mut().next().unwrap();
+        volume.read_only = reads;
+        volume.kind = JobVolumeKind::Host {
+            access_mode: None,
+            attachment_mode: None,
+            has_mount_options: false,
+        };
+        assigned.job = job.into();
+        node.control.assign(assigned);
+        if reads {
+            node.status("running").await;
+            let mount = node.driver.starts()[0].mounts[0].clone();
+            assert_eq!(mount.source, std::path::Path::new("/srv/certs"));
+            assert!(mount.read_only);
+        } else {
+            let report = node.status("failed").await;
+            assert!(report.description.contains("can only be read"));
+        }
+        assert_eq!(node.control.mounts(), []);
+    }
 }
 
 #[tokio::test(start_paused = true)]

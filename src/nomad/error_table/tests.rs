@@ -22,6 +22,13 @@ const TEXTS: &[(&str, Code)] = {
             "volume db0 is in nonexistent namespace prod",
             C::VolumeUnknownNamespace,
         ),
+        ("Namespace not found", C::NamespaceUnknown),
+        ("namespace not found", C::NamespaceUnknown),
+        ("can not delete default namespace", C::ApiBadRequest),
+        (
+            "namespace \"team-b\" has non-terminal jobs in regions: [global]",
+            C::NamespaceInUse,
+        ),
         ("ACL support disabled", C::ApiAclDisabled),
         ("ACL token not found", C::ApiUnknownToken),
         (

@@ -40,6 +40,39 @@ fn allocations_are_spread_over_the_nodes() {
     assert!(decision.failures.is_empty() && decision.stop.is_empty());
 }
 
+/// An explanation of a placement is the placement: every slot, with each node that cannot take it.
+#[test]
+fn every_slot_has_its_outcome_and_the_reasons_of_each_node() {
+    let mut world = with_job(with_volume(web(JobType::Service, 2), "data", false));
+    world.place("a", "n1");
+    world.report("a", ClientStatus::Running);
+    let slots = decide(&world).slots;
+    let outcomes: Vec<_> = slots
+        .iter()
+        .map(|slot| (slot.index, &slot.outcome))
+        .collect();
+    let runs = SlotOutcome::Runs {
+        alloc: AllocId::new("a"),
+        node: NodeId::new("n1"),
+    };
+    let placed = SlotOutcome::Placed(NodeId::new("n2"));
+    assert_eq!(outcomes, [(0, &runs), (1, &placed)]);
+    let mut lonely = with_job(with_volume(web(JobType::Service, 1), "missing", false));
+    let node = Node {
+        is_eligible: false,
+        ..node("n2")
+    };
+    lonely.apply(EventKind::NodeRegistered { node });
+    let waiting = decide(&lonely).slots.remove(0);
+    assert_eq!(waiting.outcome, SlotOutcome::Waits);
+    let reasons = |node: &str| waiting.refusals[&NodeId::new(node)].clone();
+    assert_eq!(reasons("n1"), ["missing CSI volume(s) missing"]);
+    assert_eq!(
+        reasons("n2"),
+        ["node `n2` is not eligible", "missing CSI volume(s) missing"]
+    );
+}
+
 #[test]
 fn a_system_job_runs_once_on_every_eligible_node() {
     let mut world = with_job(web(JobType::System, 1));

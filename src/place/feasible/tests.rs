@@ -2,7 +2,7 @@
 
 use super::super::samples::{World, node, web, with_volume};
 use super::*;
-use crate::model::{Constraint, ConstraintOperator, JobType, PluginId};
+use crate::model::{Constraint, ConstraintOperator, HostVolume, JobType, PluginId};
 use crate::state::EventKind;
 
 fn reasons(world: &World, job: &Job, index: u32) -> Vec<String> {
@@ -25,6 +25,37 @@ fn a_healthy_node_with_free_volumes_takes_the_allocation() {
     assert_eq!(reasons(&world, &writer(), 0), Vec::<String>::new());
     let per_alloc = with_volume(web(JobType::Service, 3), "data", true);
     assert_eq!(reasons(&world, &per_alloc, 2), Vec::<String>::new());
+}
+
+/// A host volume is offered by the node, and a volume that can only be read takes no writer.
+#[test]
+fn a_host_volume_must_be_offered_by_the_node() {
+    let mut world = World::new(&["n1"]);
+    let mut job = with_volume(web(JobType::Service, 1), "logs", false);
+    let volume = job.groups[0].volumes.values_mut().next().unwrap();
+    volume.kind = JobVolumeKind::Host {
+        access_mode: None,
+        attachment_mode: None,
+        has_mount_options: false,
+    };
+    let missing = ["missing compatible host volumes"];
+    assert_eq!(reasons(&world, &job, 0), missing);
+    for (offered, reads, expected) in [
+        ("logs=/var/log", false, &[][..]),
+        ("logs=/var/log:ro", false, &missing[..]),
+        ("logs=/var/log:ro", true, &[]),
+        ("other=/var/log", true, &missing),
+    ] {
+        let (name, volume) = HostVolume::parse(offered).unwrap();
+        let node = Node {
+            host_volumes: [(name, volume)].into(),
+            ..node("n1")
+        };
+        world.apply(EventKind::NodeRegistered { node });
+        let wanted = job.groups[0].volumes.values_mut().next().unwrap();
+        wanted.read_only = reads;
+        assert_eq!(reasons(&world, &job, 0), expected, "{offered}");
+    }
 }
 
 #[test]

@@ -479,7 +479,7 @@ fn a_new_volume_needs_an_existing_namespace() {
         ),
         (
             Some(vec!["prod"]),
-            Some("run `nomad namespace apply default` first"),
+            Some("run `nomad-csi namespace create default` first"),
         ),
     ] {
         there.namespaces = namespaces.map(|names| names.into_iter().map(Namespace::new).collect());

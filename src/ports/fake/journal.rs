@@ -77,6 +77,13 @@ impl MemoryJournal {
         self.content().snapshots.clone()
     }
 
+    /// Drops the events up to this index, as a journal does that keeps a bounded history.
+    pub fn forget_events(&self, last: u64) {
+        let mut content = self.content();
+        content.history.retain(|index, _| *index > last);
+        content.events.retain(|index, _| *index > last);
+    }
+
     fn content(&self) -> MutexGuard<'_, Content> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -35,6 +35,7 @@ mod outcome_report;
 mod plan_execution;
 mod plan_request;
 mod plugin_health;
+mod plugin_use;
 mod preflight;
 mod prepare;
 mod removal;
@@ -75,6 +76,7 @@ pub use orphan_changes::{OrphanRequest, adopt_orphans, delete_orphans, parse_cap
 pub use orphan_inventory::OrphanInventory;
 pub use other_owners::check_owners;
 pub use plan_request::{ChangeOptions, PlanRequest, PreparedPlan, ProviderCheck};
+pub use plugin_use::impact_of_plugin;
 pub use prepare::prepare_plan;
 pub use removal::{RemovalRequest, remove_volumes};
 pub use reporter::{ApprovalPrompt, Reporter};

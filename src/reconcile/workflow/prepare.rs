@@ -36,7 +36,6 @@ pub async fn prepare_plan(
             wanted,
             other_volumes: other_volumes(request),
             lists_all_volumes: !requests.delete_data.is_empty() || !requests.replace.is_empty(),
-            lists_namespaces: server != ServerKind::Agent,
             keeps_documents: request.keeps_documents,
             parallelism: context.parallelism,
         };

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use crate::claim::Step;
 use crate::model::{JobKey, NamespacedId, RemoteVolume, VariableKey};
 use crate::ports::JournalError;
+use crate::server::error::NamespaceUser;
 use crate::state::{Event, EventConflict, Overlay, Phase, State, Subject, apply, check};
 
 /// The state that a commit relies on.
@@ -28,6 +29,8 @@ pub enum Expected {
     StepDue(RemoteVolume, Step),
     /// The job was last changed at this index; `None` if it does not exist.
     JobAt(JobKey, Option<u64>),
+    /// The namespace exists into which the commit puts something.
+    NamespaceOf(NamespaceUser),
     /// That variable was last changed at this index; `None` if it does not exist.
     VariableAt(VariableKey, Option<u64>),
 }
@@ -38,6 +41,7 @@ impl Expected {
             Self::Any => vec![],
             Self::VolumeAbsent(key) | Self::VolumeAt(key, _) => vec![Subject::Volume(key.clone())],
             Self::JobAt(key, _) => vec![Subject::Job(key.clone())],
+            Self::NamespaceOf(user) => vec![Subject::Namespace(user.namespace().clone())],
             Self::VariableAt(key, _) => vec![Subject::Variable(key.clone())],
             Self::ClaimsAt(volume, _) => vec![Subject::Claims(volume.clone())],
             Self::StepDue(volume, _) => overlay.subjects_of_steps(volume),
@@ -66,6 +70,12 @@ impl Expected {
                 let conflict = CommitError::JobConflict { job: key.clone() };
                 (found == *index).then_some(()).ok_or(conflict)
             }
+            Self::NamespaceOf(user) => match state.namespace(user.namespace()) {
+                Some(_) => Ok(()),
+                None => Err(CommitError::NoNamespace {
+                    user: Box::new(user.clone()),
+                }),
+            },
             Self::VariableAt(key, index) => {
                 let found = state.variable(key).map(|record| record.modify_index);
                 let variable = key.clone();
@@ -109,6 +119,12 @@ pub enum CommitError {
         /// The job.
         job: JobKey,
     },
+    /// The namespace of the commit does not exist.
+    #[error("namespace `{}` does not exist", user.namespace())]
+    NoNamespace {
+        /// What the commit puts into it.
+        user: Box<NamespaceUser>,
+    },
     /// The claims of the volume, or what is due for it, changed first. Read and decide again.
     #[error("the claims of volume `{}` have changed in the meantime", volume.external_id)]
     ClaimsConflict {
@@ -135,6 +151,7 @@ impl CommitError {
             | Self::VariableConflict { .. }
             | Self::ClaimsConflict { .. }
             | Self::JobConflict { .. }
+            | Self::NoNamespace { .. }
             | Self::InvalidEvent(_)
             | Self::Stopping => self.to_string(),
         }

@@ -136,6 +136,14 @@ impl StateCell {
         read(&self.state.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Checks an expectation now. A later commit needs it again.
+    ///
+    /// # Errors
+    /// If it does not hold.
+    pub fn check(&self, expected: &Expected) -> Result<(), CommitError> {
+        self.read(|state| expected.check(state))
+    }
+
     /// Returns the index of the last event that readers can see.
     pub fn index(&self) -> u64 {
         self.read(State::index)

@@ -155,6 +155,7 @@ impl StepRunner {
                 | CommitError::VariableConflict { .. }
                 | CommitError::ClaimsConflict { .. }
                 | CommitError::JobConflict { .. }
+                | CommitError::NoNamespace { .. }
                 | CommitError::InvalidEvent(_),
             ) => StepEnd::Decide,
             Err(CommitError::Journal(_) | CommitError::Stopping) => StepEnd::Pause,

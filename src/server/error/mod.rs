@@ -6,6 +6,7 @@
 mod claim;
 mod job;
 mod multi_error;
+mod namespace;
 mod plugin;
 mod request;
 mod server_error;
@@ -16,6 +17,7 @@ mod variable;
 pub use claim::ClaimError;
 pub use job::JobError;
 pub(crate) use multi_error::shortened;
+pub use namespace::{NamespaceError, NamespaceUser};
 pub use plugin::{CallTarget, ControllerOperation, PluginFailure, ResidualState};
 pub use request::RequestError;
 pub use server_error::{CopySource, ServerError, UnsupportedOperation};

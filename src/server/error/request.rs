@@ -28,6 +28,11 @@ pub enum RequestError {
         /// The limit.
         limit: usize,
     },
+    /// Too many clients read event streams.
+    TooManyStreams {
+        /// The limit.
+        limit: usize,
+    },
     /// Other long lists are being encoded, and take too long.
     ListsBusy,
     /// Other long responses are being sent, and take too long.
@@ -50,6 +55,8 @@ pub enum RequestError {
     Path,
     /// `index` is not a number.
     Index,
+    /// A topic of an event stream is not valid.
+    Topic(String),
     /// `wait` is not a duration.
     Wait,
     /// `stale` is not a boolean.
@@ -87,6 +94,7 @@ impl RequestError {
             Self::BodyTooSlow { .. } => StatusCode::REQUEST_TIMEOUT,
             Self::BodiesBusy { .. }
             | Self::TooManyWaiting { .. }
+            | Self::TooManyStreams { .. }
             | Self::ListsBusy
             | Self::ResponsesBusy { .. } => {
                 return (Code::ServerBusy, StatusCode::TOO_MANY_REQUESTS);
@@ -103,6 +111,7 @@ impl RequestError {
             | Self::BodyLost(_)
             | Self::Path
             | Self::Index
+            | Self::Topic(_)
             | Self::Wait
             | Self::Stale
             | Self::Force
@@ -140,6 +149,9 @@ impl RequestError {
             Self::TooManyWaiting { limit } => format!(
                 "{limit} blocking queries wait already (limit `waiting-queries`); send the request again later"
             ),
+            Self::TooManyStreams { limit } => format!(
+                "{limit} event streams are open already (limit `event-streams`); send the request again later"
+            ),
             Self::ListsBusy => "other long lists are still being encoded (limit `long-lists`); send the request again later".into(),
             Self::ResponsesBusy { limit } => format!(
                 "other responses use all of {} (limit `total-response-bytes`); send the request again later",
@@ -157,6 +169,7 @@ impl RequestError {
             Self::JobOfOtherUser => "the request comes from another user of this machine, and a job runs as the user of the agent; submit it as that user or as root".into(),
             Self::Path => "the path is not percent-encoded UTF-8".into(),
             Self::Index => "Invalid index".into(),
+            Self::Topic(text) => text.clone(),
             Self::Wait => "Invalid wait time".into(),
             Self::Stale => "Expect `true` or `false` for `stale` query string parameter".into(),
             Self::Force => "invalid force value".into(),

@@ -11,6 +11,7 @@ use http::StatusCode;
 use super::claim::ClaimError;
 use super::job::JobError;
 use super::multi_error::{first_ones, multi_error};
+use super::namespace::NamespaceError;
 use super::plugin::PluginFailure;
 use super::request::RequestError;
 use super::snapshot::SnapshotError;
@@ -42,8 +43,6 @@ pub enum ServerError {
     NoVolumeToRead,
     /// A read of a plugin that does not exist.
     NoPluginToRead,
-    /// A read of a namespace that does not exist.
-    NoNamespaceToRead,
     /// The request is for another region.
     NoPathToRegion(String),
     /// A provider request to an unknown plugin.
@@ -186,6 +185,8 @@ pub enum ServerError {
     Snapshot(SnapshotError),
     /// A request about a job or an allocation is refused.
     Job(JobError),
+    /// A request about a namespace is refused.
+    Namespace(NamespaceError),
     /// A variable request is invalid or refused.
     Variable(VariableError),
     /// The agent is stopping.
@@ -240,6 +241,12 @@ impl From<JobError> for ServerError {
     }
 }
 
+impl From<NamespaceError> for ServerError {
+    fn from(error: NamespaceError) -> Self {
+        Self::Namespace(error)
+    }
+}
+
 impl From<VariableError> for ServerError {
     fn from(error: VariableError) -> Self {
         Self::Variable(error)
@@ -250,6 +257,7 @@ impl From<CommitError> for ServerError {
     fn from(error: CommitError) -> Self {
         match error {
             CommitError::Stopping => Self::Stopping,
+            CommitError::NoNamespace { user } => Self::Namespace(NamespaceError::Missing(*user)),
             error @ (CommitError::Conflict { .. }
             | CommitError::VariableConflict { .. }
             | CommitError::ClaimsConflict { .. }
@@ -278,6 +286,7 @@ impl ServerError {
             Self::Request(error) => error.code_and_status(),
             Self::Variable(error) => error.code_and_status(),
             Self::Job(error) => error.code_and_status(),
+            Self::Namespace(error) => error.code_and_status(),
             Self::Snapshot(error) => error.code_and_status(),
             Self::Claim(error) => error.code_and_status(),
             Self::UnknownPath | Self::UnknownResource => (Code::ServerUnknownPath, MISSING),
@@ -285,7 +294,6 @@ impl ServerError {
             Self::MissingVolumeId | Self::MissingDefinition => (Code::ApiBadRequest, OTHER),
             Self::NoVolumeToRead => (Code::VolumeNotFound, MISSING),
             Self::NoPluginToRead => (Code::PluginNotFound, MISSING),
-            Self::NoNamespaceToRead => (Code::VolumeUnknownNamespace, MISSING),
             Self::NoPathToRegion(_) => (Code::ApiUnknownRegion, OTHER),
             Self::NoSuchPlugin(_) => (Code::PluginUnknown, OTHER),
             Self::NotSupported { .. } => (Code::PluginUnsupported, OTHER),
@@ -328,6 +336,7 @@ impl ServerError {
             Self::Request(error) => error.text(),
             Self::Variable(error) => error.text(),
             Self::Job(error) => error.text(),
+            Self::Namespace(error) => error.text(),
             Self::Snapshot(error) => error.text(),
             Self::Claim(error) => error.text(),
             Self::UnknownPath => String::new(),
@@ -336,7 +345,6 @@ impl ServerError {
             Self::MissingVolumeId => "missing volume ID".into(),
             Self::NoVolumeToRead => "volume not found".into(),
             Self::NoPluginToRead => "plugin not found".into(),
-            Self::NoNamespaceToRead => "Namespace not found".into(),
             Self::NoPathToRegion(_) => "No path to region".into(),
             Self::NoSuchPlugin(_) => "no such plugin".into(),
             Self::NotSupported { plugin, operation } => operation.text(plugin),
@@ -400,6 +408,7 @@ impl ServerError {
             Self::Request(error) => error.text(),
             Self::Variable(error) => error.message(),
             Self::Job(error) => error.message(),
+            Self::Namespace(error) => error.message(),
             Self::Snapshot(error) => error.message(),
             Self::Claim(error) => error.message(),
             Self::UnknownPath => "this path does not exist".into(),
@@ -518,7 +527,6 @@ impl ServerError {
             | Self::MissingVolumeId
             | Self::NoVolumeToRead
             | Self::NoPluginToRead
-            | Self::NoNamespaceToRead
             | Self::MissingDefinition
             | Self::UnknownPlugin(_)
             | Self::NoHealthyController(_)
@@ -668,6 +676,7 @@ fn commit_code(error: &CommitError) -> Code {
         | CommitError::JobConflict { .. }
         | CommitError::InvalidEvent(_) => Code::ServerBusy,
         CommitError::Journal(error) => error.kind.code(),
+        CommitError::NoNamespace { .. } => Code::VolumeUnknownNamespace,
         CommitError::Stopping => Code::ServerStopping,
     }
 }

@@ -1,10 +1,9 @@
-//! Endpoints that Nomad's clients need besides volumes: nodes, agent, status, regions, namespaces and
-//! search. They return only what those clients read.
+//! Endpoints that Nomad's clients need besides volumes: nodes, agent, status, regions and search. They return only what those clients read.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::job_documents::placed_allocs;
 use super::reply::Reply;
@@ -118,50 +117,6 @@ pub(super) fn peers(request: &ApiRequest) -> Result {
 
 pub(super) fn list_regions(request: &ApiRequest) -> Result {
     Reply::json(&[&request.services.agent_info.region], request.pretty)
-}
-
-/// Lists the namespaces that are in use, and `default`. Requests may use any other.
-pub(super) fn list_namespaces(request: &ApiRequest) -> Result {
-    let prefix = request.parameters.prefix();
-    let known = request.services.cell.read(known_namespaces);
-    let documents: Vec<_> = known
-        .iter()
-        .filter(|name| name.starts_with(prefix))
-        .map(|name| namespace_document(name))
-        .collect();
-    Reply::json(&documents, request.pretty)
-}
-
-pub(super) fn read_namespace(request: &ApiRequest, name: &str) -> Result {
-    let known = request.services.cell.read(known_namespaces);
-    if !known.contains(name) {
-        return Err(ServerError::NoNamespaceToRead);
-    }
-    Reply::json(&namespace_document(name), request.pretty)
-}
-
-fn known_namespaces(state: &State) -> BTreeSet<String> {
-    let volume_namespaces = state.records().map(|record| &record.key().namespace);
-    let variable_namespaces = state.variables().map(|record| &record.key.namespace);
-    let job_namespaces = state.jobs().map(|job| job.namespace());
-    let used = volume_namespaces
-        .chain(variable_namespaces)
-        .chain(job_namespaces)
-        .map(ToString::to_string);
-    used.chain([Namespace::DEFAULT.to_owned()]).collect()
-}
-
-fn namespace_document(name: &str) -> Value {
-    json!({
-        "Capabilities": null,
-        "CreateIndex": State::FIRST_INDEX,
-        "Description": "",
-        "Hash": "",
-        "Meta": null,
-        "ModifyIndex": State::FIRST_INDEX,
-        "Name": name,
-        "Quota": "",
-    })
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -280,7 +235,8 @@ fn found(state: &State, context: &str, prefix: &str, namespace: &Namespace) -> V
             ids.filter(|id| id.starts_with(prefix)).collect()
         }
         "namespaces" => {
-            let names = known_namespaces(state).into_iter();
+            let names = state.namespaces().into_iter();
+            let names = names.map(|record| record.name.to_string());
             names.filter(|name| name.starts_with(prefix)).collect()
         }
         _ => vec![],

@@ -5,10 +5,12 @@ use super::filtering::{filter, listed};
 use super::job_documents::{
     allocs_of, evaluation_document, job_document, job_stub, plan_document, status_of, summary,
 };
+use super::placement_document::placement_document;
 use super::reply::Reply;
 use super::request::ApiRequest;
 use crate::job::{report_text, validate};
 use crate::model::{EvaluationId, Job, JobId, JobKey, Namespace};
+use crate::place::Decision;
 use crate::server::error::{JobError, RequestError, ServerError};
 use crate::server::jobs::JobWritten;
 use crate::state::{State, Table, Topic};
@@ -240,6 +242,29 @@ pub(super) fn plan(request: &ApiRequest) -> Result {
         .services
         .cell
         .read(|state| plan_document(state, &job, &plan));
+    Reply::json(&document, request.pretty)
+}
+
+/// What the scheduler decides about a recorded job, with what each node says. Nomad has no such request.
+pub(super) fn explain_placement(request: &ApiRequest, id: &str) -> Result {
+    let key = key(request, id);
+    let decision = request.services.jobs.placement(&key)?;
+    placement(request, &key, &decision)
+}
+
+/// The same for a job that is not recorded.
+pub(super) fn explain_placement_of(request: &ApiRequest) -> Result {
+    let job = job_of(request, request.document()?)?;
+    let plan = request.services.jobs.plan(&job)?;
+    let key = JobKey::new(job.namespace.clone(), job.id.clone());
+    placement(request, &key, &plan.decision)
+}
+
+fn placement(request: &ApiRequest, key: &JobKey, decision: &Decision) -> Result {
+    let document = request
+        .services
+        .cell
+        .read(|state| placement_document(state, key, decision));
     Reply::json(&document, request.pretty)
 }
 

@@ -25,6 +25,8 @@ pub struct Limits {
     pub socket_connections: usize,
     /// Blocking queries of TCP clients, and as many of socket clients.
     pub waiting_queries: usize,
+    /// Event streams of TCP clients, and as many of socket clients.
+    pub event_streams: usize,
     /// Bytes of a request's line and headers.
     pub head_bytes: usize,
     /// Bytes of a body.
@@ -52,6 +54,7 @@ impl Default for Limits {
             connections_per_address: 100,
             socket_connections: 256,
             waiting_queries: 4096,
+            event_streams: 64,
             head_bytes: 16 << 10,
             body_bytes: 8 << 20,
             total_body_bytes: 16 << 20,
@@ -93,6 +96,12 @@ pub const LIMITS: &[LimitField] = &[
         "blocking queries over TCP, and as many over the socket",
         (1, 1 << 20),
         |limits| &mut limits.waiting_queries,
+    ),
+    LimitField::number(
+        "event-streams",
+        "event streams over TCP, and as many over the socket",
+        (1, 1 << 20),
+        |limits| &mut limits.event_streams,
     ),
     LimitField::size(
         "head-bytes",

@@ -11,8 +11,8 @@ use crate::server::error::{JobError, ServerError};
 use crate::server::services::AgentInfo;
 use crate::state::{State, Table, Topic, plugins};
 use crate::wire::{
-    InstanceDocument, NodeDocument, NodeDrainRequest, NodeEligibilityRequest, NodeUpdateResponse,
-    instance_to_wire, node_to_wire,
+    HostVolumeDocument, InstanceDocument, NodeDocument, NodeDrainRequest, NodeEligibilityRequest,
+    NodeUpdateResponse, instance_to_wire, node_to_wire,
 };
 
 type Result<T = Reply> = std::result::Result<T, ServerError>;
@@ -51,7 +51,7 @@ pub(super) async fn read(request: &ApiRequest, id: &str) -> Result {
     Ok(Reply::json(&document, request.pretty)?.with_index(index))
 }
 
-fn document(state: &State, node: &Node, address: &str) -> NodeDocument {
+pub(super) fn document(state: &State, node: &Node, address: &str) -> NodeDocument {
     let stub = node_to_wire(node);
     let mut attributes = node.attributes.clone();
     attributes.insert(
@@ -64,8 +64,17 @@ fn document(state: &State, node: &Node, address: &str) -> NodeDocument {
         let name = format!("driver.{driver}.mount_config");
         attributes.insert(name, config.as_str().to_owned());
     }
+    let host_volumes = node.host_volumes.iter().map(|(name, volume)| {
+        let document = HostVolumeDocument {
+            name: name.clone(),
+            path: volume.path.display().to_string(),
+            read_only: volume.read_only,
+        };
+        (name.clone(), document)
+    });
     NodeDocument {
         attributes,
+        host_volumes: host_volumes.collect(),
         controller_plugins: instances(state, &node.id, |one| one.controller.is_some()),
         node_plugins: instances(state, &node.id, |one| one.node.is_some()),
         datacenter: stub.datacenter,

@@ -25,6 +25,12 @@ impl Parameters {
         found.map(|(_, value)| value.as_str())
     }
 
+    /// All values of that name.
+    pub(super) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        let found = self.0.iter().filter(move |(key, _)| key == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
     /// The first value of that name, unless it is empty.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.get(name).filter(|value| !value.is_empty())

@@ -1,8 +1,8 @@
-//! Places for connections: those that work, and those that wait in a blocking query.
+//! Places for connections: those that work, those that wait in a blocking query, and event streams.
 //!
 //! A connection has a working place from its start. A blocking query gives it up for a waiting place
-//! while it waits, so that any number of waiting clients leaves room for working ones. TCP and the
-//! Unix socket have places of their own.
+//! while it waits, so that any number of waiting clients leaves room for working ones. An event stream has a
+//! place of its own kind until its connection ends. TCP and the Unix socket have places of their own.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,16 +17,20 @@ pub struct Places {
     working: Arc<Semaphore>,
     waiting: Arc<Semaphore>,
     waiting_limit: usize,
+    streams: Arc<Semaphore>,
+    stream_limit: usize,
 }
 
 impl Places {
-    /// Creates places for this many connections that work, and this many that wait.
-    pub fn new(working: usize, waiting: usize) -> Self {
+    /// Creates places for this many connections that work, that wait, and that stream events.
+    pub fn new(working: usize, waiting: usize, streams: usize) -> Self {
         let places = |number: usize| Arc::new(Semaphore::new(number.min(Semaphore::MAX_PERMITS)));
         Self {
             working: places(working),
             waiting: places(waiting),
             waiting_limit: waiting,
+            streams: places(streams),
+            stream_limit: streams,
         }
     }
 
@@ -114,6 +118,23 @@ impl Connection {
         self.is_local
     }
 
+    /// Gives the working place up for the place of an event stream, until the connection ends. `None` if
+    /// places are not counted.
+    ///
+    /// # Errors
+    /// If there is no such place.
+    pub(super) fn subscribe(&self) -> Result<Option<OwnedSemaphorePermit>, RequestError> {
+        let Some(place) = &self.place else {
+            return Ok(None);
+        };
+        let stream = place.places.streams.clone().try_acquire_owned();
+        let stream = stream.map_err(|_| RequestError::TooManyStreams {
+            limit: place.places.stream_limit,
+        })?;
+        place.set_working(None);
+        Ok(Some(stream))
+    }
+
     /// Runs `wait` in a waiting place, then takes a working place again.
     ///
     /// # Errors
@@ -145,7 +166,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_waiting_connection_leaves_its_place_to_another() {
-        let places = Places::new(1, 1);
+        let places = Places::new(1, 1, 1);
         let first = Connection::new(true, places.enter().await.unwrap());
         assert!(
             places.enter().now_or_never().is_none(),
@@ -170,8 +191,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_stream_leaves_its_place_to_another_and_has_one_of_its_own() {
+        let places = Places::new(1, 1, 1);
+        let first = Connection::new(true, places.enter().await.unwrap());
+        let stream = first.subscribe().unwrap().unwrap();
+        let second = Connection::new(true, places.enter().await.unwrap());
+        let refused = second.subscribe().unwrap_err();
+        assert_eq!(refused, RequestError::TooManyStreams { limit: 1 });
+        assert!(places.enter().now_or_never().is_none(), "it still works");
+        drop(stream);
+        assert!(second.subscribe().is_ok());
+    }
+
+    #[tokio::test]
     async fn an_aborted_wait_gives_both_places_back() {
-        let places = Places::new(1, 1);
+        let places = Places::new(1, 1, 1);
         let connection = Connection::new(true, places.enter().await.unwrap());
         let waited = connection.wait(std::future::pending()).now_or_never();
         assert!(waited.is_none());

@@ -7,7 +7,7 @@
 use axum::body::{Body, Bytes};
 use axum::response::Response;
 use futures_util::stream::Stream;
-use http::header::{ACCEPT, CONTENT_TYPE, VARY};
+use http::header::{ACCEPT, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, VARY};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
 use serde_json::ser::PrettyFormatter;
@@ -39,6 +39,8 @@ pub(super) struct Reply {
     status: StatusCode,
     /// A body that is made while it is sent, in place of the other one, and its type.
     stream: Option<(Body, HeaderValue)>,
+    /// Whether the connection ends with the response.
+    closes: bool,
     /// The memory of a long body, reserved until it is sent.
     reserved: Option<OwnedSemaphorePermit>,
 }
@@ -78,6 +80,13 @@ impl Reply {
             stream: Some((Body::from_stream(parts), kind)),
             ..Self::default()
         }
+    }
+
+    /// Ends the connection with the response.
+    #[must_use]
+    pub(super) fn closing(mut self) -> Self {
+        self.closes = true;
+        self
     }
 
     /// Sets the status.
@@ -149,7 +158,7 @@ impl ResponseBuilder {
     /// Builds the response of a success.
     pub(super) fn success(&self, reply: Reply, index: u64) -> Response {
         if let Some((body, kind)) = reply.stream {
-            return self.streamed(body, kind);
+            return self.streamed(body, kind, reply.closes);
         }
         let mut response = match reply.body {
             None => Response::new(Body::empty()),
@@ -174,12 +183,16 @@ impl ResponseBuilder {
     }
 
     /// Builds the response of a stream, which has none of Nomad's headers.
-    fn streamed(&self, body: Body, kind: HeaderValue) -> Response {
+    fn streamed(&self, body: Body, kind: HeaderValue, closes: bool) -> Response {
         let mut response = Response::new(body);
         response.extensions_mut().insert(Streamed);
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, kind);
         headers.insert(AGENT, self.version.clone());
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        if closes {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         response
     }
 

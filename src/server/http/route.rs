@@ -45,6 +45,8 @@ pub(super) enum Route {
     PlanJob,
     EvaluateJob(String),
     ReadJobSummary(String),
+    ExplainPlacement(String),
+    ExplainPlacementOf,
     ListJobAllocs(String),
     ListJobEvaluations(String),
     ReadDeployment,
@@ -57,6 +59,7 @@ pub(super) enum Route {
     StopAlloc(String),
     ReadLogs(String),
     Search,
+    StreamEvents,
     AgentSelf,
     AgentHealth,
     Members,
@@ -66,6 +69,8 @@ pub(super) enum Route {
     Regions,
     ListNamespaces,
     ReadNamespace(String),
+    WriteNamespace(Option<String>),
+    DeleteNamespace(String),
     ListVariables,
     Variable(Method, String),
 }
@@ -100,7 +105,7 @@ impl Route {
             return variable(method, rest);
         }
         if let Some(name) = path.strip_prefix("/v1/namespace/") {
-            return only(method, &Method::GET, Self::ReadNamespace(name.to_owned()));
+            return namespace(method, name);
         }
         exact(method, &path)
     }
@@ -126,6 +131,7 @@ fn exact(method: &Method, path: &str) -> Result<Route, ServerError> {
         "/v1/deployments" => get(Route::ListDeployments),
         "/v1/allocations" => get(Route::ListAllocs),
         "/v1/nodes" => get(Route::ListNodes),
+        "/v1/event/stream" => get(Route::StreamEvents),
         "/v1/search" if is_put => Ok(Route::Search),
         "/v1/search" => Err(ServerError::InvalidMethod),
         "/v1/agent/self" => get(Route::AgentSelf),
@@ -136,6 +142,8 @@ fn exact(method: &Method, path: &str) -> Result<Route, ServerError> {
         "/v1/status/leader" => get(Route::Leader),
         "/v1/status/peers" => get(Route::Peers),
         "/v1/regions" => get(Route::Regions),
+        "/v1/namespace" if is_put => Ok(Route::WriteNamespace(None)),
+        "/v1/namespace" => Err(ServerError::InvalidMethod),
         "/v1/namespaces" => get(Route::ListNamespaces),
         "/v1/vars" => get(Route::ListVariables),
         _ => Err(ServerError::UnknownPath),
@@ -184,6 +192,8 @@ fn job(method: &Method, rest: &str) -> Result<Route, ServerError> {
         "plan" => put(Route::PlanJob),
         "evaluate" => put(Route::EvaluateJob(named())),
         "summary" => get(Route::ReadJobSummary(named())),
+        "placement" if is_put => Ok(Route::ExplainPlacementOf),
+        "placement" => get(Route::ExplainPlacement(named())),
         "allocations" => get(Route::ListJobAllocs(named())),
         "evaluations" => get(Route::ListJobEvaluations(named())),
         "deployment" => get(Route::ReadDeployment),
@@ -212,6 +222,16 @@ fn alloc(method: &Method, rest: &str) -> Result<Route, ServerError> {
         [id, "stop"] if is_put => Ok(Route::StopAlloc(id.to_owned())),
         [_, "stop"] => Err(ServerError::InvalidMethod),
         _ => Err(ServerError::UnknownPath),
+    }
+}
+
+/// Parses paths below `/v1/namespace/`.
+fn namespace(method: &Method, name: &str) -> Result<Route, ServerError> {
+    let name = name.to_owned();
+    match method.as_str() {
+        "PUT" | "POST" => Ok(Route::WriteNamespace(Some(name))),
+        "DELETE" => Ok(Route::DeleteNamespace(name)),
+        _ => only(method, &Method::GET, Route::ReadNamespace(name)),
     }
 }
 

@@ -21,7 +21,8 @@ use super::reply::{Reply, ResponseBuilder, Streamed, wants_typed_errors};
 use super::request::ApiRequest;
 use super::route::Route;
 use super::{
-    allocs, claims, cluster, history, jobs, logs, nodes, plugins, provider, variables, volumes,
+    allocs, claims, cluster, events, history, jobs, logs, namespaces, nodes, plugins, provider,
+    variables, volumes,
 };
 use crate::server::error::ServerError;
 use crate::server::services::Services;
@@ -212,6 +213,8 @@ async fn dispatch(route: &Route, request: &ApiRequest) -> Result<Reply, ServerEr
         Route::DeregisterJob(id) => jobs::deregister(request, id).await,
         Route::PlanJob => jobs::plan(request),
         Route::EvaluateJob(id) => jobs::evaluate(request, id).await,
+        Route::ExplainPlacement(id) => jobs::explain_placement(request, id),
+        Route::ExplainPlacementOf => jobs::explain_placement_of(request),
         Route::ReadJobSummary(id) => jobs::read_summary(request, id),
         Route::ListJobAllocs(id) => jobs::list_allocs(request, id).await,
         Route::ListJobEvaluations(id) => jobs::list_evaluations_of(request, id).await,
@@ -224,6 +227,7 @@ async fn dispatch(route: &Route, request: &ApiRequest) -> Result<Reply, ServerEr
         Route::ReadAlloc(id) => allocs::read(request, id).await,
         Route::ReadLogs(id) => logs::read(request, id).await,
         Route::StopAlloc(id) => allocs::stop(request, id).await,
+        Route::StreamEvents => events::stream(request),
         Route::Search => cluster::search(request),
         Route::AgentSelf => cluster::agent_self(request),
         Route::AgentHealth => cluster::agent_health(request),
@@ -232,8 +236,10 @@ async fn dispatch(route: &Route, request: &ApiRequest) -> Result<Reply, ServerEr
         Route::Leader => cluster::leader(request),
         Route::Peers => cluster::peers(request),
         Route::Regions => cluster::list_regions(request),
-        Route::ListNamespaces => cluster::list_namespaces(request),
-        Route::ReadNamespace(name) => cluster::read_namespace(request, name),
+        Route::ListNamespaces => namespaces::list(request).await,
+        Route::ReadNamespace(name) => namespaces::read(request, name).await,
+        Route::WriteNamespace(name) => namespaces::write(request, name.as_deref()).await,
+        Route::DeleteNamespace(name) => namespaces::delete(request, name).await,
         Route::ListVariables => variables::list(request).await,
         Route::Variable(method, path) => variables::read_or_write(request, method, path).await,
     }

@@ -3,6 +3,8 @@
 mod blocking;
 mod conditions;
 mod counts;
+mod events;
+mod namespaces;
 mod update;
 
 use std::sync::Arc;
@@ -299,6 +301,7 @@ async fn ids_are_found_raw_and_encoded() {
 #[tokio::test(start_paused = true)]
 async fn a_volume_is_encoded_like_nomads() {
     let agent = agent().await;
+    agent.add_namespaces(&["prod"]).await;
     let body = json!({"Volumes": [{
         "ID": "db", "Name": "database", "Namespace": "prod", "PluginID": "fake",
         "RequestedCapabilities": [
@@ -318,19 +321,19 @@ async fn a_volume_is_encoded_like_nomads() {
     )
     .await;
     let volume = format!(
-        r#"{{"AccessMode":"","Allocations":[],"AttachmentMode":"","Capacity":100,"CloneID":"","Context":{{"made-by":"fake-1"}},"ControllerRequired":true,"ControllersExpected":1,"ControllersHealthy":1,"CreateIndex":5,"CreateTime":{time},"ExternalID":"fake-1","ID":"db","ModifyIndex":6,"ModifyTime":{time},"MountOptions":{{"FSType":"ext4","MountFlags":["[REDACTED]"]}},"Name":"database","Namespace":"prod","NodesExpected":1,"NodesHealthy":1,"Parameters":{{"type":"<gp3>"}},"PluginID":"fake","Provider":"fake.csi.nomad-csi.test","ProviderVersion":"1.0.0","ReadAllocs":{{}},"RequestedCapabilities":[{{"AccessMode":"single-node-writer","AttachmentMode":"file-system"}}],"RequestedCapacityMax":200,"RequestedCapacityMin":100,"RequestedTopologies":null,"ResourceExhausted":null,"Schedulable":true,"Secrets":null,"SnapshotID":"","SpecIndex":6,"Topologies":[],"WriteAllocs":{{}}}}"#,
+        r#"{{"AccessMode":"","Allocations":[],"AttachmentMode":"","Capacity":100,"CloneID":"","Context":{{"made-by":"fake-1"}},"ControllerRequired":true,"ControllersExpected":1,"ControllersHealthy":1,"CreateIndex":6,"CreateTime":{time},"ExternalID":"fake-1","ID":"db","ModifyIndex":7,"ModifyTime":{time},"MountOptions":{{"FSType":"ext4","MountFlags":["[REDACTED]"]}},"Name":"database","Namespace":"prod","NodesExpected":1,"NodesHealthy":1,"Parameters":{{"type":"<gp3>"}},"PluginID":"fake","Provider":"fake.csi.nomad-csi.test","ProviderVersion":"1.0.0","ReadAllocs":{{}},"RequestedCapabilities":[{{"AccessMode":"single-node-writer","AttachmentMode":"file-system"}}],"RequestedCapacityMax":200,"RequestedCapacityMin":100,"RequestedTopologies":null,"ResourceExhausted":null,"Schedulable":true,"Secrets":null,"SnapshotID":"","SpecIndex":7,"Topologies":[],"WriteAllocs":{{}}}}"#,
         time = FakeClock::START
     );
     assert_eq!(
         answer.text(),
         format!(
-            r#"{{"Index":6,"KnownLeader":true,"LastContact":0,"NextToken":"","Volumes":[{volume}],"Warnings":""}}"#
+            r#"{{"Index":7,"KnownLeader":true,"LastContact":0,"NextToken":"","Volumes":[{volume}],"Warnings":""}}"#
         )
     );
-    assert_eq!(answer.index(), 6);
+    assert_eq!(answer.index(), 7);
     let answer = get(&agent, "/v1/volume/csi/db?namespace=prod").await;
     assert_eq!(answer.text(), volume);
-    assert_eq!(answer.index(), 6);
+    assert_eq!(answer.index(), 7);
 }
 
 #[tokio::test(start_paused = true)]
@@ -390,6 +393,7 @@ async fn a_plugin_is_encoded_like_nomads() {
 #[tokio::test(start_paused = true)]
 async fn lists_are_filtered_and_paged() {
     let agent = agent().await;
+    agent.add_namespaces(&["a", "b"]).await;
     for (namespace, id) in [
         ("a", "x1"),
         ("a", "x2"),
@@ -481,6 +485,7 @@ async fn bodies_are_decoded_as_go_decodes_them() {
 #[tokio::test(start_paused = true)]
 async fn the_namespace_is_chosen_in_nomads_order() {
     let agent = agent().await;
+    agent.add_namespaces(&["b", "d", "q"]).await;
     for (query, body, document, expected) in [
         ("?namespace=q", "b", "d", "d"),
         ("?namespace=q", "b", "", "q"),

@@ -5,7 +5,7 @@ use crate::job::{report_text, validate};
 use crate::model::{AllocId, EvaluationId, Job, JobKey, Node, NodeId};
 use crate::place::{Decision, evaluate};
 use crate::server::cell::{CommitError, Expected};
-use crate::server::error::{JobError, ServerError};
+use crate::server::error::{JobError, NamespaceUser, ServerError};
 use crate::state::{
     AllocEvent, AllocRecord, Evaluation, EvaluationTrigger, Event, EventKind, JobEvent, JobRecord,
     JobVersion, Shared, State, Table, Topic,
@@ -277,6 +277,7 @@ impl JobService {
     pub fn plan(&self, job: &Job) -> Result<JobPlan> {
         let key = JobKey::new(job.namespace.clone(), job.id.clone());
         let mut warnings = checked(&key, job)?;
+        self.ports.cell.check(&namespace_of(&key))?;
         let compared = self.compare(&key, job)?;
         let now = self.ports.clock.now();
         let record = JobRecord {
@@ -298,6 +299,17 @@ impl JobService {
             job_modify_index: compared.job_modify_index.unwrap_or(0),
             warnings,
         })
+    }
+
+    /// Decides about a recorded job as the scheduler would now. Records nothing.
+    ///
+    /// # Errors
+    /// If the job does not exist.
+    pub fn placement(&self, key: &JobKey) -> Result<Decision> {
+        let record = self.job(key)?;
+        let now = self.ports.clock.now();
+        let decide = |state: &State| evaluate(state, &record, now);
+        Ok(self.ports.cell.read(decide))
     }
 
     /// Lets a node take allocations, or not, and drains it or not.
@@ -337,8 +349,11 @@ impl JobService {
             event: Box::new(event),
         });
         let events = kinds.map(|kind| Event::new(now, kind)).collect();
-        let expected = Expected::JobAt(key.clone(), modify_index);
-        self.ports.cell.commit_all(vec![expected], events).await
+        let expected = vec![
+            namespace_of(key),
+            Expected::JobAt(key.clone(), modify_index),
+        ];
+        self.ports.cell.commit_all(expected, events).await
     }
 
     /// Compares a submission with the recorded job. Settings that did not change keep their sealed form.
@@ -383,6 +398,10 @@ impl JobService {
         });
         decision.as_ref().map(warnings_of).unwrap_or_default()
     }
+}
+
+fn namespace_of(key: &JobKey) -> Expected {
+    Expected::NamespaceOf(NamespaceUser::Job(key.clone()))
 }
 
 fn is_running(alloc: &AllocRecord) -> bool {

@@ -89,6 +89,7 @@ impl VolumeCreator {
         validate_submission(submission, target)?;
         let plugin = plugin.ok_or_else(|| ServerError::UnknownPlugin(request.plugin_id.clone()))?;
         plugin.check_create()?;
+        self.store.check_namespace(&request.key())?;
         if exists {
             return Ok(());
         }

@@ -100,6 +100,7 @@ impl VolumeRegistrar {
         });
         let plugin = plugin.ok_or_else(|| ServerError::UnknownPlugin(request.plugin_id.clone()))?;
         plugin.check_controller()?;
+        self.store.check_namespace(&key)?;
         let update = match &existing {
             None => self.plan_registration(request, &plugin)?,
             Some(view) if view.record.phase == Phase::Deleting => {

@@ -7,7 +7,7 @@ use super::plugin::VolumePlugin;
 use crate::model::{NamespacedId, PluginId};
 use crate::ports::Clock;
 use crate::server::cell::{CommitError, Expected, StateCell};
-use crate::server::error::ServerError;
+use crate::server::error::{NamespaceUser, ServerError};
 use crate::state::{Event, EventKind, State, VolumeRecord, VolumeView, provider_name, volume};
 
 /// Reads and records volumes. A clone is the same store.
@@ -64,14 +64,32 @@ impl VolumeStore {
         })
     }
 
-    /// Records an event if what was expected still holds. Returns its index.
+    /// Checks that the volume's namespace exists, before anything is called for a new volume.
+    ///
+    /// # Errors
+    /// If it does not exist.
+    pub(super) fn check_namespace(&self, key: &NamespacedId) -> Result<(), ServerError> {
+        Ok(self.cell.check(&namespace_of(key))?)
+    }
+
+    /// Records an event if what was expected still holds, and for a new volume if its namespace exists.
+    /// Returns its index.
     pub(super) async fn commit(
         &self,
         expected: Expected,
         kind: EventKind,
     ) -> Result<u64, CommitError> {
+        let enters = |kind: &EventKind| {
+            matches!(
+                kind,
+                EventKind::VolumeCreateIntended { .. } | EventKind::VolumeRegistered { .. }
+            )
+        };
+        let key = kind.volume().filter(|_| enters(&kind));
+        let namespace = key.map(namespace_of);
+        let expected = namespace.into_iter().chain([expected]).collect();
         let event = Event::new(self.clock.now(), kind);
-        self.cell.commit(expected, event).await
+        self.cell.commit_all(expected, vec![event]).await
     }
 
     /// Records several events or none, if what was expected still holds. Returns the last index.
@@ -134,6 +152,10 @@ impl VolumeStore {
         }
         Err(ServerError::RepeatedConflict(key.clone()))
     }
+}
+
+fn namespace_of(key: &NamespacedId) -> Expected {
+    Expected::NamespaceOf(NamespaceUser::Volume(key.clone()))
 }
 
 /// Expects the record to be unchanged since it was read.

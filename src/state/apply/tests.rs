@@ -407,6 +407,8 @@ fn a_long_history_has_every_kind_of_event() {
         "job registered",
         "job stopped",
         "lost node given up",
+        "namespace deleted",
+        "namespace written",
         "node booted",
         "node lost",
         "node rebooted",

@@ -74,6 +74,19 @@ pub(crate) struct JobFileArgs {
     pub syntax: Option<SpecSyntax>,
 }
 
+/// Arguments of `explain placement`.
+#[derive(Args, Debug)]
+pub(crate) struct PlacementArgs {
+    /// ID of a job, or the start of one; or a job file: a name that ends in .hcl, .json, .yaml or
+    /// .yml, or `-` for standard input
+    #[arg(value_name = "JOB", value_hint = ValueHint::FilePath)]
+    pub job: String,
+    #[arg(long, value_name = "SYNTAX", help = SYNTAX_HELP)]
+    pub syntax: Option<SpecSyntax>,
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", help = REPORT_FORMAT_HELP)]
+    pub output: ReportFormat,
+}
+
 /// Whether and how long to wait.
 #[derive(Args, Debug)]
 pub(crate) struct WaitingArgs {

@@ -1,6 +1,7 @@
 //! The subcommands of `job`.
 
 mod args;
+pub(crate) mod placement;
 pub(crate) mod plan;
 pub(crate) mod run;
 pub(crate) mod status;
@@ -8,4 +9,4 @@ pub(crate) mod stop;
 mod submitted;
 pub(crate) mod validate;
 
-pub(crate) use args::{JobCommand, WaitingArgs};
+pub(crate) use args::{JobCommand, PlacementArgs, WaitingArgs};

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use clap::ValueHint;
 use clap::{Args, Subcommand};
 
-use crate::cli::args::OutputArgs;
+use crate::cli::args::{OutputArgs, ParallelismArgs, REPORT_FORMAT_HELP, ReportFormat};
 #[cfg(feature = "agent")]
-use crate::cli::args::{PluginProfileArgs, REPORT_FORMAT_HELP, ReportFormat, TableFormat};
+use crate::cli::args::{PluginProfileArgs, TableFormat};
 #[cfg(feature = "agent")]
 use crate::cli::ui::CheckReportFile;
 use crate::wire::Filter;
@@ -24,6 +24,17 @@ pub(crate) enum PluginCommand {
         after_long_help = "Examples:\n  nomad-csi plugin status\n  nomad-csi plugin status ebs -o wide"
     )]
     Status(PluginStatusArgs),
+    /// Show what would be lost if a plugin, or its part on a node, ended
+    ///
+    /// Lists the volumes that could not be used any more, and the allocations whose volumes could
+    /// not be unmounted or detached. Looks at the volumes of all namespaces that the token can see,
+    /// or of the namespace of `--namespace`. Changes nothing.
+    ///
+    /// Exits with 0 if nothing would be lost, 2 if something would, and 1 on an error.
+    #[command(
+        after_long_help = "Examples:\n  nomad-csi plugin impact ebs\n  nomad-csi plugin impact ebs --node worker-1 -o json"
+    )]
+    Impact(PluginImpactArgs),
     /// Serve the embedded plugin on a socket in its own process
     ///
     /// Volumes are images with their own file system, block devices or directories on this machine.
@@ -70,6 +81,22 @@ pub(crate) struct PluginStatusArgs {
     /// The output format.
     #[command(flatten)]
     pub output: OutputArgs,
+}
+
+/// Arguments of `plugin impact`.
+#[derive(Args, Debug)]
+pub(crate) struct PluginImpactArgs {
+    /// ID of a plugin, or the start of one
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// Look only at the instances on this node: its name, its ID, or at least 4 characters of its ID
+    #[arg(long, value_name = "NODE")]
+    pub node: Option<String>,
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", help = REPORT_FORMAT_HELP)]
+    pub output: ReportFormat,
+    /// The limit of concurrent work.
+    #[command(flatten)]
+    pub parallelism: ParallelismArgs,
 }
 
 /// Arguments of `plugin serve`.

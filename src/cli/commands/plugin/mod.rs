@@ -3,6 +3,8 @@
 mod args;
 #[cfg(feature = "agent")]
 pub(crate) mod check;
+mod find;
+pub(crate) mod impact;
 #[cfg(feature = "agent")]
 pub(crate) mod probe;
 #[cfg(feature = "agent")]

@@ -1,20 +1,15 @@
 //! `plugin status`.
 
+use super::find::{PLUGINS, find_plugin, no_plugin};
 use crate::cli::command_context::CommandContext;
 use crate::cli::commands::plugin::PluginStatusArgs;
-use crate::cli::commands::status::{Layout, ask};
+use crate::cli::commands::status::ask;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::cli::ui::{plugin_detail, plugin_list};
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{Plugin, PluginId, PluginSummary};
+use crate::model::PluginSummary;
 use crate::ports::{VolumeApi, WithDocument};
 use crate::wire::Filter;
-
-const PLUGINS: Layout<PluginSummary, Plugin> = Layout {
-    list: plugin_list,
-    detail: plugin_detail,
-};
 
 /// Lists plugins, or shows one.
 ///
@@ -41,12 +36,12 @@ async fn look(
         let listed = matching(listed, filter)?;
         return Ok(PLUGINS.print_list(context, output, listed, "No CSI plugins match the filter"));
     };
-    let id = resolve(context, api, prefix).await?;
+    let id = find_plugin(context, api, prefix).await?;
     let scope = context.namespace()?.unwrap_or_default();
     let reading = api
         .read_plugin(&id, &scope)
         .await?
-        .ok_or_else(|| missing(api, id.as_str()))?;
+        .ok_or_else(|| no_plugin(api, id.as_str()))?;
     Ok(PLUGINS.print_one(context, output, &reading))
 }
 
@@ -74,34 +69,4 @@ fn matching(
         }
     }
     Ok(kept)
-}
-
-async fn resolve(
-    context: &CommandContext,
-    api: &dyn VolumeApi,
-    prefix: &str,
-) -> Result<PluginId, CliError> {
-    let listed = api.list_plugins(Some(prefix)).await?;
-    let plugins: Vec<PluginSummary> = listed.into_iter().map(|reading| reading.value).collect();
-    if let Some(exact) = plugins.iter().find(|plugin| plugin.id.as_str() == prefix) {
-        return Ok(exact.id.clone());
-    }
-    match plugins.as_slice() {
-        [] => Err(missing(api, prefix).into()),
-        [one] => Ok(one.id.clone()),
-        several => {
-            let message = format!("the IDs of {} plugins start with `{prefix}`", several.len());
-            let help = "use the full ID of one of them";
-            Err(PLUGINS.ambiguous(context, several, message, help))
-        }
-    }
-}
-
-fn missing(api: &dyn VolumeApi, id: &str) -> Diagnostic {
-    let message = format!(
-        "{} has no plugin `{id}`, and none whose ID starts with it",
-        api.name()
-    );
-    Diagnostic::error(Code::PluginNotFound, message)
-        .help("run `nomad-csi plugin status` to list all plugins; a plugin appears after its job is registered")
 }

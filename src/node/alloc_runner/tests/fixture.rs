@@ -12,9 +12,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::{AllocRunnerDeps, AllocRunners, NodeNames};
 use crate::model::{
-    AllocId, AllocReport, Job, JobType, JobVolume, JobVolumeKind, Lifecycle, LifecycleHook,
-    MountConfig, MountRoot, PropagationMode, RestartMode, RestartPolicy, Task, TaskConfig,
-    TaskGroup, VolumeMount,
+    AllocId, AllocReport, HostVolume, Job, JobType, JobVolume, JobVolumeKind, Lifecycle,
+    LifecycleHook, MountConfig, MountRoot, PropagationMode, RestartMode, RestartPolicy, Task,
+    TaskConfig, TaskGroup, VolumeMount,
 };
 use crate::node::call_lanes::CallLanes;
 use crate::node::fakes::{FakeConnector, FakeObserver, FakePlugin};
@@ -285,6 +285,7 @@ impl Node {
         let driver: Arc<dyn RunDriver> = self.driver.clone();
         let mock: Arc<dyn RunDriver> = Arc::new(super::MockRuns::default());
         let deps = AllocRunnerDeps {
+            host_volumes: [HostVolume::parse("certs=/srv/certs:ro").unwrap()].into(),
             control: self.control.clone(),
             drivers: [
                 ("exec".to_owned(), driver),

@@ -41,6 +41,7 @@ async fn a_created_volume_is_not_created_again() {
 #[tokio::test(start_paused = true)]
 async fn one_name_in_two_namespaces_makes_two_volumes() {
     let agent = agent().await;
+    agent.add_namespaces(&["prod"]).await;
     let sent = record(&agent);
     for namespace in ["default", "prod"] {
         let request = VolumeRequest {

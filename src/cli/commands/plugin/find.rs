@@ -1,0 +1,50 @@
+//! Finds the plugin that a text on the command line names.
+
+use crate::cli::command_context::CommandContext;
+use crate::cli::commands::status::Layout;
+use crate::cli::error::CliError;
+use crate::cli::ui::{plugin_detail, plugin_list};
+use crate::diagnostic::{Code, Diagnostic};
+use crate::model::{Plugin, PluginId, PluginSummary};
+use crate::ports::VolumeApi;
+
+/// How plugins are shown.
+pub(super) const PLUGINS: Layout<PluginSummary, Plugin> = Layout {
+    list: plugin_list,
+    detail: plugin_detail,
+};
+
+/// Returns the plugin of this ID, or the only one whose ID starts with the text.
+///
+/// # Errors
+/// If no plugin or several match, or the server refuses.
+pub(super) async fn find_plugin(
+    context: &CommandContext,
+    api: &dyn VolumeApi,
+    prefix: &str,
+) -> Result<PluginId, CliError> {
+    let listed = api.list_plugins(Some(prefix)).await?;
+    let plugins: Vec<PluginSummary> = listed.into_iter().map(|reading| reading.value).collect();
+    if let Some(exact) = plugins.iter().find(|plugin| plugin.id.as_str() == prefix) {
+        return Ok(exact.id.clone());
+    }
+    match plugins.as_slice() {
+        [] => Err(no_plugin(api, prefix).into()),
+        [one] => Ok(one.id.clone()),
+        several => {
+            let message = format!("the IDs of {} plugins start with `{prefix}`", several.len());
+            let help = "use the full ID of one of them";
+            Err(PLUGINS.ambiguous(context, several, message, help))
+        }
+    }
+}
+
+/// The error for a plugin that does not exist.
+pub(super) fn no_plugin(api: &dyn VolumeApi, id: &str) -> Diagnostic {
+    let message = format!(
+        "{} has no plugin `{id}`, and none whose ID starts with it",
+        api.name()
+    );
+    Diagnostic::error(Code::PluginNotFound, message)
+        .help("run `nomad-csi plugin status` to list all plugins; a plugin appears after its job is registered")
+}

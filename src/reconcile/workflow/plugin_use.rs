@@ -1,0 +1,69 @@
+//! `plugin impact`: reads a plugin with everything that needs it.
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+
+use super::context::WorkflowContext;
+use super::error::WorkflowError;
+use crate::doctor::{PluginImpact, PluginUse, plugin_impact};
+use crate::model::{Namespace, NamespacedId, NodeId, PluginId, Volume};
+use crate::ports::{ApiError, ClaimQuery, ServerKind, VolumeQuery};
+
+/// Returns what would be lost if the plugin ended, or only its instances on `node`; `None` if there is
+/// no such plugin. `scope` is the namespace of the volumes, or all.
+///
+/// # Errors
+/// If the server cannot be read, or the user interrupts.
+pub async fn impact_of_plugin(
+    context: &WorkflowContext<'_>,
+    plugin: &PluginId,
+    scope: &Namespace,
+    node: Option<&NodeId>,
+) -> Result<Option<PluginImpact>, WorkflowError> {
+    let api = context.api;
+    let reading = async {
+        let Some(plugin) = api.read_plugin(plugin, scope).await? else {
+            return Ok::<_, ApiError>(None);
+        };
+        let volumes = volumes_of(context, &plugin.value.summary.id, scope).await?;
+        let claims = match api.server().await? {
+            ServerKind::Agent => {
+                let query = ClaimQuery::Namespace(scope.clone());
+                let listed = api.list_claims(&query).await?;
+                Some(listed.into_iter().map(|reading| reading.value).collect())
+            }
+            ServerKind::Nomad(_) | ServerKind::NomadUnknownVersion => None,
+        };
+        Ok(Some((plugin.value, volumes, claims)))
+    };
+    let found: Option<(_, _, Option<Vec<_>>)> = context.unless_interrupted(reading).await??;
+    Ok(found.map(|(plugin, volumes, claims)| {
+        let facts = PluginUse {
+            plugin: &plugin,
+            volumes: &volumes,
+            claims: claims.as_deref(),
+        };
+        plugin_impact(facts, node)
+    }))
+}
+
+async fn volumes_of(
+    context: &WorkflowContext<'_>,
+    plugin: &PluginId,
+    scope: &Namespace,
+) -> Result<Vec<Volume>, ApiError> {
+    let query = VolumeQuery {
+        namespace: scope.clone(),
+        prefix: None,
+        plugin: Some(plugin.clone()),
+        filter: None,
+    };
+    let listed = context.api.list_volumes(&query).await?;
+    let reads = listed.into_iter().map(async |listed| {
+        let key = NamespacedId::new(listed.value.namespace, listed.value.id);
+        context.api.read_volume(&key).await
+    });
+    let found = stream::iter(reads).buffered(context.parallelism.max(1));
+    let found: Vec<_> = found.try_collect().await?;
+    // A volume that was removed meanwhile loses nothing.
+    Ok(found.into_iter().flatten().map(|one| one.value).collect())
+}

@@ -1,0 +1,217 @@
+//! The event stream: `GET /v1/event/stream`.
+//!
+//! A subscriber is a position in the journal. A client that reads slowly falls behind, and costs no memory:
+//! nothing is read for it meanwhile. If the journal no longer has what follows, the stream ends with a line
+//! that says so, and the client reads its lists again. A subscriber has a place of its own kind in the limits,
+//! and its connection ends with the stream.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use futures_util::stream::{Stream, unfold};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::event_payload::payload;
+use super::reply::Reply;
+use super::request::ApiRequest;
+use crate::server::cell::{StateCell, Watch};
+use crate::server::error::{RequestError, ServerError};
+use crate::server::event_stream::{Subscription, notices};
+use crate::server::services::AgentInfo;
+use crate::state::{Event, State, Table, Topic};
+use crate::wire::{EventBatchDocument, EventDocument};
+
+/// The longest time between two lines.
+const HEARTBEAT: Duration = Duration::from_secs(30);
+/// How many events before now a subscriber with index 0 gets.
+const HISTORY: u64 = 100;
+/// How many events are read at a time.
+const EVENTS_PER_READ: usize = 64;
+/// How many bytes of lines are collected before they are sent.
+const LONG_LINES: usize = 64 << 10;
+/// A line without events.
+const EMPTY_LINE: &[u8] = b"{}\n";
+
+const TABLES: [Table; 6] = [
+    Table::Allocs,
+    Table::Claims,
+    Table::Jobs,
+    Table::Nodes,
+    Table::Plugins,
+    Table::Volumes,
+];
+
+/// Starts a stream.
+pub(super) fn stream(request: &ApiRequest) -> Result<Reply, ServerError> {
+    let parameters = &request.parameters;
+    let namespace = parameters.namespace_or_default();
+    let subscription = Subscription::parse(parameters.all("topic"), namespace)
+        .map_err(|error| RequestError::Topic(error.to_string()))?;
+    let from: u64 = match parameters.text("index") {
+        None => 0,
+        Some(text) => text.parse().map_err(|_| RequestError::Index)?,
+    };
+    let cell = request.services.cell.clone();
+    let last = match from {
+        0 => cell.index().saturating_sub(HISTORY),
+        from => from - 1,
+    };
+    let place = request.connection.subscribe()?;
+    let subscriber = Subscriber {
+        watch: cell.watch(TABLES.map(Topic::all).into()),
+        cell,
+        subscription,
+        about: request.services.agent_info.clone(),
+        stopping: request.services.stopping.clone(),
+        last,
+        has_read: false,
+        is_greeted: false,
+        has_ended: false,
+        _place: place,
+    };
+    Ok(Reply::stream(lines(subscriber), false).closing())
+}
+
+/// A client that gets events.
+struct Subscriber {
+    cell: StateCell,
+    watch: Watch,
+    subscription: Subscription,
+    about: Arc<AgentInfo>,
+    stopping: CancellationToken,
+    /// The index of the last event that was read.
+    last: u64,
+    /// Whether an event was read, so that a gap is a loss.
+    has_read: bool,
+    /// Whether the first line was sent.
+    is_greeted: bool,
+    /// Whether the last line was sent.
+    has_ended: bool,
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+fn lines(subscriber: Subscriber) -> impl Stream<Item = Result<Bytes, Infallible>> + Send {
+    unfold(subscriber, |mut subscriber| async move {
+        let line = subscriber.next().await?;
+        Some((Ok(line), subscriber))
+    })
+}
+
+impl Subscriber {
+    /// The next lines; `None` at the end.
+    async fn next(&mut self) -> Option<Bytes> {
+        if self.has_ended {
+            return None;
+        }
+        if !self.is_greeted {
+            self.is_greeted = true;
+            return Some(Bytes::from_static(EMPTY_LINE));
+        }
+        loop {
+            // The journal has an event shortly before the state has it.
+            let applied = self.cell.index();
+            let read = self.cell.read_events(self.last, EVENTS_PER_READ).await;
+            let events = match read {
+                Ok(mut events) => {
+                    events.retain(|(index, _)| *index <= applied);
+                    events
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "an event stream ends: the journal cannot be read");
+                    return Some(self.end("the journal of the agent cannot be read"));
+                }
+            };
+            let Some((first, _)) = events.first() else {
+                match self.wait().await {
+                    Wait::Changed => continue,
+                    Wait::TimedOut => return Some(Bytes::from_static(EMPTY_LINE)),
+                    Wait::Stopped => return None,
+                }
+            };
+            if self.has_read && *first > self.last + 1 {
+                return Some(self.end(
+                    "the client reads too slowly: the agent no longer has the events that follow; read the lists again and subscribe again",
+                ));
+            }
+            self.has_read = true;
+            let lines = self.lines_of(&events);
+            if !lines.is_empty() {
+                return Some(lines.into());
+            }
+        }
+    }
+
+    async fn wait(&mut self) -> Wait {
+        tokio::select! {
+            biased;
+            () = self.stopping.cancelled() => Wait::Stopped,
+            changed = timeout(HEARTBEAT, self.watch.changed()) => match changed {
+                Ok(Ok(())) => Wait::Changed,
+                Ok(Err(_)) => Wait::Stopped,
+                Err(_) => Wait::TimedOut,
+            },
+        }
+    }
+
+    fn end(&mut self, why: &str) -> Bytes {
+        self.has_ended = true;
+        line(&EventBatchDocument {
+            error: Some(why.to_owned()),
+            ..EventBatchDocument::default()
+        })
+        .into()
+    }
+
+    /// One line for each index with an event that the subscriber asked for, until the lines are long.
+    fn lines_of(&mut self, events: &[(u64, Event)]) -> Vec<u8> {
+        let mut lines = vec![];
+        for (index, event) in events {
+            self.last = *index;
+            let events = self.cell.read(|state| self.documents(state, *index, event));
+            if !events.is_empty() {
+                lines.extend(line(&EventBatchDocument {
+                    index: *index,
+                    events,
+                    ..EventBatchDocument::default()
+                }));
+            }
+            if lines.len() >= LONG_LINES {
+                break;
+            }
+        }
+        lines
+    }
+
+    fn documents(&self, state: &State, index: u64, event: &Event) -> Vec<EventDocument> {
+        let notices = notices(state, &event.kind).into_iter();
+        let wanted = notices.filter(|notice| self.subscription.includes(notice));
+        wanted
+            .map(|notice| EventDocument {
+                index,
+                payload: payload(state, &notice.subject, &self.about.address),
+                topic: notice.topic.to_owned(),
+                event_type: notice.event_type.to_owned(),
+                key: notice.key,
+                namespace: notice.namespace,
+                filter_keys: (!notice.filter_keys.is_empty()).then_some(notice.filter_keys),
+            })
+            .collect()
+    }
+}
+
+/// Why a wait for events ended.
+enum Wait {
+    Changed,
+    TimedOut,
+    Stopped,
+}
+
+fn line(batch: &EventBatchDocument) -> Vec<u8> {
+    let mut line = serde_json::to_vec(batch).unwrap_or_default();
+    line.push(b'\n');
+    line
+}

@@ -1,0 +1,76 @@
+//! The endpoints of namespaces.
+
+use super::blocking::wait_for_index;
+use super::reply::Reply;
+use super::request::ApiRequest;
+use crate::model::Namespace;
+use crate::server::error::{NamespaceError, ServerError};
+use crate::state::{NamespaceRecord, State, Table, Topic};
+use crate::wire::NamespaceDocument;
+
+type Result<T = Reply> = std::result::Result<T, ServerError>;
+
+fn topics(_: &State) -> Vec<Topic> {
+    vec![Topic::all(Table::Namespaces)]
+}
+
+pub(super) async fn list(request: &ApiRequest) -> Result {
+    let wait = request.parameters.wait()?;
+    wait_for_index(request, wait, topics, State::namespaces_index).await?;
+    let prefix = request.parameters.prefix();
+    let (all, index) = request
+        .services
+        .cell
+        .read(|state| (state.namespaces(), state.namespaces_index()));
+    let matching = all
+        .iter()
+        .filter(|record| record.name.as_str().starts_with(prefix));
+    let documents: Vec<_> = matching.map(|record| document(record)).collect();
+    Ok(Reply::json(&documents, request.pretty)?.with_index(index))
+}
+
+pub(super) async fn read(request: &ApiRequest, name: &str) -> Result {
+    let wait = request.parameters.wait()?;
+    wait_for_index(request, wait, topics, State::namespaces_index).await?;
+    let record = request.services.namespaces.read(&Namespace::new(name))?;
+    let reply = Reply::json(&document(&record), request.pretty)?;
+    Ok(reply.with_index(record.modify_index))
+}
+
+/// Creates or changes a namespace. The name in the path is optional, as in Nomad.
+pub(super) async fn write(request: &ApiRequest, path: Option<&str>) -> Result {
+    let document: NamespaceDocument = request.document()?;
+    let name = match (document.name.as_str(), path) {
+        ("", Some(path)) => path,
+        (name, Some(path)) if name != path => {
+            let why = format!("the path names namespace `{path}` and the body `{name}`");
+            return Err(NamespaceError::Invalid(why).into());
+        }
+        (name, _) => name,
+    };
+    if let Some(field) = document.unsupported_field() {
+        return Err(NamespaceError::Unsupported(field).into());
+    }
+    let name = Namespace::new(name);
+    let meta = document.meta.clone().unwrap_or_default();
+    let service = &request.services.namespaces;
+    let index = service.write(name, document.description, meta).await?;
+    Ok(Reply::empty().with_index(index))
+}
+
+pub(super) async fn delete(request: &ApiRequest, name: &str) -> Result {
+    let name = Namespace::new(name);
+    let index = request.services.namespaces.delete(&name).await?;
+    Ok(Reply::empty().with_index(index))
+}
+
+fn document(record: &NamespaceRecord) -> NamespaceDocument {
+    NamespaceDocument {
+        name: record.name.to_string(),
+        description: record.description.clone(),
+        meta: (!record.meta.is_empty()).then(|| record.meta.clone()),
+        create_index: record.create_index,
+        modify_index: record.modify_index,
+        ..NamespaceDocument::default()
+    }
+}

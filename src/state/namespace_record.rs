@@ -1,0 +1,81 @@
+//! The stored namespaces, their changes, and what they contain.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{JobKey, Namespace, NamespacedId, VariableKey};
+
+/// A stored namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NamespaceRecord {
+    /// The name.
+    pub name: Namespace,
+    /// A description for people.
+    pub description: String,
+    /// Values for people and programs, which mean nothing to the agent.
+    pub meta: BTreeMap<String, String>,
+    /// The index of the first event.
+    pub create_index: u64,
+    /// The index of the last change.
+    pub modify_index: u64,
+}
+
+/// A change of a namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum NamespaceEvent {
+    /// It was created, or changed.
+    Written {
+        /// The description.
+        description: String,
+        /// The values.
+        meta: BTreeMap<String, String>,
+    },
+    /// It was deleted, while it was empty.
+    Deleted,
+}
+
+/// What a namespace contains.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NamespaceContents {
+    /// The volumes, in any phase.
+    pub volumes: Vec<NamespacedId>,
+    /// The jobs that were not stopped.
+    pub running_jobs: Vec<JobKey>,
+    /// The jobs that were stopped and are still on record.
+    pub stopped_jobs: Vec<JobKey>,
+    /// The variables.
+    pub variables: Vec<VariableKey>,
+}
+
+impl NamespaceContents {
+    /// Whether nothing is in the namespace.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl NamespaceEvent {
+    /// Returns the event's name for logs and errors.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Written { .. } => "namespace written",
+            Self::Deleted => "namespace deleted",
+        }
+    }
+}
+
+impl NamespaceRecord {
+    /// Creates a namespace without a description.
+    pub(super) fn new(name: Namespace, index: u64) -> Self {
+        Self {
+            name,
+            description: String::new(),
+            meta: BTreeMap::new(),
+            create_index: index,
+            modify_index: index,
+        }
+    }
+}
