@@ -25,7 +25,6 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
 use sha2::{Digest as _, Sha256};
 
 use super::config::DataDirSetting;
@@ -34,7 +33,9 @@ use crate::hostpath::first_mount_using;
 use crate::model::hex;
 use crate::mounts::LinuxBlockStorage;
 use crate::ports::{BlockStorage as _, MountEntry};
-use crate::private::{NotPrivate, create_directory, create_subdirectory, has_private_mode};
+use crate::private::{
+    NotPrivate, create_directory, create_subdirectory, has_private_mode, remove_tree,
+};
 
 /// `sun_path` has 108 bytes, the last of which is zero.
 const SOCKET_PATH_LIMIT: usize = 107;
@@ -292,39 +293,6 @@ fn is_private(path: &Path) -> io::Result<bool> {
     has_private_mode(path)
 }
 
-/// Removes a directory and its contents. A mount point and the directories above it stay, and the
-/// error names it.
-fn remove_tree(path: &Path) -> io::Result<()> {
-    if is_mount_point(path)? {
-        let reason = format!("`{}` is a mount point", path.display());
-        return Err(io::Error::new(io::ErrorKind::ResourceBusy, reason));
-    }
-    let mut first_problem = None;
-    for entry in fs::read_dir(path)? {
-        let entry = entry?;
-        let removed = if entry.file_type()?.is_dir() {
-            remove_tree(&entry.path())
-        } else {
-            fs::remove_file(entry.path())
-        };
-        first_problem = first_problem.or(removed.err());
-    }
-    match first_problem {
-        Some(problem) => Err(problem),
-        None => fs::remove_dir(path),
-    }
-}
-
-/// Whether the path is a mount point. Also true on kernels before 5.8, which do not report it.
-fn is_mount_point(path: &Path) -> io::Result<bool> {
-    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-    let found = statx(CWD, path, flags, StatxFlags::BASIC_STATS)?;
-    let known = found
-        .stx_attributes_mask
-        .contains(StatxAttributes::MOUNT_ROOT);
-    Ok(!known || found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::net::UnixListener;
@@ -416,13 +384,6 @@ mod tests {
         assert!(dirs.data().exists());
         dirs.remove_if_temporary(&[root]);
         assert!(!dirs.data().exists());
-    }
-
-    #[test]
-    fn a_mount_point_is_detected() {
-        assert!(is_mount_point(Path::new("/proc")).unwrap());
-        let base = tempfile::tempdir().unwrap();
-        assert!(!is_mount_point(base.path()).unwrap());
     }
 
     #[test]

@@ -17,6 +17,8 @@ mod lock_holder;
 mod problem;
 #[cfg(unix)]
 mod socket;
+#[cfg(target_os = "linux")]
+mod tree;
 
 #[cfg(unix)]
 pub use directory::{create_directory, create_subdirectory, has_private_mode};
@@ -29,3 +31,5 @@ pub use lock_holder::{LockProcess, foreign_holder};
 pub use problem::{NotPrivate, Problem};
 #[cfg(unix)]
 pub use socket::{bind_socket, check_socket, check_socket_directory};
+#[cfg(target_os = "linux")]
+pub use tree::remove_tree;

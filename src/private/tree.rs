@@ -1,0 +1,218 @@
+//! Removes a directory with everything in it. What is mounted in it stays, and no link is followed.
+//!
+//! A tree that another program made may be of any depth and may forbid its owner to enter it. So the tree is walked
+//! without recursion, one open directory at a time, and a directory whose path is long is moved to the top first.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+/// The longest path below the tree in bytes. The kernel allows 4095, with a name of 255 at the end.
+const LONGEST: usize = 2048;
+
+/// Removes a directory and its contents. A mount point and the directories above it stay, and the error names it.
+/// The rest is removed also after an error.
+///
+/// # Errors
+/// The first directory or file that cannot be removed, and why.
+pub fn remove_tree(path: &Path) -> io::Result<()> {
+    let (parent, name) = path
+        .parent()
+        .zip(path.file_name())
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path has no parent"))?;
+    let parent = match parent == Path::new("") {
+        true => Path::new("."),
+        false => parent,
+    };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let parent = rustix::fs::openat(CWD, parent, flags, Mode::empty())?;
+    let root = open_below(&parent, Path::new(name)).map_err(|error| named(path, error))?;
+    let mut removal = Removal {
+        root,
+        path,
+        moved: 0,
+        problem: None,
+    };
+    removal.remove_contents();
+    match removal.problem {
+        Some(problem) => Err(problem),
+        None => rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR)
+            .map_err(|error| named(path, error)),
+    }
+}
+
+/// A step of the walk. Paths are relative to the tree.
+enum Step {
+    /// Remove the files of the directory, and go on with its directories.
+    Enter(PathBuf),
+    /// Remove the directory, which is empty.
+    Leave(PathBuf),
+}
+
+/// A removal in progress.
+struct Removal<'a> {
+    root: OwnedFd,
+    /// The path of the tree, for errors.
+    path: &'a Path,
+    /// How many directories were moved to the top.
+    moved: u64,
+    problem: Option<io::Error>,
+}
+
+impl Removal<'_> {
+    fn remove_contents(&mut self) {
+        let mut pending = vec![Step::Enter(PathBuf::from("."))];
+        while let Some(step) = pending.pop() {
+            let (directory, done) = match step {
+                Step::Enter(directory) => {
+                    let entered = self.enter(&directory, &mut pending);
+                    (directory, entered)
+                }
+                Step::Leave(directory) => {
+                    let removed =
+                        rustix::fs::unlinkat(&self.root, &directory, AtFlags::REMOVEDIR);
+                    (directory, removed)
+                }
+            };
+            if let Err(error) = done {
+                self.note(&directory, error);
+            }
+        }
+    }
+
+    fn enter(&mut self, path: &Path, pending: &mut Vec<Step>) -> Result<(), Errno> {
+        let directory = match open_below(&self.root, path) {
+            Err(Errno::ACCESS) => {
+                rustix::fs::chmodat(&self.root, path, Mode::RWXU, AtFlags::empty())?;
+                open_below(&self.root, path)?
+            }
+            opened => opened?,
+        };
+        let mode = Mode::from_raw_mode(rustix::fs::fstat(&directory)?.st_mode);
+        if !mode.contains(Mode::RWXU) {
+            rustix::fs::fchmod(&directory, Mode::RWXU)?;
+        }
+        if path != Path::new(".") {
+            pending.push(Step::Leave(path.to_owned()));
+        }
+        for entry in Dir::read_from(&directory)? {
+            let entry = entry?;
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if matches!(name.as_bytes(), b"." | b"..") {
+                continue;
+            }
+            let found = rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+            let below = path.join(name);
+            if FileType::from_raw_mode(found.st_mode) == FileType::Directory {
+                let below = self.shorten(&directory, below)?;
+                pending.push(Step::Enter(below));
+            } else if let Err(error) = rustix::fs::unlinkat(&directory, name, AtFlags::empty()) {
+                self.note(&below, error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves a directory to the top if its path is long. Returns where it is.
+    fn shorten(&mut self, directory: &OwnedFd, path: PathBuf) -> Result<PathBuf, Errno> {
+        let Some(name) = path.file_name().filter(|_| path.as_os_str().len() > LONGEST) else {
+            return Ok(path);
+        };
+        loop {
+            let top = PathBuf::from(format!(".removed-{}", self.moved));
+            self.moved += 1;
+            match rustix::fs::renameat(directory, name, &self.root, &top) {
+                // The tree has an entry of this name.
+                Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => {}
+                moved => return moved.map(|()| top),
+            }
+        }
+    }
+
+    fn note(&mut self, path: &Path, error: Errno) {
+        let whole = self.path.join(path.strip_prefix(".").unwrap_or(path));
+        self.problem.get_or_insert_with(|| named(&whole, error));
+    }
+}
+
+/// Opens a directory below an open one. Follows no symbolic link and enters no mount.
+fn open_below(directory: impl AsFd, path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::NO_XDEV | ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    rustix::fs::openat2(directory, path, flags, Mode::empty(), resolve)
+}
+
+fn named(path: &Path, error: Errno) -> io::Error {
+    let shown = path.display();
+    let text = match error {
+        Errno::XDEV | Errno::BUSY => format!("`{shown}` is a mount point"),
+        error => format!("`{shown}`: {error}"),
+    };
+    io::Error::new(error.kind(), text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    #[test]
+    fn links_are_removed_and_not_followed() {
+        let base = tempfile::tempdir().unwrap();
+        let (tree, kept) = (base.path().join("tree"), base.path().join("kept"));
+        fs::create_dir_all(tree.join("a/b")).unwrap();
+        fs::create_dir(&kept).unwrap();
+        fs::write(kept.join("file"), "").unwrap();
+        fs::write(tree.join("a/b/file"), "").unwrap();
+        symlink(&kept, tree.join("a/link")).unwrap();
+        remove_tree(&tree).unwrap();
+        assert!(!tree.exists() && kept.join("file").exists());
+        symlink(&kept, &tree).unwrap();
+        assert!(remove_tree(&tree).is_err(), "the tree itself is a link");
+        assert!(kept.join("file").exists());
+    }
+
+    /// A task can make such a tree with relative paths.
+    #[test]
+    fn a_tree_that_is_deeper_than_any_path_is_removed() {
+        let base = tempfile::tempdir().unwrap();
+        let tree = base.path().join("tree");
+        fs::create_dir_all(tree.join(".removed-0/in-the-way")).unwrap();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let mut at = rustix::fs::open(&tree, flags, Mode::empty()).unwrap();
+        let name = "d".repeat(200);
+        for _ in 0..100 {
+            rustix::fs::mkdirat(&at, &name, Mode::RWXU).unwrap();
+            at = rustix::fs::openat(&at, &name, flags, Mode::empty()).unwrap();
+        }
+        remove_tree(&tree).unwrap();
+        assert!(!tree.exists());
+    }
+
+    #[test]
+    fn directories_that_forbid_their_owner_to_enter_are_removed() {
+        let base = tempfile::tempdir().unwrap();
+        let tree = base.path().join("tree");
+        for mode in [0o000, 0o400, 0o500] {
+            fs::create_dir_all(tree.join("closed/below")).unwrap();
+            fs::write(tree.join("closed/file"), "").unwrap();
+            let closed = fs::Permissions::from_mode(mode);
+            fs::set_permissions(tree.join("closed"), closed).unwrap();
+            remove_tree(&tree).unwrap();
+            assert!(!tree.exists());
+        }
+    }
+
+    #[test]
+    fn a_mount_point_is_refused() {
+        let refused = remove_tree(Path::new("/proc")).unwrap_err();
+        assert_eq!(refused.to_string(), "`/proc` is a mount point");
+    }
+}
