@@ -251,6 +251,7 @@ impl Agent {
         tokio::join!(self.services.drain(DRAIN_LIMIT), served);
         let left = DRAIN_LIMIT.saturating_sub(begun.elapsed());
         self.hosts.drain(left).await;
+        self.plugins.record_idle().await;
         self.stop_plugin.cancel();
         while self.supervision.join_next().await.is_some() {}
         self.plugins.release_directories().await;
