@@ -33,10 +33,13 @@ mod hostpath_reflink;
 mod hostpath_sequences;
 #[path = "../support/http.rs"]
 mod http;
+mod job_machine;
 mod jobs;
+mod jobs_many;
 mod long_input;
 #[path = "../support/namespace.rs"]
 mod namespace;
+mod node_faults;
 mod plugin_check;
 #[path = "../support/plugin_client.rs"]
 mod plugin_client;
