@@ -193,7 +193,10 @@ impl Agent {
         supervision.spawn(supervisor.run(stop_plugin.clone()));
         let stop_allocs = CancellationToken::new();
         let mut allocs = JoinSet::new();
-        allocs.spawn(runners.run(stop_allocs.clone()));
+        // The agent of one command has no drivers, and leaves the tasks of the directory's agent as they are.
+        if config.http.is_some() {
+            allocs.spawn(runners.run(stop_allocs.clone()));
+        }
         Ok(Self {
             dirs,
             lock,

@@ -12,7 +12,7 @@ use nomad_csi::mounts::LinuxBlockStorage;
 use nomad_csi::ports::BlockStorage as _;
 use serde_json::{Value, json};
 
-use crate::agent_process::processes_with;
+use crate::agent_process::{processes_with, program};
 use crate::hostpath_fixture::{run_in_namespace, run_in_namespace_with_devices};
 use crate::job_machine::{Machine, WRITER, volume};
 use crate::namespace::{has_all_users, mounts};
@@ -243,6 +243,38 @@ fn another_user_reaches_the_directories_of_its_task() {
             .output()
             .unwrap();
         assert!(!stranger.status.success(), "{stranger:?}");
+        machine.end();
+    });
+}
+
+/// The agent of one command has no drivers: it neither stops nor reports what it cannot run, and unmounts nothing.
+#[test]
+fn an_embedded_command_leaves_the_tasks_of_an_agent_as_they_are() {
+    let test = "node_faults::an_embedded_command_leaves_the_tasks_of_an_agent_as_they_are";
+    run_in_namespace(test, async {
+        let mut machine = Machine::new();
+        machine.create_volume("data", WRITER, "file-system");
+        let script = "echo ready; while [ ! -e /data/stop ]; do sleep 0.05; done";
+        machine.run(&machine.job("user", "service", &volume("data", WRITER), script));
+        let alloc = machine.wait_for("user", "running", 1).remove(0);
+        until_true("the task to write", || machine.output(&alloc) == "ready\n");
+        let tasks = machine.tasks();
+        let mounted = mounts();
+        assert!(machine.agent.take().unwrap().stop().success());
+        for _ in 0..2 {
+            let mut command = program(["volume", "status"]);
+            command.arg(format!("--embedded={}", machine.data().display()));
+            let ended = command.output().unwrap();
+            assert!(ended.status.success(), "{ended:?}");
+        }
+        assert_eq!(machine.tasks(), tasks);
+        assert_eq!(mounts(), mounted);
+        machine.start(None);
+        let again = machine.wait_for("user", "running", 1).remove(0);
+        assert_eq!(again["ID"], alloc["ID"]);
+        assert_eq!(machine.tasks(), tasks);
+        machine.stop("user");
+        machine.wait_for("user", "complete", 1);
         machine.end();
     });
 }
