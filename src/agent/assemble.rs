@@ -196,6 +196,7 @@ async fn wire(
         clock: ports.clock,
         ids: ports.ids,
         node: names,
+        mounter: Arc::new(LinuxMounter),
         plugins: plugins.clone(),
         data_directory: dirs.data().to_owned(),
     });

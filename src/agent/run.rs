@@ -193,7 +193,10 @@ impl Agent {
         supervision.spawn(supervisor.run(stop_plugin.clone()));
         let stop_allocs = CancellationToken::new();
         let mut allocs = JoinSet::new();
-        allocs.spawn(runners.run(stop_allocs.clone()));
+        // The agent of one command has no drivers, and leaves the tasks of the directory's agent as they are.
+        if config.http.is_some() {
+            allocs.spawn(runners.run(stop_allocs.clone()));
+        }
         Ok(Self {
             dirs,
             lock,
@@ -251,6 +254,7 @@ impl Agent {
         tokio::join!(self.services.drain(DRAIN_LIMIT), served);
         let left = DRAIN_LIMIT.saturating_sub(begun.elapsed());
         self.hosts.drain(left).await;
+        self.plugins.record_idle().await;
         self.stop_plugin.cancel();
         while self.supervision.join_next().await.is_some() {}
         self.plugins.release_directories().await;

@@ -8,7 +8,8 @@
 //! ROOT/ALLOCATION/tasks/TASK/runs/N/    one run, of the driver; the highest number is the newest
 //! ```
 //!
-//! Only the agent's user can enter `ROOT/ALLOCATION`. Nothing is removed, because a task may mount a volume below `local`.
+//! Only the agent's user can enter `ROOT/ALLOCATION`, and the user of a task that sees the paths of the host can pass
+//! through it. It is removed as a whole, after the end of the allocation.
 
 use std::fs::{DirBuilder, Permissions};
 use std::io::{self, Read as _};
@@ -20,13 +21,13 @@ use rustix::fs::{Gid, Uid};
 use super::task_record::TaskRecord;
 use crate::model::{AllocId, segment};
 use crate::ports::TaskUser;
-use crate::private::{create_directory, create_subdirectory, open_to_read, replace};
+use crate::private::{create_directory, create_subdirectory, grant_search, open_to_read, replace};
 
 /// The longest record that is read.
 const LONGEST_RECORD: u64 = 64 << 10;
 
 /// The directory of an allocation.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct AllocDirectory(PathBuf);
 
 /// The directory of a task.
@@ -51,6 +52,11 @@ impl AllocDirectory {
             .into_iter()
             .map(Self)
             .collect())
+    }
+
+    /// Returns the path of the directory.
+    pub(super) fn path(&self) -> &Path {
+        &self.0
     }
 
     /// Returns the directories of the tasks that the node ran.
@@ -104,6 +110,28 @@ impl TaskDirectory {
     /// Returns the directory of a run.
     pub(super) fn run(&self, number: u32) -> PathBuf {
         self.path.join("runs").join(number.to_string())
+    }
+
+    /// Lets a user whose task sees the paths of the host reach the directories of the task. `data` is the agent's data
+    /// directory.
+    ///
+    /// # Errors
+    /// If the file system has no access control lists.
+    pub(super) fn let_in(&self, data: &Path, user: TaskUser) -> io::Result<()> {
+        let mut parents = self
+            .path
+            .ancestors()
+            .take_while(|path| path.starts_with(data));
+        parents.try_for_each(|path| {
+            grant_search(path, user.uid).map_err(|error| {
+                let text = format!(
+                    "user {} cannot be allowed to reach `{}`: {error}; use driver `exec`",
+                    user.uid,
+                    path.display()
+                );
+                io::Error::new(error.kind(), text)
+            })
+        })
     }
 
     /// Creates what a run of the task as this user needs. What exists stays as it is.

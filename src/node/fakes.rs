@@ -38,7 +38,7 @@ pub(crate) struct FakePlugin {
     pub(crate) advertises_controller: bool,
     pub(crate) has_controller: bool,
     pub(crate) has_node: bool,
-    pub(crate) max_volumes: Option<u64>,
+    pub(crate) max_volumes: Mutex<Option<u64>>,
     pub(crate) probe_response: Mutex<ProbeResponse>,
 }
 
@@ -49,7 +49,7 @@ impl FakePlugin {
             advertises_controller: true,
             has_controller: true,
             has_node: true,
-            max_volumes: None,
+            max_volumes: Mutex::default(),
             probe_response: Mutex::new(ProbeResponse::Ready),
         }
     }
@@ -189,7 +189,7 @@ impl NodeService for FakePlugin {
         }
         Ok(NodeDescription {
             external_node_id: "node-1".into(),
-            max_volumes: self.max_volumes,
+            max_volumes: *self.max_volumes.lock().unwrap(),
             accessible_topology: None,
         })
     }
@@ -245,6 +245,8 @@ impl Connector for FakeConnector {
 pub(crate) struct FakeObserver {
     reports: watch::Sender<Vec<String>>,
     refuse: Mutex<bool>,
+    /// The instance that was reported last.
+    pub(crate) newest: Mutex<Option<PluginInstance>>,
 }
 
 impl FakeObserver {
@@ -272,6 +274,14 @@ impl FakeObserver {
         );
     }
 
+    /// Waits until there are this many reports.
+    pub(crate) async fn until_reports(&self, number: usize) {
+        let mut reports = self.reports.subscribe();
+        let reported = reports.wait_for(|reports| reports.len() >= number);
+        let waited = tokio::time::timeout(Duration::from_secs(3600), reported);
+        assert!(waited.await.is_ok(), "reported {:?}", self.reports());
+    }
+
     fn record(&self, report: String) -> Result<(), ReportRefused> {
         if *self.refuse.lock().unwrap() {
             return Err(ReportRefused {
@@ -295,7 +305,9 @@ impl PluginObserver for FakeObserver {
             instance.health.healthy,
             instance.health.description.starts_with("healthy")
         );
-        self.record(instance.health.description)
+        let health = instance.health.description.clone();
+        *self.newest.lock().unwrap() = Some(instance);
+        self.record(health)
     }
 
     async fn gone(&self, _: &PluginId, _: &AllocId) -> Result<(), ReportRefused> {

@@ -436,10 +436,8 @@ mod tests {
         fingerprint
             .record(&fingerprint_of(FakePlugin::named("p")).await)
             .await;
-        let moved = FakePlugin {
-            max_volumes: Some(7),
-            ..FakePlugin::named("p")
-        };
+        let moved = FakePlugin::named("p");
+        *moved.max_volumes.lock().unwrap() = Some(7);
         fingerprint.record(&fingerprint_of(moved).await).await;
         let recorded = fingerprint.recorded.unwrap();
         assert_eq!(recorded.node.unwrap().max_volumes, Some(7));

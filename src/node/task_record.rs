@@ -32,6 +32,9 @@ pub(super) struct TaskRecord {
     pub(super) decided_run: u32,
     /// Whether the task has ended for good, and then whether it failed.
     pub(super) has_failed: Option<bool>,
+    /// The run whose plugin had no call under way when its agent stopped, and no other one since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) idle_run: Option<u32>,
 }
 
 impl TaskRecord {
@@ -44,6 +47,7 @@ impl TaskRecord {
             restarts: 0,
             decided_run: 0,
             has_failed: None,
+            idle_run: None,
         }
     }
 
@@ -65,6 +69,15 @@ impl TaskRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The record of an agent that did not know of idle plugins.
+    #[test]
+    fn an_earlier_record_is_read() {
+        let text = r#"{"version":1,"driver":"exec","window":{"started_at":7,"restarts":0},"restarts":0,
+            "decided_run":2,"has_failed":null}"#;
+        let record = TaskRecord::parse(text.as_bytes()).unwrap();
+        assert_eq!((record.decided_run, record.idle_run), (2, None));
+    }
 
     #[test]
     fn a_record_is_read_as_it_was_written_and_a_damaged_one_is_none() {

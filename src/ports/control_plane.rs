@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::model::{AllocId, AllocReport, Job, TaskGroup, VolumeAlias};
+use crate::model::{AllocId, AllocReport, Job, PluginId, TaskGroup, VolumeAlias};
 
 /// An allocation that the node has to run, or to stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +41,13 @@ impl AssignedAlloc {
             .iter()
             .find(|group| group.name == self.group)
     }
+
+    /// Returns the plugins that its tasks run.
+    pub fn plugins(&self) -> impl Iterator<Item = &PluginId> {
+        let group = self.task_group().into_iter();
+        let tasks = group.flat_map(|group| &group.tasks);
+        tasks.filter_map(|task| Some(&task.csi_plugin.as_ref()?.id))
+    }
 }
 
 /// The allocations of a node.
@@ -50,6 +57,8 @@ pub struct AssignedAllocs {
     pub revision: u64,
     /// Every allocation whose end was not reported, sorted by ID.
     pub allocs: Vec<AssignedAlloc>,
+    /// The other allocations of the node that the server remembers. The one that ended last is the first.
+    pub ended: Vec<AllocId>,
 }
 
 /// A volume cannot be mounted now.

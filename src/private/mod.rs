@@ -15,6 +15,8 @@ mod file;
 mod given;
 mod lock_holder;
 mod problem;
+#[cfg(target_os = "linux")]
+mod search_right;
 #[cfg(unix)]
 mod socket;
 #[cfg(target_os = "linux")]
@@ -29,6 +31,8 @@ pub use file::{
 pub use given::open_given;
 pub use lock_holder::{LockProcess, foreign_holder};
 pub use problem::{NotPrivate, Problem};
+#[cfg(target_os = "linux")]
+pub use search_right::grant_search;
 #[cfg(unix)]
 pub use socket::{bind_socket, check_socket, check_socket_directory};
 #[cfg(target_os = "linux")]

@@ -74,8 +74,7 @@ impl Removal<'_> {
                     (directory, entered)
                 }
                 Step::Leave(directory) => {
-                    let removed =
-                        rustix::fs::unlinkat(&self.root, &directory, AtFlags::REMOVEDIR);
+                    let removed = rustix::fs::unlinkat(&self.root, &directory, AtFlags::REMOVEDIR);
                     (directory, removed)
                 }
             };
@@ -120,7 +119,10 @@ impl Removal<'_> {
 
     /// Moves a directory to the top if its path is long. Returns where it is.
     fn shorten(&mut self, directory: &OwnedFd, path: PathBuf) -> Result<PathBuf, Errno> {
-        let Some(name) = path.file_name().filter(|_| path.as_os_str().len() > LONGEST) else {
+        let Some(name) = path
+            .file_name()
+            .filter(|_| path.as_os_str().len() > LONGEST)
+        else {
             return Ok(path);
         };
         loop {

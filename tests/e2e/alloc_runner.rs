@@ -67,6 +67,7 @@ impl Node {
                 name: "laptop".to_owned(),
                 datacenter: Some("dc1".to_owned()),
             },
+            mounter: Arc::new(LinuxMounter),
             plugins: Arc::new(PluginHost::new(PluginHostDeps {
                 connector: Arc::new(GrpcConnector::new()),
                 registry: Arc::new(Registry::new(CallLanes::new("session".into()))),

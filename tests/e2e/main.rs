@@ -36,10 +36,13 @@ mod hostpath_sequences;
 #[path = "../support/http.rs"]
 mod http;
 mod http_fuzz;
+mod job_machine;
 mod jobs;
+mod jobs_many;
 mod long_input;
 #[path = "../support/namespace.rs"]
 mod namespace;
+mod node_faults;
 mod plugin_check;
 #[path = "../support/plugin_client.rs"]
 mod plugin_client;

@@ -265,3 +265,119 @@ fn a_plugin_is_restarted_when_its_agent_was_killed_and_its_volumes_stay() {
         },
     );
 }
+
+/// A plugin on the host's file system, whose state outlives its allocation. Two processes exclude each other.
+fn host_plugin_job(id: &str, state: &Path, version: &str) -> Value {
+    let mut job = plugin_job(id, state);
+    let group = &mut job["TaskGroups"][0];
+    group["RestartPolicy"] = json!({
+        "Attempts": 100, "Interval": 3_600_000_000_000_u64, "Delay": 50_000_000, "Mode": "fail",
+    });
+    let task = &mut group["Tasks"][0];
+    task["Driver"] = json!("raw_exec");
+    task["Config"]["command"] = json!(PROGRAM);
+    task["Env"] = json!({ "VERSION": version });
+    job
+}
+
+/// The allocations of the job, oldest first.
+fn allocs_of(agent: &Address, id: &str) -> Vec<Value> {
+    let answer = ask(agent, "GET", &format!("/v1/job/{id}/allocations"), None);
+    let mut allocs = answer.as_array().unwrap().clone();
+    allocs.sort_by_key(|alloc| alloc["CreateIndex"].as_u64());
+    allocs
+}
+
+/// The job writes on, whatever happens to the plugin, and no mount changes.
+#[test]
+fn a_plugin_is_upgraded_under_a_writer() {
+    run_with_agent(
+        "plugin_tasks::a_plugin_is_upgraded_under_a_writer",
+        |agent, data| {
+            let address = &agent.address;
+            let state = data.join("plugin-state");
+            run_job(address, &host_plugin_job("storage", &state, "1"));
+            wait_for_plugin(address, 1);
+            create_volume(address);
+            let script = "i=0; while [ ! -e /data/stop ]; do i=$((i+1)); echo $i >> /data/lines || exit 1; \
+                          sleep 0.01; done";
+            run_job(address, &script_job("writer", "service", script));
+            wait_for_job(address, "writer", "running");
+            let mounted = mounts();
+            for (count, version) in [(2, "2"), (3, "1")] {
+                run_job(address, &host_plugin_job("storage", &state, version));
+                until("the next allocation of the plugin to serve", || {
+                    let allocs = allocs_of(address, "storage");
+                    let statuses: Vec<_> = allocs.iter().map(|one| &one["ClientStatus"]).collect();
+                    let (last, earlier) = statuses.split_last().unwrap();
+                    let is_done = statuses.len() == count
+                        && *last == "running"
+                        && earlier.iter().all(|status| *status == "complete");
+                    is_done.then_some(()).ok_or_else(|| format!("{statuses:?}"))
+                });
+                wait_for_plugin(address, 1);
+                assert_eq!(mounts(), mounted);
+            }
+            let writers = allocs_of(address, "writer");
+            assert_eq!(writers.len(), 1);
+            assert_eq!(writers[0]["ClientStatus"], "running");
+            assert_eq!(writers[0]["TaskStates"]["script"]["Restarts"], 0);
+            stop_job(address, "writer");
+            wait_for_job(address, "writer", "complete");
+            wait_for_release(address);
+            // Every line is there once, in order.
+            let script = "test -s /data/lines && seq $(wc -l < /data/lines) | cmp - /data/lines";
+            run_job(address, &script_job("reader", "batch", script));
+            wait_for_job(address, "reader", "complete");
+            wait_for_release(address);
+            stop_job(address, "storage");
+            wait_for_plugin(address, 0);
+            until("the plugin to end", || {
+                let allocs = allocs_of(address, "storage");
+                let has_ended = allocs
+                    .iter()
+                    .all(|alloc| alloc["ClientStatus"] == "complete");
+                has_ended
+                    .then_some(())
+                    .ok_or_else(|| format!("{allocs:#?}"))
+            });
+            agent
+        },
+    );
+}
+
+/// An agent that stops in order leaves a plugin without a call, which the next one uses as it is. B66, W41: the plugin
+/// stays on record meanwhile.
+#[test]
+fn an_orderly_restart_of_the_agent_restarts_no_plugin() {
+    run_with_agent(
+        "plugin_tasks::an_orderly_restart_of_the_agent_restarts_no_plugin",
+        |agent, data| {
+            let state = state_of(data);
+            run_job(&agent.address, &plugin_job("storage", &state));
+            wait_for_plugin(&agent.address, 1);
+            create_volume(&agent.address);
+            let script = "echo 1 > /data/file; while [ ! -e /data/stop ]; do sleep 0.05; done";
+            run_job(&agent.address, &script_job("user", "service", script));
+            wait_for_job(&agent.address, "user", "running");
+            let before = plugin_process(&state, None);
+            let mounted = mounts();
+            assert!(agent.stop().success());
+
+            let agent = AgentProcess::start(data);
+            let address = &agent.address;
+            let listed = ask(address, "GET", "/v1/plugins?type=csi", None).to_string();
+            assert!(listed.contains(PLUGIN), "{listed}");
+            wait_for_plugin(address, 1);
+            assert_eq!(plugin_process(&state, None), before);
+            assert_eq!(mounts(), mounted);
+            stop_job(address, "user");
+            wait_for_job(address, "user", "complete");
+            wait_for_release(address);
+            stop_job(address, "storage");
+            wait_for_plugin(address, 0);
+            wait_for_job(address, "storage", "complete");
+            agent
+        },
+    );
+}

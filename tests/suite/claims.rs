@@ -235,7 +235,7 @@ async fn a_stopping_agent_starts_no_other_step() {
 }
 
 /// B42, B44, W37: the node keeps staging and attachment while another allocation uses the volume; the last
-/// one ends both, once.
+/// one ends both, once. B73: the volume manager is a fake behind its port.
 #[tokio::test(start_paused = true)]
 async fn the_last_user_on_a_node_ends_staging_and_attachment() {
     let agent = agent_with(PLUGINS[0], AccessMode::MultiNodeMultiWriter).await;

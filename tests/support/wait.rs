@@ -15,13 +15,22 @@ pub(crate) fn spin(duration: Duration) {
 }
 
 /// Calls `check` until it returns a value. Panics with the last error after the timeout.
-pub(crate) fn until<T>(what: &str, mut check: impl FnMut() -> Result<T, String>) -> T {
+pub(crate) fn until<T>(what: &str, check: impl FnMut() -> Result<T, String>) -> T {
+    until_within(TIMEOUT, what, check)
+}
+
+/// Like [`until`], with a limit for what takes longer.
+pub(crate) fn until_within<T>(
+    limit: Duration,
+    what: &str,
+    mut check: impl FnMut() -> Result<T, String>,
+) -> T {
     let begun = Instant::now();
     loop {
         match check() {
             Ok(seen) => return seen,
-            Err(last) if begun.elapsed() > TIMEOUT => {
-                panic!("waited {TIMEOUT:?} for {what}; last error: {last}")
+            Err(last) if begun.elapsed() > limit => {
+                panic!("waited {limit:?} for {what}; last error: {last}")
             }
             Err(_) => std::thread::sleep(INTERVAL),
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::super::plugin_tasks::PluginHost;
 use super::task_environment::NodeNames;
 use crate::model::HostVolume;
-use crate::ports::{Clock, ControlPlane, IdSource, RunDriver};
+use crate::ports::{Clock, ControlPlane, IdSource, Mounter, RunDriver};
 
 /// The dependencies of the runners of allocations.
 pub struct AllocRunnerDeps {
@@ -23,6 +23,8 @@ pub struct AllocRunnerDeps {
     pub ids: Arc<dyn IdSource>,
     /// The names of this node.
     pub node: NodeNames,
+    /// Knows what is mounted below the directory of an allocation, which must not be removed then.
+    pub mounter: Arc<dyn Mounter>,
     /// Supervises the plugins that tasks run.
     pub plugins: Arc<PluginHost>,
     /// The absolute path of the agent's data directory, which must be private.

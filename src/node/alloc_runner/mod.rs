@@ -5,6 +5,8 @@
 //! each transition, and the end only when no process and no mount of a task is left. Decisions are pure: which task
 //! starts or stops ([`lifecycle`]), whether it runs again ([`restart`]), what is reported ([`progress`]).
 
+mod collection;
+mod crashes;
 mod deps;
 mod driver_check;
 mod leftovers;

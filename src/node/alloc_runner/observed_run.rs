@@ -37,7 +37,10 @@ impl TaskRunner {
         plugin: &mut Option<PluginSupervision>,
     ) -> RunOutcome {
         let run = self.directory.run(number);
-        let process = ProcessRun::default();
+        let process = match plugin {
+            Some(plugin) => plugin.begin_run(&self.directory, number).await,
+            None => ProcessRun::default(),
+        };
         let started = CancellationToken::new();
         let mut running = std::pin::pin!(self.start_and_wait(&run, request, &started));
         let has_failed = tokio::select! {
@@ -49,6 +52,15 @@ impl TaskRunner {
                 return outcome;
             }
         };
+        if let Some(plugin) = plugin.as_ref().filter(|_| !has_failed) {
+            tokio::select! {
+                () = plugin.wait_for_successor() => {}
+                outcome = &mut running => {
+                    process.end().await;
+                    return as_stopped(outcome, has_failed);
+                }
+            }
+        }
         let timeout = self.kill_timeout();
         if let Some(plugin) = plugin {
             plugin.finish_calls(&process, timeout).await;

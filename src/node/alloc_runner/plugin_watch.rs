@@ -1,7 +1,8 @@
 //! The plugin of a task, as its runner watches it.
 //!
 //! A plugin that is not healthy in time is stopped, and its task is restarted by its policy (B63). A plugin that an
-//! earlier agent started is stopped, and started again at once ([`super::super::plugin_tasks`]).
+//! earlier agent started is stopped, and started again at once, unless it is known to be idle
+//! ([`super::super::plugin_tasks`]).
 
 use tokio_util::sync::CancellationToken;
 
@@ -47,24 +48,37 @@ impl TaskRunner {
         });
     }
 
-    /// Ends the plugin that an earlier agent left running. The next run does not count as a restart by the policy.
+    /// Ends the plugin that an earlier agent left running, unless it has no call under way. The next run does not count
+    /// as a restart by the policy.
     pub(super) async fn end_survivor(&self, state: &mut RunnerState) {
-        let Some(_plugin) = &state.plugin else {
+        let Some(plugin) = &state.plugin else {
             return;
         };
         let ComingRun::Existing(number) = self.coming_run(&state.record).await else {
             return;
         };
+        let process = plugin.begin_run(&self.directory, number).await;
         let run = self.directory.run(number);
         let status = self.repeat("examine", async || self.driver.status(&run).await);
         let is_over = matches!(status.await, None | Some(RunStatus::Ended(_)));
-        if is_over || self.stop.is_cancelled() {
+        if is_over {
+            return process.end().await;
+        }
+        // The record holds for one agent: a later one must not find it when this one is killed.
+        let was_idle = state.record.idle_run.take() == Some(number);
+        if self.stop.is_cancelled() {
+            return;
+        }
+        if was_idle && self.write(&state.record).await {
+            state.adopted_run = Some(number);
             return;
         }
         self.update(|task, now| task.push(&Occurrence::RestartSignaled(SURVIVED), now));
         self.repeat("stop", async || self.driver.stop(&run).await)
             .await;
-        if let Some(end) = self.repeat_wait(&run).await {
+        let end = self.repeat_wait(&run).await;
+        process.end().await;
+        if let Some(end) = end {
             self.update(|task, now| task.push(&Occurrence::Ended(&end), now));
         }
         state.record.decided_run = number;

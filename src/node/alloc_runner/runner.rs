@@ -38,6 +38,7 @@ pub(super) async fn run_alloc(
     wanted: watch::Receiver<Wanted>,
 ) {
     let now = deps.clock.now();
+    let plugins: Vec<_> = alloc.plugins().cloned().collect();
     let group = alloc.task_group().cloned().map(Arc::new);
     let has_group = group.is_some();
     let group = group.unwrap_or_else(|| Arc::new(TaskGroup::new(&alloc.group, alloc.job.job_type)));
@@ -68,7 +69,12 @@ pub(super) async fn run_alloc(
         wanted.clone(),
     );
     let tasks = runner.take_over().await;
+    let host = runner.deps.plugins.clone();
     tokio::join!(reports, runner.run(tasks, wanted));
+    // Also of a task that never started.
+    for plugin in plugins {
+        host.tasks().note_end(&plugin, &id);
+    }
 }
 
 /// The runner of one allocation.

@@ -1,18 +1,22 @@
 //! Runs the allocations of this node: one runner for each, until its end is reported.
 //!
 //! The list of the server decides: an allocation that is new gets a runner, one that must stop or that the server
-//! forgot is stopped, also one of an earlier agent. While the server cannot be asked, everything runs on. When the agent stops, nothing is
-//! stopped: the next agent takes over.
+//! forgot is stopped, also one of an earlier agent. While the server cannot be asked, everything runs on. A runner
+//! that panics is started again after a pause, and takes its tasks over. When the agent stops, nothing is stopped: the
+//! next agent takes over.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::sleep;
+use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::super::alloc_directory::{AllocDirectory, blocking};
+use super::collection::{MAX_ENDED, removable, remove_directories};
+use super::crashes::Crashes;
 use super::deps::AllocRunnerDeps;
 use super::leftovers::stop_leftovers;
 use super::runner::run_alloc;
@@ -32,12 +36,24 @@ pub struct AllocRunners {
     deps: Arc<AllocRunnerDeps>,
     runners: BTreeMap<AllocId, Runner>,
     running: JoinSet<()>,
+    crashes: Crashes,
+    /// What the server listed last.
+    listed: Option<Listed>,
+    /// The directories of allocations, except those that are being removed.
+    directories: BTreeSet<AllocDirectory>,
 }
 
 /// The runner of one allocation. It is kept after its end until the list of the server does not contain it.
 struct Runner {
     wanted: watch::Sender<Wanted>,
     handle: AbortHandle,
+}
+
+/// The directories of the allocations of a list.
+struct Listed {
+    assigned: BTreeSet<AllocDirectory>,
+    /// The newest first.
+    ended: Vec<AllocDirectory>,
 }
 
 impl AllocRunners {
@@ -47,6 +63,9 @@ impl AllocRunners {
             deps: Arc::new(deps),
             runners: BTreeMap::new(),
             running: JoinSet::new(),
+            crashes: Crashes::default(),
+            listed: None,
+            directories: BTreeSet::new(),
         }
     }
 
@@ -56,25 +75,29 @@ impl AllocRunners {
         let mut failures = 0;
         loop {
             let control = self.deps.control.clone();
+            let next_start = self.crashes.next_start();
             let listed = tokio::select! {
                 biased;
                 () = stop.cancelled() => return self.running.shutdown().await,
                 listed = control.assigned(revision) => listed,
-                Some(ended) = self.running.join_next() => {
-                    note_panic(ended);
+                Some(ended) = self.running.join_next_with_id() => {
+                    self.note_end(ended);
+                    continue;
+                }
+                () = async { sleep_until(next_start.unwrap_or_else(Instant::now)).await },
+                    if next_start.is_some() =>
+                {
+                    // The runner needs what was reported last.
+                    revision = None;
+                    self.crashes.end_pauses();
                     continue;
                 }
             };
             match listed {
                 Ok(assigned) => {
                     failures = 0;
-                    if revision.is_none() {
-                        let ids = assigned.allocs.iter().map(|alloc| alloc.id.clone());
-                        let leftovers = stop_leftovers(self.deps.clone(), ids.collect());
-                        self.running.spawn(leftovers);
-                    }
                     revision = Some(assigned.revision);
-                    self.follow(assigned);
+                    self.follow(assigned).await;
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot ask for the allocations of this node");
@@ -90,9 +113,27 @@ impl AllocRunners {
     }
 
     /// Follows a list of the server.
-    fn follow(&mut self, assigned: AssignedAllocs) {
+    async fn follow(&mut self, assigned: AssignedAllocs) {
+        let directory_of = |id: &AllocId| AllocDirectory::new(&self.deps.data_directory, id);
+        let allocs = assigned.allocs.iter();
+        let listed = Listed {
+            assigned: allocs.map(|alloc| directory_of(&alloc.id)).collect(),
+            ended: assigned.ended.iter().map(directory_of).collect(),
+        };
+        if self.listed.is_none() {
+            self.find_directories(&listed).await;
+        }
+        self.listed = Some(listed);
+        let ids = assigned.allocs.iter().map(|alloc| alloc.id.clone());
+        self.forget_others(&ids.collect());
+        self.follow_each(assigned.allocs);
+        self.collect();
+    }
+
+    /// Stops the runners of allocations that are not on the list.
+    fn forget_others(&mut self, listed: &BTreeSet<AllocId>) {
         for (id, runner) in &self.runners {
-            if !assigned.allocs.iter().any(|alloc| alloc.id == *id) {
+            if !listed.contains(id) {
                 set_wanted(&runner.wanted, Wanted::Forgotten);
             }
         }
@@ -100,26 +141,98 @@ impl AllocRunners {
             let is_forgotten = *runner.wanted.borrow() == Wanted::Forgotten;
             !(is_forgotten && runner.handle.is_finished())
         });
-        for alloc in assigned.allocs {
+        self.crashes.retain(|id| listed.contains(id));
+    }
+
+    /// Starts the runners of new allocations, and sets what is wanted of the others. In this order: a plugin that must
+    /// stop waits for the one that replaces it.
+    fn follow_each(&mut self, allocs: Vec<AssignedAlloc>) {
+        let mut known = vec![];
+        for alloc in allocs {
             let wanted = if alloc.wants_stop {
                 Wanted::Stop
             } else {
                 Wanted::Run
             };
-            match self.runners.get(&alloc.id) {
-                Some(runner) => set_wanted(&runner.wanted, wanted),
-                None => self.start(alloc, wanted),
+            if self.runners.contains_key(&alloc.id) {
+                known.push((alloc.id, wanted));
+            } else if !self.crashes.pauses(&alloc.id) {
+                self.start(alloc, wanted);
+            }
+        }
+        for (id, wanted) in known {
+            if let Some(runner) = self.runners.get(&id) {
+                set_wanted(&runner.wanted, wanted);
             }
         }
     }
 
     fn start(&mut self, alloc: AssignedAlloc, wanted: Wanted) {
         let id = alloc.id.clone();
+        let directory = AllocDirectory::new(&self.deps.data_directory, &id);
+        self.directories.insert(directory);
+        if wanted == Wanted::Run {
+            for plugin in alloc.plugins() {
+                self.deps.plugins.tasks().note_begin(plugin, &id);
+            }
+        }
         let (wanted, received) = watch::channel(wanted);
         let handle = self
             .running
             .spawn(run_alloc(alloc, self.deps.clone(), received));
         self.runners.insert(id, Runner { wanted, handle });
+    }
+
+    /// Finds the directories of earlier agents, and stops the tasks of allocations that ended meanwhile.
+    async fn find_directories(&mut self, listed: &Listed) {
+        let data = self.deps.data_directory.clone();
+        match blocking(move || AllocDirectory::list(&data)).await {
+            Ok(found) => self.directories.extend(found),
+            Err(error) => {
+                tracing::warn!(%error, "cannot look for tasks of earlier allocations");
+            }
+        }
+        let kept = listed.ended.iter().take(MAX_ENDED);
+        let ended = kept.filter(|directory| self.directories.contains(directory));
+        let stopping = stop_leftovers(self.deps.clone(), ended.cloned().collect());
+        self.running.spawn(stopping);
+    }
+
+    /// Removes the directories that are not needed any more.
+    fn collect(&mut self) {
+        let Some(listed) = &self.listed else {
+            return;
+        };
+        let mut running = listed.assigned.clone();
+        let runners = self.runners.iter();
+        let ending = runners.filter(|(_, runner)| !runner.handle.is_finished());
+        running.extend(ending.map(|(id, _)| AllocDirectory::new(&self.deps.data_directory, id)));
+        let removable = removable(&self.directories, &running, &listed.ended);
+        if removable.is_empty() {
+            return;
+        }
+        for directory in &removable {
+            self.directories.remove(directory);
+        }
+        self.running
+            .spawn(remove_directories(self.deps.clone(), removable));
+    }
+
+    /// Notes the end of a runner or of a removal.
+    fn note_end(&mut self, ended: Result<(Id, ()), JoinError>) {
+        if let Err(error) = ended {
+            let mut runners = self.runners.iter();
+            let crashed = runners.find(|(_, runner)| runner.handle.id() == error.id());
+            if let Some(id) = crashed.map(|(id, _)| id.clone()) {
+                self.runners.remove(&id);
+                let pause = self.crashes.note(&id);
+                tracing::error!(alloc.id = %id, %error, ?pause,
+                    "the runner of an allocation failed; it is started again, and takes its tasks over");
+            } else {
+                tracing::error!(%error, "the removal of ended allocations failed");
+            }
+        }
+        self.collect();
     }
 }
 
@@ -130,10 +243,4 @@ fn set_wanted(current: &watch::Sender<Wanted>, wanted: Wanted) {
         *current = wanted.max(*current);
         is_new
     });
-}
-
-fn note_panic(ended: Result<(), tokio::task::JoinError>) {
-    if let Err(error) = ended {
-        tracing::error!(%error, "the runner of an allocation failed; a restart of the agent takes its tasks over");
-    }
 }

@@ -92,6 +92,11 @@ impl TaskPlan {
         self.user
     }
 
+    /// Returns the user of a task that reaches its directories by the paths of the host.
+    pub(super) fn user_on_host(&self) -> Option<TaskUser> {
+        self.user.filter(|_| !self.has_own_root())
+    }
+
     /// Returns the request of a run whose volumes are mounted at `targets`.
     ///
     /// # Errors

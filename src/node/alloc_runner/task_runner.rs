@@ -57,6 +57,8 @@ pub(super) struct RunnerState {
     pub(super) record: TaskRecord,
     /// The plugin that it runs.
     pub(super) plugin: Option<PluginSupervision>,
+    /// The run of an idle plugin that an earlier agent started.
+    pub(super) adopted_run: Option<u32>,
 }
 
 /// The run that comes next.
@@ -75,6 +77,7 @@ impl TaskRunner {
         let mut state = RunnerState {
             plugin: self.plugin.take(),
             record: self.record().await,
+            adopted_run: None,
         };
         self.end_survivor(&mut state).await;
         loop {
@@ -87,6 +90,14 @@ impl TaskRunner {
                 ComingRun::Begun(number) => (number, self.start_begun(number, &mut state).await),
             };
             state.record.decided_run = number;
+            // It ended with the machine or between two agents, which is no failure of the plugin.
+            if state.adopted_run == Some(number)
+                && let RunOutcome::Ended(end @ RunEnd::Lost { .. }) = &outcome
+            {
+                self.update(|task, now| task.push(&Occurrence::Ended(end), now));
+                self.write(&state.record).await;
+                continue;
+            }
             let Some(pause) = self.decide(outcome, &mut state).await else {
                 return;
             };
@@ -278,8 +289,12 @@ impl TaskRunner {
             self.update(|task, now| task.push(&Occurrence::Preparing, now));
         }
         let (directory, user, record) = (self.directory.clone(), plan.user(), record.clone());
+        let (data, user_on_host) = (self.hidden.clone(), plan.user_on_host());
         let created = blocking(move || {
             directory.create(number, user)?;
+            if let Some(user) = user_on_host {
+                directory.let_in(&data, user)?;
+            }
             directory.write_record(&record)
         });
         created.await
@@ -326,13 +341,15 @@ impl TaskRunner {
         record.await.unwrap_or_else(|| TaskRecord::new(driver))
     }
 
-    /// Writes the record. Without it, a later agent decides about the newest run once more.
-    pub(super) async fn write(&self, record: &TaskRecord) {
+    /// Writes the record. Without it, a later agent decides about the newest run once more. Returns whether it is
+    /// written.
+    pub(super) async fn write(&self, record: &TaskRecord) -> bool {
         let (directory, record) = (self.directory.clone(), record.clone());
         let written = blocking(move || directory.write_record(&record)).await;
-        if let Err(error) = written {
+        if let Err(error) = &written {
             let directory = self.directory.path().display();
             tracing::warn!(%directory, %error, "cannot write the record of the task");
         }
+        written.is_ok()
     }
 }

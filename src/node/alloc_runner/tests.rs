@@ -1,5 +1,6 @@
 //! Whole allocations with a fake server, scripted tasks and a paused clock.
 
+mod collection;
 mod fixture;
 mod histories;
 mod plugins;

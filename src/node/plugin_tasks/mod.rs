@@ -6,10 +6,12 @@
 //!
 //! A plugin that an earlier agent left running may still carry out a call of that agent. So the agent that finds it
 //! stops it, and starts it again only when its process is gone; no new call reaches the old process. A plugin whose
-//! process holds its mounts, as with FUSE, loses them then.
+//! process holds its mounts, as with FUSE, loses them then. The exception is an agent that stopped in order: it waited
+//! for its calls, and recorded that the plugin had none. Such a plugin is used as it is, once for each record.
 
 mod plugin_host;
 mod plugin_places;
+mod serving_tasks;
 mod supervision;
 #[cfg(test)]
 mod tests;

@@ -2,13 +2,15 @@
 //!
 //! The directory of a plugin's volumes becomes a shared mount when its first task starts, and stays one while the
 //! agent runs. [`PluginHost::release_directories`] ends that for plugins without a task and without a mounted volume.
+//! When an agent stops, [`PluginHost::record_idle`] notes which plugins the next agent may use as they are.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use super::plugin_places::PluginDirectories;
-use crate::model::{NodeId, PluginId};
+use super::serving_tasks::{PluginRun, ServingTasks};
+use crate::model::{AllocId, NodeId, PluginId};
+use crate::node::alloc_directory::blocking;
 use crate::node::registry::Registry;
 use crate::ports::{Clock, Connector, IdSource, Mounter, PluginObserver};
 
@@ -37,8 +39,7 @@ pub struct PluginHostDeps {
 /// Supervises the plugins that tasks run.
 pub struct PluginHost {
     pub(super) deps: PluginHostDeps,
-    /// How many tasks run each plugin that this agent has supervised.
-    running: Mutex<BTreeMap<PluginId, usize>>,
+    pub(super) tasks: ServingTasks,
 }
 
 impl PluginHost {
@@ -46,8 +47,13 @@ impl PluginHost {
     pub fn new(deps: PluginHostDeps) -> Self {
         Self {
             deps,
-            running: Mutex::default(),
+            tasks: ServingTasks::default(),
         }
+    }
+
+    /// Returns the tasks that run plugins.
+    pub(in crate::node) fn tasks(&self) -> &ServingTasks {
+        &self.tasks
     }
 
     /// Returns the directories of plugins on this node.
@@ -58,17 +64,33 @@ impl PluginHost {
         }
     }
 
-    /// Notes that a task runs the plugin.
-    pub(super) fn note_begin(&self, plugin: &PluginId) {
-        *self.running().entry(plugin.clone()).or_default() += 1;
+    /// Records which plugins have no call under way, so that the next agent need not restart them. No call may start
+    /// from now on, and no runner of a task may run.
+    pub async fn record_idle(&self) {
+        for run in self.idle_runs() {
+            let shown = run.directory.path().display().to_string();
+            let recorded = blocking(move || {
+                let Some(mut record) = run.directory.read_record()? else {
+                    return Ok(());
+                };
+                record.idle_run = Some(run.number);
+                run.directory.write_record(&record)
+            });
+            if let Err(error) = recorded.await {
+                tracing::warn!(directory = shown, %error, "the next agent restarts a plugin: its state was not recorded");
+            }
+        }
     }
 
-    /// Notes that a task of the plugin has ended.
-    pub(super) fn note_end(&self, plugin: &PluginId) {
-        let mut running = self.running();
-        if let Some(count) = running.get_mut(plugin) {
-            *count = count.saturating_sub(1);
-        }
+    fn idle_runs(&self) -> Vec<PluginRun> {
+        let is_idle = |plugin: &PluginId, alloc: &AllocId| {
+            let instance = self.deps.registry.running(plugin, alloc);
+            instance.is_ok_and(|instance| instance.run.pending_calls() == 0)
+        };
+        let runs = self.tasks.runs().into_iter();
+        runs.filter(|(plugin, alloc, _)| is_idle(plugin, alloc))
+            .map(|(.., run)| run)
+            .collect()
     }
 
     /// Removes the shared mounts of plugins whose tasks have all ended. One in which a volume is mounted stays.
@@ -82,11 +104,9 @@ impl PluginHost {
             }
         };
         let directories = self.directories();
-        let unused: Vec<_> = self
-            .running()
-            .iter()
-            .filter(|(_, count)| **count == 0)
-            .map(|(plugin, _)| directories.volumes_of(plugin))
+        let unused = self.tasks.plugins_without_task().into_iter();
+        let unused: Vec<_> = unused
+            .map(|plugin| directories.volumes_of(&plugin))
             .collect();
         let targets = mounts.into_iter().map(|mount| mount.target);
         for root in targets.filter(|target| unused.contains(target)) {
@@ -94,9 +114,5 @@ impl PluginHost {
                 tracing::info!(directory = %root.display(), %error, "the directory of a plugin stays shared");
             }
         }
-    }
-
-    fn running(&self) -> MutexGuard<'_, BTreeMap<PluginId, usize>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

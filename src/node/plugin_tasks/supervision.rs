@@ -11,8 +11,9 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::plugin_host::PluginHost;
 use super::plugin_places::PluginPlaces;
+use super::serving_tasks::ServingStage;
 use crate::model::{AllocId, CsiPluginConfig};
-use crate::node::alloc_directory::blocking;
+use crate::node::alloc_directory::{TaskDirectory, blocking};
 use crate::node::fingerprint::{
     FingerprintRecorder, FingerprintResult, PluginFacts, fingerprint_plugin,
 };
@@ -61,7 +62,7 @@ impl PluginSupervision {
         config: &CsiPluginConfig,
         has_own_root: bool,
     ) -> Self {
-        host.note_begin(&config.id);
+        host.tasks.note_begin(&config.id, alloc);
         let places = host.directories().places(alloc, config, has_own_root);
         let fingerprint = FingerprintRecorder {
             plugin: config.id.clone(),
@@ -109,6 +110,17 @@ impl PluginSupervision {
         shared.map_err(|error| {
             io::Error::new(error.source.kind(), format!("{error}: {}", error.source))
         })
+    }
+
+    /// Returns the process of a run of the task, which is watched from now on. The process of an earlier run is gone.
+    pub(in crate::node) async fn begin_run(
+        &self,
+        directory: &TaskDirectory,
+        number: u32,
+    ) -> ProcessRun {
+        let tasks = &self.host.tasks;
+        let key = (&self.config.id, &self.alloc);
+        tasks.begin_run(key, directory, number).await
     }
 
     /// Watches the plugin of a task that has started. Returns the last error if the plugin is not healthy in time, and
@@ -207,10 +219,27 @@ impl PluginSupervision {
         self.fingerprint
             .record(&FingerprintResult::Healthy(facts))
             .await;
+        // The one that it replaces may stop now.
+        self.note_stage(ServingStage::Serving);
+    }
+
+    fn note_stage(&self, stage: ServingStage) {
+        let tasks = &self.host.tasks;
+        tasks.note_stage(&self.config.id, &self.alloc, stage);
+    }
+
+    /// Waits until the plugin of another allocation serves, if one is about to.
+    pub(in crate::node) async fn wait_for_successor(&self) {
+        let limit = self.config.health_timeout;
+        let tasks = &self.host.tasks;
+        tasks
+            .wait_for_successor(&self.config.id, &self.alloc, limit)
+            .await;
     }
 
     /// Reports that the process has ended, and that the task is started again.
     pub(in crate::node) async fn report_restart(&mut self, reason: String) {
+        self.note_stage(ServingStage::Leaving);
         self.fingerprint
             .record(&FingerprintResult::Unhealthy(reason))
             .await;
@@ -245,7 +274,7 @@ impl PluginSupervision {
             sleep(REPORT.delay(attempt, 1.0)).await;
             attempt += 1;
         }
-        self.host.note_end(&self.config.id);
+        self.host.tasks.note_end(&self.config.id, &self.alloc);
         let places = self.places.clone();
         let removed = blocking(move || {
             let socket = std::fs::remove_file(places.socket());

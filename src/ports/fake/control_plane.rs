@@ -26,6 +26,8 @@ struct State {
     /// The revision at the last attempt to mount.
     refused_at: BTreeMap<(AllocId, VolumeAlias), u64>,
     allocs: BTreeMap<AllocId, AssignedAlloc>,
+    /// The newest first.
+    ended: Vec<AllocId>,
     targets: BTreeMap<VolumeAlias, PathBuf>,
     refusals: BTreeMap<VolumeAlias, (String, bool)>,
     mounts: Vec<(AllocId, VolumeAlias)>,
@@ -50,10 +52,21 @@ impl FakeControlPlane {
         });
     }
 
+    /// Requests the end of an allocation, and adds the one that replaces it.
+    pub fn replace(&self, alloc: &AllocId, next: AssignedAlloc) {
+        self.change(|state| {
+            if let Some(alloc) = state.allocs.get_mut(alloc) {
+                alloc.wants_stop = true;
+            }
+            state.allocs.insert(next.id.clone(), next);
+        });
+    }
+
     /// Forgets an allocation.
     pub fn forget(&self, alloc: &AllocId) {
         self.change(|state| {
             state.allocs.remove(alloc);
+            state.ended.retain(|ended| ended != alloc);
         });
     }
 
@@ -127,6 +140,7 @@ impl ControlPlane for FakeControlPlane {
         Ok(AssignedAllocs {
             revision: state.revision,
             allocs: state.allocs.values().cloned().collect(),
+            ended: state.ended.clone(),
         })
     }
 
@@ -172,6 +186,7 @@ impl ControlPlane for FakeControlPlane {
             } else {
                 if report.status.is_terminal() {
                     state.allocs.remove(alloc);
+                    state.ended.insert(0, alloc.clone());
                     state.revision += 1;
                 } else if let Some(assigned) = state.allocs.get_mut(alloc) {
                     assigned.report = Some(report.clone());

@@ -1,5 +1,6 @@
 //! [`LocalControlPlane`]: the server as the node in the same process sees it.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -54,16 +55,19 @@ impl LocalControlPlane {
         Ok(job)
     }
 
-    fn assigned_of(&self, state: &State) -> Result<Vec<AssignedAlloc>, ServerError> {
-        let mut assigned = vec![];
+    fn assigned_of(&self, state: &State) -> Result<AssignedAllocs, ServerError> {
+        let mut allocs = vec![];
+        let mut ended = vec![];
         for (id, alloc) in state.allocs() {
-            let Some(placement) = alloc.placement.as_deref() else {
+            let placement = alloc.placement.as_deref();
+            let Some(placement) = placement.filter(|_| alloc.node == self.node) else {
                 continue;
             };
-            if alloc.has_ended || alloc.node != self.node {
+            if alloc.has_ended {
+                ended.push((Reverse(alloc.modify_index), id));
                 continue;
             }
-            assigned.push(AssignedAlloc {
+            allocs.push(AssignedAlloc {
                 id: id.clone(),
                 job: self.job_of(id, placement)?,
                 group: placement.group.clone(),
@@ -72,7 +76,12 @@ impl LocalControlPlane {
                 report: placement.report.clone(),
             });
         }
-        Ok(assigned)
+        ended.sort_unstable();
+        Ok(AssignedAllocs {
+            revision: state.allocs_index(),
+            allocs,
+            ended: ended.into_iter().map(|(_, id)| id.clone()).collect(),
+        })
     }
 
     fn forget_ended(&self, assigned: &[AssignedAlloc]) {
@@ -196,13 +205,10 @@ impl ControlPlane for LocalControlPlane {
         let is_new = |state: &State| after.is_none_or(|after| state.allocs_index() > after);
         let changed = self.ports.cell.wait_until(topics, is_new).await;
         changed.map_err(|_| ControlPlaneError::Stopping)?;
-        let (revision, allocs) = self
-            .ports
-            .cell
-            .read(|state| (state.allocs_index(), self.assigned_of(state)));
-        let allocs = allocs.map_err(|error| ControlPlaneError::Failed(error.message()))?;
-        self.forget_ended(&allocs);
-        Ok(AssignedAllocs { revision, allocs })
+        let assigned = self.ports.cell.read(|state| self.assigned_of(state));
+        let assigned = assigned.map_err(|error| ControlPlaneError::Failed(error.message()))?;
+        self.forget_ended(&assigned.allocs);
+        Ok(assigned)
     }
 
     async fn mount(&self, alloc: &AllocId, alias: &VolumeAlias) -> Result<PathBuf, MountRefused> {

@@ -34,6 +34,19 @@ pub(super) struct ScriptedDriver {
     starts: Mutex<Vec<RunRequest>>,
     runs: Mutex<Vec<PathBuf>>,
     refused_starts: Mutex<u32>,
+    wait_panics: Mutex<u32>,
+    stop_panics: Mutex<u32>,
+}
+
+/// Panics if a panic is left.
+fn panic_once(panics: &Mutex<u32>) {
+    let is_due = {
+        let mut left = panics.lock().unwrap();
+        let is_due = *left > 0;
+        *left = left.saturating_sub(1);
+        is_due
+    };
+    assert!(!is_due, "the test injects this panic");
 }
 
 impl ScriptedDriver {
@@ -82,6 +95,38 @@ impl ScriptedDriver {
         *self.refused_starts.lock().unwrap() = number;
     }
 
+    /// Panics in the next waits for the end of a run.
+    pub(super) fn panic_in_waits(&self, number: u32) {
+        *self.wait_panics.lock().unwrap() = number;
+    }
+
+    /// Panics in the next stops.
+    pub(super) fn panic_in_stops(&self, number: u32) {
+        *self.stop_panics.lock().unwrap() = number;
+    }
+
+    /// Waits until this many runs were started.
+    pub(super) async fn until_started(&self, number: usize) {
+        let started = async {
+            while self.starts().len() < number {
+                tokio::task::yield_now().await;
+            }
+        };
+        let limit = Duration::from_secs(3600);
+        tokio::time::timeout(limit, started).await.unwrap();
+    }
+
+    /// Waits until every panic in a wait has happened.
+    pub(super) async fn until_no_panic_is_left(&self) {
+        let left = async {
+            while *self.wait_panics.lock().unwrap() > 0 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let limit = Duration::from_secs(3600);
+        tokio::time::timeout(limit, left).await.unwrap();
+    }
+
     fn next_script(&self, task: &str) -> MockScript {
         let mut scripts = self.scripts.lock().unwrap();
         let scripts = scripts.entry(task.to_owned()).or_default();
@@ -128,10 +173,12 @@ impl RunDriver for ScriptedDriver {
     }
 
     async fn wait(&self, run: &Path) -> Result<RunEnd, RunError> {
+        panic_once(&self.wait_panics);
         self.mock.wait(run).await
     }
 
     async fn stop(&self, run: &Path) -> Result<(), RunError> {
+        panic_once(&self.stop_panics);
         self.mock.stop(run).await
     }
 
@@ -260,6 +307,7 @@ pub(super) struct Node {
     /// That of the agent that runs.
     pub(super) registry: Arc<Registry>,
     pub(super) data: tempfile::TempDir,
+    plugins: Option<Arc<PluginHost>>,
     stop: CancellationToken,
     running: Option<JoinHandle<()>>,
 }
@@ -274,6 +322,7 @@ impl Node {
             mounter: FakeMounter::new(),
             registry: new_registry(),
             data: tempfile::tempdir().unwrap(),
+            plugins: None,
             stop: CancellationToken::new(),
             running: None,
         };
@@ -284,6 +333,7 @@ impl Node {
     pub(super) fn start_agent(&mut self) {
         let driver: Arc<dyn RunDriver> = self.driver.clone();
         let mock: Arc<dyn RunDriver> = Arc::new(super::MockRuns::default());
+        let plugins = self.plugin_host();
         let deps = AllocRunnerDeps {
             host_volumes: [HostVolume::parse("certs=/srv/certs:ro").unwrap()].into(),
             control: self.control.clone(),
@@ -299,7 +349,8 @@ impl Node {
                 name: "laptop".to_owned(),
                 datacenter: None,
             },
-            plugins: self.plugin_host(),
+            mounter: Arc::new(self.mounter.clone()),
+            plugins: self.plugins.insert(plugins).clone(),
             data_directory: self.data.path().to_owned(),
         };
         self.stop = CancellationToken::new();
@@ -338,6 +389,24 @@ impl Node {
     pub(super) async fn stop_agent(&mut self) {
         self.stop.cancel();
         self.running.take().unwrap().await.unwrap();
+        self.plugins.take().unwrap().record_idle().await;
+    }
+
+    /// Returns the directory of an allocation.
+    pub(super) fn directory(&self, alloc: &str) -> PathBuf {
+        self.data.path().join("allocs").join(alloc)
+    }
+
+    /// Waits until the directory of an allocation is gone.
+    pub(super) async fn until_removed(&self, alloc: &str) {
+        let directory = self.directory(alloc);
+        let removed = async {
+            while directory.exists() {
+                tokio::task::yield_now().await;
+            }
+        };
+        let limit = Duration::from_secs(3600);
+        tokio::time::timeout(limit, removed).await.unwrap();
     }
 
     /// Kills the agent, and starts it again on the same data.
@@ -348,8 +417,15 @@ impl Node {
 
     /// The directory of a run that an agent was about to start when it was killed.
     pub(super) fn begin_run(&self, task: &str) -> PathBuf {
-        let allocs = self.data.path().join("allocs");
-        let run = allocs.join(ID).join("tasks").join(task).join("runs/1");
+        self.begin_run_of(ID, task)
+    }
+
+    pub(super) fn begin_run_of(&self, alloc: &str, task: &str) -> PathBuf {
+        let run = self
+            .directory(alloc)
+            .join("tasks")
+            .join(task)
+            .join("runs/1");
         std::fs::create_dir_all(&run).unwrap();
         run
     }

@@ -119,6 +119,62 @@ async fn a_plugin_that_is_not_healthy_in_time_is_restarted_by_its_policy() {
     assert_eq!(node.observer.reports(), ["healthy"]);
 }
 
+/// W44: what a plugin reports is asked again while it runs, and when the agent finds it again.
+#[tokio::test(start_paused = true)]
+async fn the_facts_of_a_plugin_are_refreshed() {
+    let limit = |node: &Node| {
+        let newest = node.observer.newest.lock().unwrap();
+        newest.as_ref().unwrap().node.as_ref().unwrap().max_volumes
+    };
+    let mut node = Node::new();
+    node.control.assign(plugin_alloc());
+    node.observer.until("healthy").await;
+    assert_eq!(limit(&node), None);
+    let begun = Instant::now();
+    *node.plugin.max_volumes.lock().unwrap() = Some(7);
+    node.observer.until_reports(2).await;
+    assert_eq!(
+        (limit(&node), begun.elapsed()),
+        (Some(7), Duration::from_secs(30))
+    );
+    node.stop_agent().await;
+    *node.plugin.max_volumes.lock().unwrap() = Some(8);
+    node.start_agent();
+    let begun = Instant::now();
+    node.observer.until_reports(3).await;
+    assert_eq!((limit(&node), begun.elapsed()), (Some(8), Duration::ZERO));
+    assert_eq!(node.driver.started(), ["plugin"]);
+}
+
+/// W39: a plugin that does not answer delays no other. B69: a registration and its end count at once.
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_one_plugin_delays_no_other() {
+    let node = Node::new();
+    node.control.assign(plugin_alloc());
+    node.observer.until("healthy").await;
+    node.plugin.set_probe_response(ProbeResponse::Hang);
+    let mut silent = plugin_alloc();
+    silent.id = "alloc-2".into();
+    silent.job = {
+        let mut job = (*silent.job).clone();
+        let config = CsiPluginConfig::new("silent".into(), CsiPluginType::Monolith);
+        job.groups[0].tasks[0].csi_plugin = Some(config);
+        job.into()
+    };
+    node.control.assign(silent);
+    node.driver.until_started(2).await;
+    let begun = Instant::now();
+    until_registered(&node, ID, true).await;
+    node.stop_alloc();
+    until_registered(&node, ID, false).await;
+    node.observer.until("gone").await;
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+    node.plugin.set_probe_response(ProbeResponse::Ready);
+    node.observer.until("healthy").await;
+    let silent = node.registry.running(&"silent".into(), &"alloc-2".into());
+    assert!(silent.is_ok());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_plugin_that_never_becomes_healthy_fails_when_its_policy_is_used_up() {
     let node = Node::new();
@@ -180,11 +236,28 @@ async fn a_plugin_whose_process_ends_is_unhealthy_until_the_next_one_answers() {
     assert!(!second.run.is_gone());
 }
 
+/// How the first agent ends, and what it leaves in the plugin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AgentEnd {
+    Killed,
+    StoppedWithCall,
+    StoppedIdle,
+}
+
 /// Rule 3 of the claims machine: an agent that finds a plugin stops it, because a call of the agent before may still
-/// run in it. The next process starts when it is gone, and this restart costs nothing of the policy.
+/// run in it. The next process starts when it is gone, and this restart costs nothing of the policy. A plugin without
+/// a call is used as it is, but not by the agent after one that was killed.
 #[tokio::test(start_paused = true)]
-async fn a_plugin_that_survived_its_agent_is_stopped_before_it_is_used() {
-    for is_killed in [false, true] {
+async fn a_plugin_that_survived_its_agent_is_used_only_if_no_call_can_run_in_it() {
+    use AgentEnd::{Killed, StoppedIdle, StoppedWithCall};
+    for (ends, processes) in [
+        (vec![Killed], 2),
+        (vec![StoppedWithCall], 2),
+        (vec![StoppedIdle], 1),
+        (vec![StoppedIdle, StoppedIdle], 1),
+        (vec![StoppedIdle, Killed], 2),
+        (vec![Killed, StoppedIdle], 2),
+    ] {
         let mut node = Node::new();
         let mut alloc = plugin_alloc();
         alloc.job = {
@@ -194,21 +267,34 @@ async fn a_plugin_that_survived_its_agent_is_stopped_before_it_is_used() {
         };
         node.control.assign(alloc);
         node.observer.until("healthy").await;
-        node.plugin.set_probe_response(ProbeResponse::Unavailable);
-        if is_killed {
-            node.kill_agent();
-        } else {
-            node.restart_agent().await;
+        for end in &ends {
+            let instance = node.registry.running(&PLUGIN.into(), &ID.into()).unwrap();
+            let _call = (*end == StoppedWithCall).then(|| instance.run.enter());
+            match end {
+                Killed => node.kill_agent(),
+                StoppedWithCall | StoppedIdle => node.restart_agent().await,
+            }
+            until_registered(&node, ID, true).await;
         }
-        node.event("plugin", "Restart Signaled").await;
-        node.plugin.set_probe_response(ProbeResponse::Ready);
-        until_registered(&node, ID, true).await;
-        assert_eq!(node.driver.started(), ["plugin", "plugin"]);
+        assert_eq!(node.driver.started().len(), processes, "{ends:?}");
         node.stop_alloc();
         let report = node.status("complete").await;
         assert_eq!(report.tasks["plugin"].restarts, 0);
         assert_eq!(node.observer.reports().last().unwrap(), "gone");
     }
+}
+
+/// The lanes learn that the process of a runner that panicked is gone.
+#[tokio::test(start_paused = true)]
+async fn a_plugin_whose_runner_panics_is_another_process_for_the_lanes() {
+    let node = Node::new();
+    node.control.assign(plugin_alloc());
+    node.observer.until("healthy").await;
+    let first = node.registry.running(&PLUGIN.into(), &ID.into()).unwrap();
+    node.driver.panic_in_stops(1);
+    node.stop_alloc();
+    node.status("complete").await;
+    assert!(first.run.is_gone());
 }
 
 /// W40: the end of a plugin is not lost when the server cannot record it.
@@ -267,4 +353,77 @@ async fn the_next_allocation_of_a_plugin_serves_while_the_earlier_one_ends() {
     let sockets = starts.iter().map(|start| mounts_at(start, "/csi"));
     let sockets: Vec<_> = sockets.collect();
     assert_ne!(sockets[0], sockets[1]);
+}
+
+fn successor() -> AssignedAlloc {
+    AssignedAlloc {
+        id: "alloc-2".into(),
+        ..plugin_alloc()
+    }
+}
+
+/// B71: an update stops one allocation and starts the next at the same time, and at every moment one of them serves.
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_of_a_plugin_has_no_gap() {
+    let node = Node::new();
+    node.control.assign(plugin_alloc());
+    node.observer.until("healthy").await;
+    node.plugin.set_probe_response(ProbeResponse::NotReady);
+    let begun = Instant::now();
+    node.control.replace(&ID.into(), successor());
+    node.driver.until_started(2).await;
+    tokio::time::advance(Duration::from_secs(10)).await;
+    let serves = |alloc: &str| node.registry.running(&PLUGIN.into(), &alloc.into()).is_ok();
+    assert!(serves(ID) && !serves("alloc-2"));
+    node.plugin.set_probe_response(ProbeResponse::Ready);
+    let ended = async {
+        while serves(ID) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert!(serves("alloc-2"));
+    };
+    tokio::time::timeout(Duration::from_secs(60), ended)
+        .await
+        .unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(13));
+    node.status("complete").await;
+    assert_eq!(node.observer.reports(), ["healthy", "healthy", "gone"]);
+}
+
+/// Two processes of a plugin may exclude each other: then the earlier one makes room.
+#[tokio::test(start_paused = true)]
+async fn a_plugin_does_not_wait_for_a_successor_whose_process_ends() {
+    let node = Node::new();
+    node.driver
+        .script("plugin", &[lasting(3600), exiting(1, 1), lasting(3600)]);
+    node.control.assign(plugin_alloc());
+    node.observer.until("healthy").await;
+    node.plugin.set_probe_response(ProbeResponse::NotReady);
+    let begun = Instant::now();
+    node.control.replace(&ID.into(), successor());
+    node.status("complete").await;
+    assert!(
+        begun.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        begun.elapsed()
+    );
+    node.plugin.set_probe_response(ProbeResponse::Ready);
+    node.observer.until("healthy").await;
+}
+
+/// A plugin that never becomes healthy does not keep the one that it replaces for ever.
+#[tokio::test(start_paused = true)]
+async fn a_plugin_waits_for_its_successor_as_long_as_that_may_take() {
+    let node = Node::new();
+    node.control.assign(plugin_alloc());
+    node.observer.until("healthy").await;
+    node.plugin.set_probe_response(ProbeResponse::Hang);
+    let begun = Instant::now();
+    node.control.replace(&ID.into(), successor());
+    node.status("complete").await;
+    let took = begun.elapsed();
+    assert!(
+        took >= Duration::from_secs(30) && took < Duration::from_secs(31),
+        "{took:?}"
+    );
 }

@@ -78,7 +78,8 @@ fn assert_plugin_counts(state: &State, volumes_of_state: &[VolumeView]) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// B86: every count of a document equals the records that it counts.
+    /// B86: every count of a document equals the records that it counts. W55: those that are expected are the
+    /// instances, whatever their jobs are.
     #[test]
     fn counts_equal_the_records_that_they_count(seed in any::<u64>(), length in 50_usize..400) {
         let mut history = History::new(seed);

@@ -1,0 +1,166 @@
+//! The right of one other user to pass through a private directory, as an entry of its access control list.
+//!
+//! The user can open what the directory contains only if the permissions there allow it, and cannot list names.
+
+use std::io;
+use std::path::Path;
+
+use rustix::fs::XattrFlags;
+use rustix::io::Errno;
+
+const NAME: &str = "system.posix_acl_access";
+/// The version of the kernel's format.
+const VERSION: u32 = 2;
+/// The ID of an entry that names no user and no group.
+const NO_ID: u32 = u32::MAX;
+const SEARCH: u16 = 1;
+/// A list of this size has some 8,000 entries, the most that file systems keep.
+const LARGEST: usize = 64 << 10;
+
+/// The tags of entries, in the order that the kernel requires.
+const OWNER: u16 = 0x01;
+const USER: u16 = 0x02;
+const GROUP_OWNER: u16 = 0x04;
+const MASK: u16 = 0x10;
+const OTHER: u16 = 0x20;
+
+/// An entry of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry {
+    tag: u16,
+    id: u32,
+    rights: u16,
+}
+
+/// Lets a user pass through a directory. The other rights stay as they are.
+///
+/// # Errors
+/// If the file system has no access control lists, or the directory belongs to another user.
+pub fn grant_search(directory: &Path, uid: u32) -> io::Result<()> {
+    let mut text = vec![0; LARGEST];
+    let entries = match rustix::fs::getxattr(directory, NAME, &mut text[..]) {
+        Ok(length) => parse(&text[..length])?,
+        Err(Errno::NODATA) => of_mode(rustix::fs::stat(directory)?.st_mode),
+        Err(error) => return Err(error.into()),
+    };
+    let granted = with_search(entries.clone(), uid);
+    if granted == entries {
+        return Ok(());
+    }
+    let text = to_text(&granted);
+    Ok(rustix::fs::setxattr(
+        directory,
+        NAME,
+        &text,
+        XattrFlags::empty(),
+    )?)
+}
+
+/// Returns the list that says the same as the permissions.
+fn of_mode(mode: u32) -> Vec<Entry> {
+    let entry = |tag, shift: u32| Entry {
+        tag,
+        id: NO_ID,
+        rights: u16::try_from(mode >> shift & 0o7).unwrap_or_default(),
+    };
+    vec![entry(OWNER, 6), entry(GROUP_OWNER, 3), entry(OTHER, 0)]
+}
+
+/// Adds the right of the user. The mask limits all entries but those of the owner and of others, so it allows what
+/// the group had, and the search.
+fn with_search(mut entries: Vec<Entry>, uid: u32) -> Vec<Entry> {
+    let group = entries.iter().find(|it| it.tag == GROUP_OWNER);
+    let group = group.map_or(0, |it| it.rights);
+    for (tag, id, without) in [(USER, uid, 0), (MASK, NO_ID, group)] {
+        match entries.iter_mut().find(|it| (it.tag, it.id) == (tag, id)) {
+            Some(entry) => entry.rights |= SEARCH,
+            None => entries.push(Entry {
+                tag,
+                id,
+                rights: without | SEARCH,
+            }),
+        }
+    }
+    entries.sort_unstable();
+    entries
+}
+
+fn parse(text: &[u8]) -> io::Result<Vec<Entry>> {
+    let damaged = || {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            "its access control list is not readable",
+        )
+    };
+    let (version, entries) = text.split_first_chunk().ok_or_else(damaged)?;
+    let (entries, rest) = entries.as_chunks::<8>();
+    if u32::from_le_bytes(*version) != VERSION || !rest.is_empty() {
+        return Err(damaged());
+    }
+    let entry = |bytes: &[u8; 8]| {
+        let [a, b, c, d, e, f, g, h] = *bytes;
+        Entry {
+            tag: u16::from_le_bytes([a, b]),
+            rights: u16::from_le_bytes([c, d]),
+            id: u32::from_le_bytes([e, f, g, h]),
+        }
+    };
+    Ok(entries.iter().map(entry).collect())
+}
+
+fn to_text(entries: &[Entry]) -> Vec<u8> {
+    let mut text = VERSION.to_le_bytes().to_vec();
+    for entry in entries {
+        text.extend(entry.tag.to_le_bytes());
+        text.extend(entry.rights.to_le_bytes());
+        text.extend(entry.id.to_le_bytes());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_list_is_read_as_it_was_written() {
+        let entries = with_search(of_mode(0o700), 1000);
+        let rights: Vec<_> = entries
+            .iter()
+            .map(|it| (it.tag, it.id, it.rights))
+            .collect();
+        let expected = [
+            (OWNER, NO_ID, 7),
+            (USER, 1000, 1),
+            (GROUP_OWNER, NO_ID, 0),
+            (MASK, NO_ID, 1),
+            (OTHER, NO_ID, 0),
+        ];
+        assert_eq!(rights, expected);
+        let open = with_search(of_mode(0o750), 1000);
+        let mask = open.iter().find(|it| it.tag == MASK).unwrap();
+        assert_eq!(mask.rights, 5, "the group keeps its rights");
+        assert_eq!(parse(&to_text(&entries)).unwrap(), entries);
+        assert!(parse(&to_text(&entries)[..13]).is_err());
+    }
+
+    /// The directory stays private for all but the users that were named.
+    #[test]
+    fn a_directory_keeps_its_other_rights() {
+        let directory = tempfile::tempdir().unwrap();
+        let private = std::fs::Permissions::from_mode(0o700);
+        std::fs::set_permissions(directory.path(), private).unwrap();
+        for uid in [4242, 4243, 4242] {
+            grant_search(directory.path(), uid).unwrap();
+        }
+        let mode = directory.path().metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o710, "the group's part shows the mask");
+        let mut text = vec![0; LARGEST];
+        let length = rustix::fs::getxattr(directory.path(), NAME, &mut text[..]).unwrap();
+        let users = parse(&text[..length]).unwrap().into_iter();
+        let users: Vec<_> = users.filter(|it| it.tag == USER).map(|it| it.id).collect();
+        assert_eq!(users, [4242, 4243]);
+    }
+}

@@ -1,0 +1,205 @@
+//! A machine with an agent that runs jobs, on a directory of its own.
+
+use std::path::{Path, PathBuf};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::agent_process::{AgentProcess, processes_with, program};
+use crate::http::Address;
+use crate::namespace::mounts;
+use crate::wait::until;
+
+/// The access mode of a volume for one writer.
+pub(crate) const WRITER: &str = "single-node-writer";
+
+/// An agent on a directory of its own.
+pub(crate) struct Machine {
+    pub(crate) directory: tempfile::TempDir,
+    pub(crate) agent: Option<AgentProcess>,
+}
+
+impl Drop for Machine {
+    /// Kills what a failed test left.
+    fn drop(&mut self) {
+        self.kill_processes();
+    }
+}
+
+impl Machine {
+    /// Kills the agent, its plugin, and the supervisors of tasks, with which the tasks end.
+    pub(crate) fn kill_processes(&self) {
+        let directory = self.directory.path().to_string_lossy().into_owned();
+        for left in processes_with(&[&directory]) {
+            if let Some(pid) = rustix::process::Pid::from_raw(left.try_into().unwrap_or(0)) {
+                rustix::process::kill_process(pid, Signal::KILL).ok();
+            }
+        }
+    }
+
+    pub(crate) fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mut machine = Self {
+            directory,
+            agent: None,
+        };
+        machine.start(None);
+        machine
+    }
+
+    pub(crate) fn data(&self) -> PathBuf {
+        self.directory.path().join("agent")
+    }
+
+    pub(crate) fn agent(&self) -> &AgentProcess {
+        self.agent.as_ref().unwrap()
+    }
+
+    pub(crate) fn address(&self) -> &Address {
+        &self.agent().address
+    }
+
+    pub(crate) fn start(&mut self, fault: Option<&str>) {
+        let mut command = program(["agent", "--dev", "--http", "127.0.0.1:0", "--plugin-attach"]);
+        command.arg("--data-dir").arg(self.data());
+        if let Some(fault) = fault {
+            command.args(["--plugin-fault", fault]);
+        }
+        command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        let filter = "info,nomad_csi::task=debug,nomad_csi::server::claims=debug";
+        command.env("NOMAD_CSI_LOG", filter);
+        self.agent = Some(AgentProcess::run_with_its_log(command));
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.agent.take().unwrap().kill();
+    }
+
+    pub(crate) fn put(&self, path: &str, body: &Value) -> Value {
+        self.address().ask("PUT", path, Some(body)).unwrap().json()
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Value {
+        self.address().ask("GET", path, None).unwrap().json()
+    }
+
+    pub(crate) fn create_volume(&self, id: &str, access: &str, attachment: &str) {
+        let document = json!({
+            "ID": id,
+            "Name": id,
+            "PluginID": "hostpath",
+            "RequestedCapabilities": [{"AccessMode": access, "AttachmentMode": attachment}],
+            "RequestedCapacityMin": if attachment == "block-device" { 16 << 20 } else { 0 },
+        });
+        self.put(
+            &format!("/v1/volume/csi/{id}/create"),
+            &json!({ "Volumes": [document] }),
+        );
+    }
+
+    pub(crate) fn run(&self, job: &Value) {
+        self.put("/v1/jobs", &json!({ "Job": job }));
+    }
+
+    pub(crate) fn stop(&self, id: &str) {
+        let path = format!("/v1/job/{id}");
+        self.address().ask("DELETE", &path, None).unwrap().json();
+    }
+
+    pub(crate) fn allocs(&self, job: &str) -> Vec<Value> {
+        let allocs = self.get(&format!("/v1/job/{job}/allocations"));
+        allocs.as_array().unwrap().clone()
+    }
+
+    /// Waits until as many allocations of the job have this status, and returns them.
+    pub(crate) fn wait_for(&self, job: &str, status: &str, count: usize) -> Vec<Value> {
+        until(
+            &format!("{count} allocations of {job} to be {status}"),
+            || {
+                let all = self.allocs(job);
+                let found: Vec<_> = all
+                    .iter()
+                    .filter(|alloc| alloc["ClientStatus"] == status)
+                    .cloned()
+                    .collect();
+                (found.len() == count)
+                    .then_some(found)
+                    .ok_or_else(|| format!("{all:#?}"))
+            },
+        )
+    }
+
+    pub(crate) fn output(&self, alloc: &Value) -> String {
+        let id = alloc["ID"].as_str().unwrap();
+        let path = format!("/v1/client/fs/logs/{id}?task=t&type=stdout&plain=true");
+        let answer = self.address().ask("GET", &path, None).unwrap();
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer.text()
+    }
+
+    pub(crate) fn claims(&self) -> Vec<Value> {
+        let claims = self.get("/v1/volumes/claims?type=csi&namespace=*");
+        claims.as_array().unwrap().clone()
+    }
+
+    /// Nothing of any allocation is left.
+    pub(crate) fn assert_clean(&self) {
+        until("all claims to be gone", || match self.claims() {
+            left if left.is_empty() => Ok(()),
+            left => Err(format!("{left:#?}")),
+        });
+        let data = self.data();
+        let left: Vec<String> = mounts()
+            .into_iter()
+            .filter(|mounted| Path::new(mounted).starts_with(&data))
+            .collect();
+        assert!(left.is_empty(), "{left:?}");
+        assert_eq!(self.tasks(), Vec::<u32>::new());
+    }
+
+    /// The processes of tasks of this test.
+    pub(crate) fn tasks(&self) -> Vec<u32> {
+        processes_with(&[&self.marker()])
+    }
+
+    /// A word on the command line of every task.
+    pub(crate) fn marker(&self) -> String {
+        let name = self.directory.path().file_name().unwrap();
+        format!("task-of-{}", name.to_str().unwrap())
+    }
+
+    pub(crate) fn end(mut self) {
+        self.assert_clean();
+        let ended = self.agent.take().unwrap().stop();
+        assert!(ended.success());
+    }
+
+    /// A job with one task, a shell script, and one volume at `/data`.
+    pub(crate) fn job(&self, id: &str, kind: &str, volume: &Value, script: &str) -> Value {
+        json!({
+            "ID": id,
+            "Name": id,
+            "Type": kind,
+            "TaskGroups": [{
+                "Name": "g",
+                "Count": volume["Count"].as_u64().unwrap_or(1),
+                "RestartPolicy": {"Attempts": 0, "Mode": "fail"},
+                "Volumes": {"v": volume},
+                "Tasks": [{
+                    "Name": "t",
+                    "Driver": "exec",
+                    "KillTimeout": 2_000_000_000_i64,
+                    "Config": {"command": "/bin/sh", "args": ["-c", script, self.marker()]},
+                    "VolumeMounts": [{"Volume": "v", "Destination": "/data"}],
+                }],
+            }],
+        })
+    }
+}
+
+pub(crate) fn volume(source: &str, access: &str) -> Value {
+    json!({
+        "Name": "v", "Type": "csi", "Source": source, "AccessMode": access,
+        "AttachmentMode": "file-system",
+    })
+}
