@@ -38,7 +38,7 @@ pub(super) fn dispatch(
 ) -> Result<Exit, CliError> {
     match command {
         Command::Validate(arguments) => validate::validate_files(context, arguments),
-        Command::Explain(arguments) => explain::explain_code(context, arguments),
+        Command::Explain(arguments) => explain::explain_word(context, arguments),
         Command::Completion(arguments) => completion::print_completion_script(context, arguments),
         Command::Man(arguments) => man::print_manual(context, arguments, Cli::command()),
         Command::Auth(AuthCommand::Check(arguments)) => {
@@ -94,6 +94,11 @@ pub(super) fn dispatch(
             context,
             process,
             plugin::status::show_plugins(context, arguments),
+        ),
+        Command::Plugin(PluginCommand::Wait(arguments)) => run_client(
+            context,
+            process,
+            plugin::wait::wait_until_healthy(context, arguments),
         ),
         #[cfg(feature = "agent")]
         Command::Plugin(PluginCommand::Serve(arguments)) => run_server(

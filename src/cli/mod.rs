@@ -10,6 +10,7 @@ mod cluster_contexts;
 mod command_context;
 mod command_line;
 mod commands;
+mod denial;
 mod dispatch;
 mod durations;
 mod env;

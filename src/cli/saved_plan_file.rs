@@ -9,7 +9,7 @@ use super::command_context::CommandContext;
 use super::error::CliError;
 use super::ui::one_line;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::files::read_trusted_text;
+use crate::files::{read_beginning, read_trusted_text};
 use crate::model::Namespace;
 use crate::plan::{SavedPlan, SavedPlanProblem};
 
@@ -25,6 +25,11 @@ pub(super) struct SavedPlanFile {
     pub ledger: LedgerArgs,
     /// The namespace of volumes that declare none.
     pub namespace: Option<Namespace>,
+}
+
+/// Returns whether a file begins as a saved plan does. A file that cannot be read does not.
+pub(super) fn is_saved_plan(context: &CommandContext, file: &Path) -> bool {
+    read_beginning(&context.directory.join(file)).is_some_and(|text| SavedPlan::begins(&text))
 }
 
 /// Reads a saved plan.
@@ -44,10 +49,10 @@ pub(super) fn read_saved_plan(
         .map(|word| SpecSyntax::from_str(word, false))
         .transpose();
     let saved = SavedPlanFile {
-        files: FileArgs {
-            files: files_from(context, &origin.directory, &origin.files),
-            syntax: syntax.map_err(|why| self::unusable(file, &why))?,
-        },
+        files: FileArgs::of(
+            files_from(context, &origin.directory, &origin.files),
+            syntax.map_err(|why| self::unusable(file, &why))?,
+        ),
         set: SetArgs {
             set: origin.set.clone(),
         },

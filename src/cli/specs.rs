@@ -53,7 +53,7 @@ impl EmptyFiles {
     }
 }
 
-/// Reads and validates the files that `-f` names, and prints their problems.
+/// Reads and validates the files that the command line names, and prints their problems.
 ///
 /// # Errors
 /// If a file has an error.
@@ -106,9 +106,10 @@ pub(super) fn read_specifications(
     };
     let mut sources = SourceMap::default();
     let mut diagnostics = Diagnostics::default();
+    let paths = arguments.all();
     let texts = context.stdin.with_reader(|stdin| {
         let mut request = SpecFilesRequest {
-            arguments: &arguments.files,
+            arguments: &paths,
             base_directory: &context.directory,
             stdin,
             syntax: arguments.syntax.map(Syntax::from),

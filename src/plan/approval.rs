@@ -8,8 +8,9 @@
 
 use std::collections::BTreeSet;
 
-use super::action::Plan;
+use super::action::{Plan, PlannedVolume};
 use super::risk::Risk;
+use crate::diagnostic::{Code, Diagnostic};
 use crate::model::NamespacedId;
 
 /// The approvals of a command line or a saved plan.
@@ -54,9 +55,43 @@ impl Approvals {
             .collect()
     }
 
+    /// Returns a problem for each approval of a change that the plan does not make. An approval that
+    /// stays in a pipeline would approve a later change that no person has seen. Nothing is known of a
+    /// volume that is blocked or waits.
+    pub fn unused(&self, plan: &Plan) -> Vec<Diagnostic> {
+        let approved = self.approved.iter();
+        approved
+            .filter_map(|(risk, key)| {
+                let planned = plan.volumes.iter().find(|planned| planned.key == *key);
+                let why = why_unused(*risk, planned)?;
+                let typed = format!("--approve {risk}:{}/{}", key.namespace, key.id);
+                let message = format!(
+                    "cannot approve risk `{risk}` for volume {}: {why}",
+                    key.quoted()
+                );
+                let problem = Diagnostic::error(Code::CliInvalidValue, message);
+                Some(problem.help(format!("remove `{typed}`")))
+            })
+            .collect()
+    }
+
     fn allows(&self, risk: Risk, key: &NamespacedId) -> bool {
         let mut approved = self.approved.iter();
         approved.any(|(worst, volume)| risk <= *worst && volume == key)
+    }
+}
+
+fn why_unused(risk: Risk, planned: Option<&PlannedVolume>) -> Option<String> {
+    let Some(planned) = planned else {
+        return Some("the plan does not change the volume".to_owned());
+    };
+    if !planned.action.reasons().is_empty() {
+        return None;
+    }
+    match planned.impact.as_ref().map(|impact| impact.risk) {
+        None => Some("the plan does not change the volume".to_owned()),
+        Some(planned) if planned == risk => None,
+        Some(planned) => Some(format!("its change has risk `{planned}`")),
     }
 }
 
@@ -109,6 +144,33 @@ mod tests {
                 ..Approvals::default()
             };
             assert_eq!(missing(&approvals), expected, "{limit:?}");
+        }
+    }
+
+    #[test]
+    fn an_approval_of_what_the_plan_does_not_do_is_a_problem() {
+        let changes = |risk| plan(&[risk]);
+        let blocked = {
+            let mut plan = plan(&[Some(Risk::DestroysData)]);
+            plan.volumes[0].block(vec![Diagnostic::error(Code::PlanStale, "stale")]);
+            plan
+        };
+        for (name, plan, is_unused) in [
+            ("the same risk", changes(Some(Risk::DestroysData)), false),
+            ("a lower risk", changes(Some(Risk::NeedsDowntime)), true),
+            ("no change", changes(None), true),
+            ("no entry", Plan::default(), true),
+            ("blocked", blocked, false),
+        ] {
+            let approvals = Approvals {
+                max_risk: None,
+                approved: [(Risk::DestroysData, existing().key())].into(),
+            };
+            assert_eq!(
+                approvals.unused(&plan).len(),
+                usize::from(is_unused),
+                "{name}"
+            );
         }
     }
 

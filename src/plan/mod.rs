@@ -35,6 +35,7 @@ mod samples;
 mod saved_plan;
 mod selector;
 mod update;
+mod update_answers;
 mod volume_drift;
 mod volume_version;
 mod wait_condition;
@@ -79,6 +80,7 @@ pub use rules::{
 };
 pub use saved_plan::{PlanOrigin, SavedPlan, SavedPlanProblem};
 pub use update::remaining_differences;
+pub use update_answers::{UpdateAnswer, update_answers};
 pub use volume_drift::{Baseline, DriftState, FieldDrift, FileState, VolumeDrift};
 pub use volume_version::VolumeVersion;
 pub use wait_condition::{ConditionStatus, WaitCondition};

@@ -25,6 +25,7 @@ use crate::cli::ui::OutputFormat;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::Namespace;
 use crate::ports::{VolumeApi, VolumeQuery};
+use crate::spec::schema;
 
 /// Arguments of `completion`.
 #[derive(Args, Debug)]
@@ -208,17 +209,18 @@ fn with_live_values(
                 .mut_subcommand("delete", |verb| verb.mut_arg("plugin", plugins))
         })
         .mut_subcommand("plugin", |command| {
-            command.mut_subcommand("status", |verb| {
-                verb.mut_arg("id", plugins).mut_arg("output", forms)
-            })
+            command
+                .mut_subcommand("wait", |verb| verb.mut_arg("id", plugins))
+                .mut_subcommand("status", |verb| {
+                    verb.mut_arg("id", plugins).mut_arg("output", forms)
+                })
         })
         .mut_subcommand("apply", |command| command.mut_arg("output", forms))
         .mut_subcommand("explain", |command| {
-            let codes = Code::ALL
-                .iter()
-                .map(ToString::to_string)
-                .collect::<Vec<_>>();
-            command.mut_arg("code", |argument| argument.add(starting_with(codes)))
+            let codes = Code::ALL.iter().map(ToString::to_string);
+            let fields = schema::located_fields().map(|(_, field)| field.key.to_owned());
+            let words: Vec<String> = codes.chain(fields).collect();
+            command.mut_arg("word", |argument| argument.add(starting_with(words)))
         })
 }
 

@@ -6,12 +6,13 @@ use clap::Args;
 
 use crate::cli::args::{
     FileArgs, LedgerArgs, NO_PROVIDER_HELP, ParallelismArgs, REPORT_FORMAT_HELP, ReportFormat,
-    SetArgs, drift_field,
+    SetArgs, drift_field, required_paths,
 };
 use crate::cli::command_context::CommandContext;
+use crate::cli::denial::explain_denied;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::cli::ledger::ledger_access;
+use crate::cli::ledger::{ledger_access, ledger_location};
 use crate::cli::specs::{EmptyFiles, LoadOptions, load_specifications};
 use crate::cli::ui::{DriftShown, drift_json, drift_text, json_text};
 use crate::diagnostic::Diagnostics;
@@ -23,6 +24,7 @@ use crate::spec::Purpose;
 
 /// Arguments of `drift`.
 #[derive(Args, Debug)]
+#[command(group = required_paths())]
 pub(crate) struct DriftArgs {
     /// The specifications.
     #[command(flatten)]
@@ -71,7 +73,10 @@ pub(crate) async fn show_drift(
                 let record = AppliedRecord::read(access.as_ref(), set).await?;
                 print_drift(context, cluster, &specifications, &record, arguments).await
             };
-            context.interrupts.unless_interrupted(reading).await?
+            let location = ledger_location(&arguments.ledger, specifications.set.as_ref());
+            let needs = specifications.permissions_to_plan(location.as_ref());
+            let printed = context.interrupts.unless_interrupted(reading).await?;
+            explain_denied(cluster, printed, &needs).await
         })
         .await
 }

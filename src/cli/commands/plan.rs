@@ -6,12 +6,14 @@ use clap::{Args, ValueEnum as _, ValueHint};
 
 use crate::cli::args::{
     ChangeArgs, FileArgs, LedgerArgs, ParallelismArgs, REPORT_FORMAT_HELP, ReportFormat, SetArgs,
+    required_paths,
 };
 use crate::cli::change_options::change_options;
 use crate::cli::command_context::CommandContext;
+use crate::cli::denial::explain_denied;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::cli::ledger::ledger_access;
+use crate::cli::ledger::{ledger_access, ledger_location};
 use crate::cli::specs::{EmptyFiles, LoadOptions, load_specifications};
 use crate::cli::ui::{ReportFile, ReportInput, json_text, one_line, plan_json, plan_text, report};
 use crate::diagnostic::{Code, Diagnostic};
@@ -22,12 +24,13 @@ use crate::ports::{ClusterApi, IdSource as _, RandomIds, ServerKind};
 use crate::reconcile::SetLedger;
 use crate::reconcile::workflow::{
     PlanRequest, PreparedPlan, ProviderCheck, SetSelection, Specifications, check_owners,
-    prepare_plan,
+    prepare_plan, refuse_unused_approvals,
 };
 use crate::spec::Purpose;
 
 /// Arguments of `plan`.
 #[derive(Args, Debug)]
+#[command(group = required_paths())]
 pub(crate) struct PlanArgs {
     /// The specifications.
     #[command(flatten)]
@@ -72,11 +75,11 @@ pub(crate) async fn show_plan(
     context: &CommandContext,
     arguments: &PlanArgs,
 ) -> Result<Exit, CliError> {
-    if arguments.out.is_some() && arguments.files.files.iter().any(|file| file == STDIN) {
+    if arguments.out.is_some() && arguments.files.all().iter().any(|file| file == STDIN) {
         let message = "cannot save a plan from standard input";
         return Err(Diagnostic::error(Code::CliInvalidValue, message)
             .note("`apply` reads the specifications again")
-            .help("write them to a file and name the file with `-f`")
+            .help("write them to a file and name the file")
             .into());
     }
     let load_options = LoadOptions {
@@ -87,7 +90,10 @@ pub(crate) async fn show_plan(
     let specifications = load_specifications(context, files, load_options, set)?;
     context
         .with_cluster(async |cluster| {
-            print_plan(context, cluster, &specifications, arguments).await
+            let location = ledger_location(&arguments.ledger, specifications.set.as_ref());
+            let needs = specifications.permissions_to_plan(location.as_ref());
+            let printed = print_plan(context, cluster, &specifications, arguments).await;
+            explain_denied(cluster, printed, &needs).await
         })
         .await
 }
@@ -140,6 +146,7 @@ async fn print_plan(
         context.printer.print_result(&text);
     }
     context.print_diagnostics(&diagnostics, &specifications.sources);
+    refuse_unused_approvals(plan, &request.options.approvals)?;
     if arguments.out.is_some() {
         save_plan(context, cluster, &request, &prepared, arguments)?;
     }
@@ -226,7 +233,7 @@ fn plan_origin(
         server: cluster.name().to_owned(),
         server_kind: server_kind(&prepared.server),
         server_version: server_version.map(ToString::to_string),
-        files: arguments.files.files.clone(),
+        files: arguments.files.all(),
         syntax: syntax.map(|syntax| syntax.get_name().to_owned()),
         directory: context.directory.display().to_string(),
         namespace: context.namespace()?.map(|namespace| namespace.to_string()),

@@ -4,6 +4,7 @@ use crate::cli::args::{ChangeArgs, FileArgs, LedgerArgs, SetArgs};
 use crate::cli::change_options::change_options;
 use crate::cli::command_context::CommandContext;
 use crate::cli::commands::volume::SubmitArgs;
+use crate::cli::denial::explain_denied;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ledger::ledger_access;
@@ -109,10 +110,15 @@ pub(crate) async fn submit(
                 waits_until_schedulable: submission.waits_until_schedulable,
             };
             let workflow = context.workflow(cluster, "apply", submission.parallelism);
-            let applied = apply_specifications(&workflow, context, &request).await?;
-            print_volumes(context, &applied.volumes(), submission.output);
-            applied.result?;
-            Ok(Exit::Done)
+            let applied = apply_specifications(&workflow, context, &request).await;
+            let done = applied.map_err(CliError::from).and_then(|applied| {
+                print_volumes(context, &applied.volumes(), submission.output);
+                applied.result?;
+                Ok(Exit::Done)
+            });
+            let location = set.as_ref().and_then(SetSelection::variables);
+            let needs = specifications.permissions_to_apply(location.as_ref());
+            explain_denied(cluster, done, &needs).await
         })
         .await
 }

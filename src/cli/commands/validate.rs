@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::cli::args::{FileArgs, REPORT_FORMAT_HELP, ReportFormat, SetArgs};
+use crate::cli::args::{FileArgs, REPORT_FORMAT_HELP, ReportFormat, SetArgs, required_paths};
 use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
@@ -16,6 +16,7 @@ use crate::spec::Purpose;
 
 /// Arguments of `validate`.
 #[derive(Args, Debug)]
+#[command(group = required_paths())]
 pub(crate) struct ValidateArgs {
     /// The specifications.
     #[command(flatten)]

@@ -11,6 +11,7 @@ mod claim;
 mod diagnostic;
 mod doctor;
 mod drift;
+mod field;
 mod formats;
 #[cfg(feature = "agent")]
 mod history;
@@ -48,6 +49,7 @@ pub(super) use claim::{claim_list, claim_overview};
 pub(super) use diagnostic::{diagnostic_json, render};
 pub(super) use doctor::{doctor_json, doctor_text};
 pub(super) use drift::{DriftShown, drift_json, drift_text};
+pub(super) use field::field_explanation;
 pub(super) use formats::{ReportFile, ReportInput, report};
 #[cfg(feature = "agent")]
 pub(super) use history::event_list;

@@ -10,6 +10,7 @@ use clap::{Args, Subcommand};
 use crate::cli::args::OutputArgs;
 #[cfg(feature = "agent")]
 use crate::cli::args::{PluginProfileArgs, REPORT_FORMAT_HELP, ReportFormat, TableFormat};
+use crate::cli::durations::TimeSpan;
 #[cfg(feature = "agent")]
 use crate::cli::ui::CheckReportFile;
 use crate::wire::Filter;
@@ -24,6 +25,13 @@ pub(crate) enum PluginCommand {
         after_long_help = "Examples:\n  nomad-csi plugin status\n  nomad-csi plugin status ebs -o wide"
     )]
     Status(PluginStatusArgs),
+    /// Wait until a plugin is healthy
+    ///
+    /// A plugin is healthy if it has a healthy node, and a healthy controller where it requires one.
+    /// A plugin that does not exist is waited for too. Reports the reason for waiting whenever it
+    /// changes. Exits with 3 on timeout.
+    #[command(after_long_help = "Example:\n  nomad-csi plugin wait ebs --timeout 10m")]
+    Wait(PluginWaitArgs),
     /// Serve the embedded plugin on a socket in its own process
     ///
     /// Volumes are images with their own file system, block devices or directories on this machine.
@@ -70,6 +78,17 @@ pub(crate) struct PluginStatusArgs {
     /// The output format.
     #[command(flatten)]
     pub output: OutputArgs,
+}
+
+/// Arguments of `plugin wait`.
+#[derive(Args, Debug)]
+pub(crate) struct PluginWaitArgs {
+    /// Exact ID of the plugin
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// Longest time to wait, such as 30s, 5m or 1h30m
+    #[arg(long, value_name = "DURATION", default_value = "5m")]
+    pub timeout: TimeSpan,
 }
 
 /// Arguments of `plugin serve`.

@@ -8,7 +8,7 @@ use super::claim_args::{ClaimArgs, ClaimsArgs, ReleaseArgs};
 use super::doctor::DoctorArgs;
 use crate::cli::args::{
     FileArgs, LedgerArgs, OutputArgs, ParallelismArgs, RedactedText, SERVER_VERSION_HELP,
-    SYNTAX_HELP, SpecSyntax, one_of,
+    SYNTAX_HELP, SpecSyntax, one_of, required_paths,
 };
 use crate::cli::durations::TimeSpan;
 use crate::model::ServerVersion;
@@ -20,12 +20,12 @@ pub(crate) enum VolumeCommand {
     /// Create volumes in the storage provider and register them
     ///
     /// Updates volumes that already exist.
-    #[command(after_long_help = "Example:\n  nomad-csi volume create -f volume.hcl")]
+    #[command(after_long_help = "Example:\n  nomad-csi volume create volume.hcl")]
     Create(SubmitArgs),
     /// Register volumes that exist in the storage provider
     ///
     /// Updates volumes that are already registered.
-    #[command(after_long_help = "Example:\n  nomad-csi volume register -f volume.hcl")]
+    #[command(after_long_help = "Example:\n  nomad-csi volume register volume.hcl")]
     Register(SubmitArgs),
     /// Deregister volumes and keep their data in the storage provider
     ///
@@ -114,6 +114,7 @@ pub(crate) enum VolumeCommand {
 
 /// Arguments of `volume create` and `volume register`.
 #[derive(Args, Debug)]
+#[command(group = required_paths())]
 pub(crate) struct SubmitArgs {
     /// The specifications.
     #[command(flatten)]
