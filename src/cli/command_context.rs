@@ -188,12 +188,10 @@ impl CommandContext {
             }
             match text.split_once('=') {
                 Some(("--token", _)) => words.push("--token=<token>".to_owned()),
-                Some(("--secret", _)) => words.push("--secret=<secret>".to_owned()),
                 _ => words.push(shell_quoted(&text)),
             }
             hidden = match text.as_ref() {
                 "--token" => Some("token"),
-                "--secret" => Some("secret"),
                 _ => None,
             };
         }

@@ -202,7 +202,9 @@ codes! {
     SpecRegisterWithoutExternalId = "spec/register-without-external-id": "The specification has no external ID. The server then uses the volume ID to find the volume at the provider.",
         "Add the `external_id`, unless both IDs are the same.";
     SpecSecretReference = "spec/secret-reference": "A secret is neither a string nor a valid reference.",
-        "Write the value, `env(\"NAME\")` or `file(\"PATH\")`; in YAML and JSON `{env: NAME}` or `{file: PATH}`.";
+        "Write the value, `env(\"NAME\")`, `file(\"PATH\")` or `nomad_var(\"PATH\", \"KEY\")`; in YAML and JSON `{env: NAME}`, `{file: PATH}` or `{nomad_var: [PATH, KEY]}`.";
+    SpecLiteralSecret = "spec/literal-secret": "The specification contains the value of a secret. Everyone who can read the file or its history knows the secret.",
+        "Refer to the secret with `env(\"NAME\")`, `file(\"PATH\")` or `nomad_var(\"PATH\", \"KEY\")`. `--deny literal-secrets` refuses literal secrets.";
     SpecSetName = "spec/set-name": "The name of the set is not valid. It is part of the path of a Nomad variable.",
         "Use 1 to 48 letters, digits, hyphens and underscores; start with a letter or a digit.";
     SpecTwoSets = "spec/two-sets": "The files name two sets. One command can change only one set.",

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 use super::action::{Action, Plan, ReplaceSteps};
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{Namespace, SetName};
+use crate::model::{Namespace, SecretRef, SecretRefs, SetName, UnresolvedRequest};
 use crate::spec::{AclLevel, AclPolicy};
 
 /// A namespace capability for CSI volumes.
@@ -170,6 +170,17 @@ impl RequiredPermissions {
         }
     }
 
+    /// Adds the permissions to read the variables that the secrets of a request refer to.
+    pub fn add_secrets(&mut self, request: &UnresolvedRequest) {
+        for (_, reference) in request.secrets.iter().flat_map(SecretRefs::iter) {
+            let SecretRef::NomadVar { path, .. } = reference else {
+                continue;
+            };
+            let on = Permission::Variables(request.namespace.clone(), path.clone(), "read");
+            self.0.entry(on).or_default().insert("reading secrets");
+        }
+    }
+
     /// Adds the permission to read the server's version, which is optional.
     pub fn add_version(&mut self) {
         let why = "knowing the server's version (optional)";
@@ -238,6 +249,9 @@ impl RequiredPermissions {
                 Action::DeleteData => &[AclOperation::Delete],
             };
             required.add(AclOperation::Observe, namespace);
+            if let Some(request) = planned.request() {
+                required.add_secrets(request);
+            }
             for operation in operations {
                 required.add(*operation, namespace);
             }

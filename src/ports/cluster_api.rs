@@ -10,12 +10,13 @@ use super::job_api::JobApi;
 use super::ledger::Ledger;
 use super::node_api::NodeApi;
 use super::provider_api::SnapshotApi;
+use super::variable_api::VariableReader;
 use super::volume_api::VolumeApi;
 use super::volume_watch::VolumeWatch;
 use crate::model::Namespace;
 
-/// The API of one server: volumes, snapshots, claims, jobs, allocations, nodes, permissions, watches, and
-/// ledgers in its variables.
+/// The API of one server: volumes, snapshots, claims, jobs, allocations, nodes, permissions, variables,
+/// watches, and ledgers in its variables.
 pub trait ClusterApi:
     VolumeApi
     + SnapshotApi
@@ -25,6 +26,7 @@ pub trait ClusterApi:
     + NodeApi
     + ClusterReader
     + AccessReader
+    + VariableReader
     + VolumeWatch
 {
     /// Returns the ledger that the server's variables of this namespace hold.

@@ -101,7 +101,7 @@ pub const VOLUME: &[Field] = &[
     field("capability", "RequestedCapabilities", Kind::Blocks, Mutability::Restricted, "required", "Access mode and attachment mode; at least one."),
     field("mount_options", "MountOptions", Kind::Block, Mutability::WhileUnused, "the plugin's", "File system and mount flags."),
     field("topology_request", "RequestedTopologies", Kind::Blocks, Mutability::Immutable, "none: any topology", "Topologies from which the volume must be accessible."),
-    field("secrets", "Secrets", Kind::TextMap, Mutability::Mutable, "none", "Secrets for the plugin; never shown."),
+    field("secrets", "Secrets", Kind::TextMap, Mutability::Mutable, "none", "Secrets for the plugin, never shown: values, or references: `env(\"NAME\")`, `file(\"PATH\")`, `nomad_var(\"PATH\", \"KEY\")`."),
     field("parameters", "Parameters", Kind::TextMap, Mutability::Immutable, "none", "Plugin-specific parameters of a new volume."),
     field("context", "Context", Kind::TextMap, Mutability::Mutable, "none", "Plugin-specific context of an existing volume."),
     field("protect", "", Kind::Boolean, Mutability::None, "`false`", "Protects the volume from removal with its set; stored in the ledger, never sent."),

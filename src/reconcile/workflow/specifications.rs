@@ -47,6 +47,7 @@ impl Specifications {
             for operation in operations {
                 needs.add(*operation, &spec.request.namespace);
             }
+            needs.add_secrets(&spec.request);
         }
         needs.add_version();
         needs

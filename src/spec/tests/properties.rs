@@ -107,6 +107,7 @@ fn secret() -> impl Strategy<Value = SecretRef> {
         any_text().prop_map(|value| SecretRef::Literal(Secret::new(value))),
         argument().prop_map(SecretRef::Env),
         argument().prop_map(SecretRef::File),
+        (argument(), argument()).prop_map(|(path, key)| SecretRef::NomadVar { path, key }),
     ]
 }
 

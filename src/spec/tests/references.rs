@@ -11,7 +11,7 @@ fn secrets(text: &str, syntax: Syntax) -> Vec<(String, String)> {
     let secrets = specs[0].request.secrets.as_ref().expect("secrets are set");
     let shown = |from: &SecretRef| match from {
         SecretRef::Literal(value) => value.to_string(),
-        SecretRef::Env(_) | SecretRef::File(_) => format!("{from:?}"),
+        SecretRef::Env(_) | SecretRef::File(_) | SecretRef::NomadVar { .. } => format!("{from:?}"),
     };
     let pairs = secrets.iter();
     pairs

@@ -9,7 +9,9 @@ use clap::{Args, Subcommand};
 
 use crate::cli::args::OutputArgs;
 #[cfg(feature = "agent")]
-use crate::cli::args::{PluginProfileArgs, REPORT_FORMAT_HELP, ReportFormat, TableFormat};
+use crate::cli::args::{
+    PluginProfileArgs, REPORT_FORMAT_HELP, ReportFormat, SecretArgs, TableFormat,
+};
 use crate::cli::durations::TimeSpan;
 #[cfg(feature = "agent")]
 use crate::cli::ui::CheckReportFile;
@@ -148,11 +150,9 @@ pub(crate) struct CheckArgs {
     /// YAML or JSON file that maps mutable parameter names to values, to modify volumes with
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub mutable_parameters: Option<PathBuf>,
-    /// YAML or JSON file that maps secret names to values, for every call that accepts secrets
-    ///
-    /// The values are never shown.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub secrets: Option<PathBuf>,
+    /// The secrets of every call that accepts secrets. They are never shown.
+    #[command(flatten)]
+    pub secrets: SecretArgs,
     /// Directory to stage volumes in, at the same path for the plugin [default: below the temporary
     /// directory]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
