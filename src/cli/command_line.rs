@@ -28,6 +28,7 @@ use super::commands::snapshot::SnapshotCommand;
 use super::commands::validate::ValidateArgs;
 use super::commands::volume::VolumeCommand;
 use super::env;
+use super::run_reports::RunReports;
 
 /// Manage Nomad CSI volumes from specification files
 ///
@@ -197,6 +198,19 @@ pub(crate) enum Command {
         after_long_help = "Examples:\n  nomad-csi man volume create\n  nomad-csi man --directory man1"
     )]
     Man(ManArgs),
+}
+
+impl Command {
+    /// Returns the reports that the command line requests.
+    pub(super) fn reports(&self) -> Option<RunReports> {
+        match self {
+            Self::Validate(arguments) => RunReports::of("validate", &arguments.reports),
+            Self::Plan(arguments) => RunReports::of("plan", &arguments.reports),
+            Self::Apply(arguments) => RunReports::of("apply", &arguments.reports),
+            Self::Drift(arguments) => RunReports::of("drift", &arguments.reports),
+            _ => None,
+        }
+    }
 }
 
 #[cfg(test)]

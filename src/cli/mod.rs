@@ -24,6 +24,7 @@ mod manual;
 mod process_environment;
 mod reference;
 mod run;
+mod run_reports;
 mod runtime;
 mod saved_plan_file;
 mod servers;

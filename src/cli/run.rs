@@ -28,7 +28,9 @@ pub fn run_command_line(process_environment: ProcessEnvironment) -> Exit {
         .map(|cli| cli.global.clone())
         .unwrap_or_default();
     let process = process_environment.ownership;
-    let context = command_context(process_environment, global, width);
+    let reports = parsed.as_ref().ok().and_then(|cli| cli.command.reports());
+    let mut context = command_context(process_environment, global, width);
+    context.reports = reports;
     let exit = match parsed {
         Ok(cli) => dispatch(&context, &cli.command, process).unwrap_or_else(|error| {
             context.print_diagnostics(&error.diagnostics, &error.sources);
@@ -39,6 +41,10 @@ pub fn run_command_line(process_environment: ProcessEnvironment) -> Exit {
                 .unwrap_or_else(|error| error.exit)
         }
         Err(ParseFailure::Clap(error)) => print_usage(&context, &error),
+    };
+    let exit = match &context.reports {
+        Some(reports) => reports.write(&context, exit),
+        None => exit,
     };
     match context.printer.take_output_error() {
         None => exit,
@@ -112,6 +118,7 @@ fn command_context(
         servers,
         interrupts,
         stdin: Stdin::new(stdin.reader, stdin.is_terminal),
+        reports: None,
         selected_cluster: OnceLock::new(),
     }
 }

@@ -4,6 +4,7 @@ use super::args::{FileArgs, SetArgs, SpecSyntax};
 use super::command_context::CommandContext;
 use super::error::CliError;
 use super::exit::Exit;
+use super::ui::Place;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap, Span};
 use crate::files::{self, SpecFilesRequest};
 use crate::model::{Namespace, SetName};
@@ -139,6 +140,10 @@ pub(super) fn read_specifications(
     }
     if volumes.is_empty() && !diagnostics.has_errors() {
         diagnostics.extend(no_volume(options.empty_files, sets.first()));
+    }
+    if let Some(first) = volumes.first() {
+        let place = Place::of(first.span, &sources);
+        context.update_report(|report| report.first_place = Some(place));
     }
     let set = selected_set(&sets, typed, &mut diagnostics);
     diagnostics.sort();

@@ -70,6 +70,8 @@ codes! {
     PlanStale = "plan/stale": "The volume changed between planning and applying, so the command did not change it.",
         "Run the command again; it makes a new plan from the current state.";
 
+    DriftFound = "drift/found": "A volume changed on the server since the last apply, or the volume or its data is gone.",
+        "Run `plan` to see how the files would change it back, or change the files; `--ignore` leaves a field out.";
     DriftNoRecord = "drift/no-record": "The ledger has no record of the last apply, so drift cannot be separated from changes in the files.",
         "Give the set with `--set` and its ledger with `--ledger`.";
 

@@ -14,6 +14,7 @@ mod parallelism;
 #[cfg(feature = "agent")]
 mod plugin_profile;
 mod redacted;
+mod reports;
 mod secrets;
 mod set;
 mod typed_options;
@@ -33,6 +34,7 @@ pub(crate) use parallelism::ParallelismArgs;
 #[cfg(feature = "agent")]
 pub(crate) use plugin_profile::{AgentProfileArgs, PluginProfileArgs};
 pub(crate) use redacted::RedactedText;
+pub(crate) use reports::ReportArgs;
 pub(crate) use secrets::SecretArgs;
 pub(crate) use set::SetArgs;
 pub(crate) use typed_options::TypedOptions;

@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::Args;
 
 use crate::cli::args::{
-    ChangeArgs, FileArgs, LedgerArgs, OutputArgs, ParallelismArgs, SetArgs, TypedOptions,
+    ChangeArgs, FileArgs, LedgerArgs, OutputArgs, ParallelismArgs, ReportArgs, SetArgs, TypedOptions,
     required_paths,
 };
 use crate::cli::command_context::CommandContext;
@@ -45,6 +45,9 @@ pub(crate) struct ApplyArgs {
     /// The output format.
     #[command(flatten)]
     pub output: OutputArgs,
+    /// The reports.
+    #[command(flatten)]
+    pub reports: ReportArgs,
     /// The additional changes.
     #[command(flatten)]
     pub changes: ChangeArgs,
@@ -102,7 +105,7 @@ pub(crate) async fn apply_specifications(
             keep_going: arguments.options.keep_going,
             waits_for_plugins: !arguments.options.no_wait,
         },
-        output: &arguments.output.output,
+        output: (!arguments.reports.replace_output()).then_some(&arguments.output.output),
         parallelism: arguments.parallelism.parallelism,
         changes: &arguments.changes,
         policy_override: arguments.policy_override,

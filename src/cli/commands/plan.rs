@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum as _, ValueHint};
 
 use crate::cli::args::{
-    ChangeArgs, FileArgs, LedgerArgs, ParallelismArgs, REPORT_FORMAT_HELP, ReportFormat, SetArgs,
-    required_paths,
+    ChangeArgs, FileArgs, LedgerArgs, ParallelismArgs, REPORT_FORMAT_HELP, ReportArgs, ReportFormat,
+    SetArgs, required_paths,
 };
 use crate::cli::change_options::change_options;
 use crate::cli::command_context::CommandContext;
@@ -15,7 +15,7 @@ use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ledger::{ledger_access, ledger_location};
 use crate::cli::specs::{EmptyFiles, LoadOptions, load_specifications};
-use crate::cli::ui::{ReportFile, ReportInput, json_text, one_line, plan_json, plan_text, report};
+use crate::cli::ui::{json_text, one_line, plan_json, plan_text, report_plan};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::files;
 use crate::model::SetName;
@@ -43,12 +43,9 @@ pub(crate) struct PlanArgs {
     pub ledger: LedgerArgs,
     #[arg(short, long, value_name = "FORMAT", default_value = "text", help = REPORT_FORMAT_HELP)]
     pub output: ReportFormat,
-    /// Write a report to a file or to standard output (`-`); repeatable
-    ///
-    /// FORMAT is sarif, junit, github (workflow annotations) or markdown. A report on standard
-    /// output replaces the output of `--output`.
-    #[arg(long = "format", value_name = "FORMAT=FILE", value_delimiter = ',')]
-    pub formats: Vec<ReportFile>,
+    /// The reports.
+    #[command(flatten)]
+    pub reports: ReportArgs,
     /// New file to save the plan in, for `apply FILE`
     ///
     /// The file holds no secrets and no specifications. It records the names of the files, the
@@ -127,14 +124,8 @@ async fn print_plan(
     }
     let plan = &prepared.plan;
     let diagnostics = prepared.diagnostics();
-    let list: Vec<Diagnostic> = diagnostics.iter().cloned().collect();
-    let input = ReportInput {
-        plan,
-        diagnostics: &list,
-        sources: &specifications.sources,
-        server: cluster.name(),
-    };
-    if !write_reports(context, arguments, input)? {
+    context.update_report(|report| report_plan(report, plan, cluster.name()));
+    if !arguments.reports.replace_output() {
         let text = match arguments.output {
             ReportFormat::Text => plan_text(plan, cluster.name(), context.clock.now()),
             ReportFormat::Json => {
@@ -156,32 +147,6 @@ async fn print_plan(
         (0, _) => Exit::ChangesPending,
         (_, _) => Exit::Blocked,
     })
-}
-
-/// Writes the requested reports. Returns whether one went to standard output.
-fn write_reports(
-    context: &CommandContext,
-    arguments: &PlanArgs,
-    reported: ReportInput<'_>,
-) -> Result<bool, CliError> {
-    let mut replaces_output = false;
-    for file in &arguments.formats {
-        let text = report(file, reported);
-        match file.file() {
-            None => {
-                context.printer.print_result(&text);
-                replaces_output = true;
-            }
-            Some(path) => {
-                files::write_over(
-                    &context.directory,
-                    path.as_ref(),
-                    format!("{}\n", text.trim_end()).as_bytes(),
-                )?;
-            }
-        }
-    }
-    Ok(replaces_output)
 }
 
 /// Writes the plan to the file that `--out` names.

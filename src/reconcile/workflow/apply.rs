@@ -25,7 +25,7 @@ use super::set_lock::with_set_lock;
 use super::specifications::Specifications;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::model::{NamespacedId, Volume};
-use crate::plan::{Action, Approvals, Plan, SavedPlan, Unapproved};
+use crate::plan::{Action, Approvals, Plan, PlannedVolume, SavedPlan, Unapproved};
 use crate::ports::WithDocument;
 use crate::reconcile::ledger::SetLedger;
 use crate::reconcile::outcome::{Outcome, Status};
@@ -97,6 +97,11 @@ pub struct ApplyResult {
 }
 
 impl ApplyResult {
+    /// Returns the entries of the plan with their outcomes.
+    pub fn outcomes(&self) -> impl Iterator<Item = (&PlannedVolume, &Outcome)> {
+        self.prepared.plan.volumes.iter().zip(&self.outcomes)
+    }
+
     /// Returns the volumes as they are now, in the order of their specifications.
     pub fn volumes(&self) -> Vec<WithDocument<Volume>> {
         let observation = &self.prepared.observation;

@@ -1,0 +1,68 @@
+//! Collects what a run reports, and writes the reports at its end, however it ends.
+
+use std::sync::{Mutex, PoisonError};
+
+use super::args::ReportArgs;
+use super::command_context::CommandContext;
+use super::exit::Exit;
+use super::ui::{Finding, RunReport};
+use crate::diagnostic::{Diagnostics, SourceMap};
+use crate::files;
+
+/// The report of the run, and where it is written.
+pub(super) struct RunReports {
+    arguments: ReportArgs,
+    report: Mutex<RunReport>,
+}
+
+impl RunReports {
+    /// Returns the reports of a command; `None` if none is requested, because a run can print problems
+    /// without end.
+    pub(super) fn of(command: &'static str, arguments: &ReportArgs) -> Option<Self> {
+        let report = RunReport {
+            command,
+            ..RunReport::default()
+        };
+        (!arguments.formats.is_empty()).then(|| Self {
+            arguments: arguments.clone(),
+            report: Mutex::new(report),
+        })
+    }
+
+    /// Changes the report.
+    pub(super) fn update(&self, change: impl FnOnce(&mut RunReport)) {
+        let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut report);
+    }
+
+    /// Adds problems.
+    pub(super) fn add(&self, diagnostics: &Diagnostics, sources: &SourceMap) {
+        let findings = diagnostics.iter();
+        let findings = findings.map(|diagnostic| Finding::of(diagnostic, sources));
+        self.update(|report| report.findings.extend(findings));
+    }
+
+    /// Writes all reports. Returns the exit code of the run.
+    pub(super) fn write(&self, context: &CommandContext, exit: Exit) -> Exit {
+        let report = {
+            let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
+            report.has_failed = !matches!(exit, Exit::Done | Exit::ChangesPending);
+            report.clone()
+        };
+        let mut exit = exit;
+        for format in &self.arguments.formats {
+            let text = format.text(&report);
+            let Some(path) = format.file() else {
+                context.printer.print_result(&text);
+                continue;
+            };
+            let text = format!("{}\n", text.trim_end());
+            let written = files::write_over(&context.directory, path.as_ref(), text.as_bytes());
+            if let Err(problems) = written {
+                context.print_diagnostics(&problems, &SourceMap::default());
+                exit = exit.max(Exit::Error);
+            }
+        }
+        exit
+    }
+}
