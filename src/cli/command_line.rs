@@ -208,7 +208,24 @@ impl Command {
             Self::Plan(arguments) => RunReports::of("plan", &arguments.reports),
             Self::Apply(arguments) => RunReports::of("apply", &arguments.reports),
             Self::Drift(arguments) => RunReports::of("drift", &arguments.reports),
-            _ => None,
+            Self::Reconcile(_)
+            | Self::Import(_)
+            | Self::Forget(_)
+            | Self::Set(_)
+            | Self::Volume(_)
+            | Self::Snapshot(_)
+            | Self::Job(_)
+            | Self::Alloc(_)
+            | Self::Node(_)
+            | Self::Orphans(_)
+            | Self::Plugin(_)
+            | Self::Auth(_)
+            | Self::Context(_)
+            | Self::Explain(_)
+            | Self::Completion(_)
+            | Self::Man(_) => None,
+            #[cfg(feature = "agent")]
+            Self::Agent(_) => None,
         }
     }
 }

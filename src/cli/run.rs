@@ -14,7 +14,7 @@ use super::exit::Exit;
 use super::process_environment::{OutputStream, ProcessEnvironment};
 use super::settings::{output_width, uses_colour};
 use super::ui::{Printer, PrinterStream};
-use crate::diagnostic::{Code, Diagnostic};
+use crate::diagnostic::{Code, Diagnostic, SourceMap};
 
 /// Runs one command line and returns its exit code.
 pub fn run_command_line(process_environment: ProcessEnvironment) -> Exit {
@@ -42,10 +42,7 @@ pub fn run_command_line(process_environment: ProcessEnvironment) -> Exit {
         }
         Err(ParseFailure::Clap(error)) => print_usage(&context, &error),
     };
-    let exit = match &context.reports {
-        Some(reports) => reports.write(&context, exit),
-        None => exit,
-    };
+    let exit = write_reports(&context, exit);
     match context.printer.take_output_error() {
         None => exit,
         Some(error) => {
@@ -56,6 +53,19 @@ pub fn run_command_line(process_environment: ProcessEnvironment) -> Exit {
             exit.max(Exit::Error)
         }
     }
+}
+
+/// Writes the reports of the run. Returns its exit code.
+fn write_reports(context: &CommandContext, exit: Exit) -> Exit {
+    let Some(reports) = &context.reports else {
+        return exit;
+    };
+    let problems = reports.write(&context.printer, &context.directory, exit);
+    if problems.is_empty() {
+        return exit;
+    }
+    context.print_diagnostics(&problems, &SourceMap::default());
+    exit.max(Exit::Error)
 }
 
 /// Why a command line holds no command to run.

@@ -1,11 +1,11 @@
 //! Collects what a run reports, and writes the reports at its end, however it ends.
 
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use super::args::ReportArgs;
-use super::command_context::CommandContext;
 use super::exit::Exit;
-use super::ui::{Finding, RunReport};
+use super::ui::{Finding, Printer, RunReport};
 use crate::diagnostic::{Diagnostics, SourceMap};
 use crate::files;
 
@@ -42,27 +42,24 @@ impl RunReports {
         self.update(|report| report.findings.extend(findings));
     }
 
-    /// Writes all reports. Returns the exit code of the run.
-    pub(super) fn write(&self, context: &CommandContext, exit: Exit) -> Exit {
+    /// Writes all reports, relative to `directory`. Returns why some could not be written.
+    pub(super) fn write(&self, printer: &Printer, directory: &Path, exit: Exit) -> Diagnostics {
         let report = {
             let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
             report.has_failed = !matches!(exit, Exit::Done | Exit::ChangesPending);
             report.clone()
         };
-        let mut exit = exit;
+        let mut problems = Diagnostics::default();
         for format in &self.arguments.formats {
             let text = format.text(&report);
             let Some(path) = format.file() else {
-                context.printer.print_result(&text);
+                printer.print_result(&text);
                 continue;
             };
             let text = format!("{}\n", text.trim_end());
-            let written = files::write_over(&context.directory, path.as_ref(), text.as_bytes());
-            if let Err(problems) = written {
-                context.print_diagnostics(&problems, &SourceMap::default());
-                exit = exit.max(Exit::Error);
-            }
+            let written = files::write_over(directory, path.as_ref(), text.as_bytes());
+            problems.extend(written.err().unwrap_or_default());
         }
-        exit
+        problems
     }
 }

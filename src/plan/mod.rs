@@ -80,7 +80,7 @@ pub use rules::{
 };
 pub use saved_plan::{PlanOrigin, SavedPlan, SavedPlanProblem};
 pub use update::remaining_differences;
-pub use update_answers::{UpdateAnswer, update_answers};
+pub use update_answers::{UpdateAnswers, update_answers};
 pub use volume_drift::{Baseline, DriftState, FieldDrift, FileState, VolumeDrift};
 pub use volume_version::VolumeVersion;
 pub use wait_condition::{ConditionStatus, WaitCondition};

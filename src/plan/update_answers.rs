@@ -8,34 +8,31 @@ use crate::model::{
     TopologyRequest, UnresolvedRequest, Volume, VolumeId,
 };
 
-/// A group of servers with the same answer.
+/// What servers answer to a change of a field of a volume that exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UpdateAnswer {
-    /// The servers: `Nomad 1.6.3 and later`.
-    pub servers: &'static str,
-    /// Their answer, a clause without a full stop.
-    pub answer: String,
+pub struct UpdateAnswers {
+    /// The change: `another value`.
+    pub change: &'static str,
+    /// The answer of each group of servers: a clause without a full stop.
+    pub answers: Vec<(&'static str, String)>,
 }
 
-/// Returns what servers answer to a change of this field of a volume that exists. Empty for a field
-/// that is never sent, or that names the volume.
-pub fn update_answers(field: &str) -> Vec<UpdateAnswer> {
-    let Some(request) = changed(field) else {
-        return vec![];
-    };
+/// Returns what servers answer to a change of this field. `None` for a field that is never sent, or that
+/// names the volume.
+pub fn update_answers(field: &str) -> Option<UpdateAnswers> {
+    let (change, request) = changed(field)?;
     let of_nomad = |minor, patch| MergeRules::of_nomad(&ServerVersion::new(1, minor, patch));
-    [
+    let answers = [
         ("Nomad 1.6.3 and later", MergeRules::NOMAD),
         ("Nomad 1.3 to 1.6.2", of_nomad(6, 2)),
         ("Nomad 1.1 and 1.2", of_nomad(2, 0)),
         ("The agent", MergeRules::AGENT),
     ]
-    .into_iter()
-    .map(|(servers, rules)| UpdateAnswer {
-        servers,
-        answer: answer(&request, rules),
+    .map(|(servers, rules)| (servers, answer(&request, rules)));
+    Some(UpdateAnswers {
+        change,
+        answers: answers.to_vec(),
     })
-    .collect()
 }
 
 fn answer(request: &UnresolvedRequest, rules: MergeRules) -> String {
@@ -69,8 +66,8 @@ const READER: Capability = Capability {
     attachment_mode: AttachmentMode::FileSystem,
 };
 
-/// Returns the example's request with another value of a field.
-fn changed(field: &str) -> Option<UnresolvedRequest> {
+/// Returns a change of a field, and the example's request with it.
+fn changed(field: &str) -> Option<(&'static str, UnresolvedRequest)> {
     let mut request = example_request();
     let other = || Some("other".to_owned());
     let map = || Some([("key".to_owned(), "other".to_owned())].into());
@@ -81,7 +78,12 @@ fn changed(field: &str) -> Option<UnresolvedRequest> {
         "clone_id" => request.clone_id = other(),
         "snapshot_id" => request.snapshot_id = other(),
         "capacity_min" => request.capacity.min = bytes(15),
-        "capacity_max" => request.capacity.max = bytes(5),
+        "capacity_max" => {
+            request.capacity = CapacityRange {
+                min: Bytes::ZERO,
+                max: bytes(5),
+            };
+        }
         "capability" | "access_mode" | "attachment_mode" => request.capabilities = vec![READER],
         "mount_options" | "fs_type" => request.mount_options = options("xfs"),
         "mount_flags" => {
@@ -94,7 +96,13 @@ fn changed(field: &str) -> Option<UnresolvedRequest> {
         "context" => request.context = map(),
         _ => return None,
     }
-    Some(request)
+    let change = match field {
+        "capacity_min" => "a minimum above the size",
+        "capacity_max" => "a maximum below the size",
+        "capability" | "access_mode" | "attachment_mode" => "the removal of the mode in use",
+        _ => "another value",
+    };
+    Some((change, request))
 }
 
 fn bytes(count: u64) -> Bytes {
@@ -193,7 +201,7 @@ mod tests {
     fn answers_agree_with_the_schema() {
         for (_, field) in located_fields() {
             let answers = update_answers(field.key);
-            let newest = answers.first().map(|one| one.answer.as_str());
+            let newest = answers.as_ref().map(|found| found.answers[0].1.as_str());
             let agrees = match field.mutability {
                 Mutability::Identity | Mutability::None => newest.is_none(),
                 Mutability::Immutable => newest.is_some_and(|text| text.starts_with("refuses")),

@@ -331,7 +331,8 @@ mod tests {
         ]
         .concat();
         let source = Source::default();
-        let issues = resolve_all(&unresolved(&text, "/elsewhere"), &source, &no_variables()).unwrap_err();
+        let issues =
+            resolve_all(&unresolved(&text, "/elsewhere"), &source, &no_variables()).unwrap_err();
         let reported: Vec<_> = issues
             .iter()
             .map(|one| {

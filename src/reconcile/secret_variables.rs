@@ -33,12 +33,7 @@ impl SecretVariables {
             let found = reader.variable_items(&namespace, &path).await;
             ((namespace, path), found)
         });
-        Self(
-            reads
-                .buffer_unordered(MAX_CONCURRENT_READS)
-                .collect()
-                .await,
-        )
+        Self(reads.buffer_unordered(MAX_CONCURRENT_READS).collect().await)
     }
 
     /// Returns the value of an item.
@@ -55,12 +50,21 @@ impl SecretVariables {
         let variable = format!("the Nomad variable `{path}` in namespace `{namespace}`");
         let items = match self.0.get(&(namespace.clone(), path.to_owned())) {
             Some(Ok(Some(items))) => items,
-            Some(Ok(None)) => return problem(Code::SecretUnset, format!("{variable} does not exist")),
+            Some(Ok(None)) => {
+                return problem(Code::SecretUnset, format!("{variable} does not exist"));
+            }
+            Some(Err(error)) if error.code == Code::ApiForbidden => {
+                let message = format!("the token may not read {variable}");
+                return problem(Code::AclMissingPermission, message);
+            }
             Some(Err(error)) => return problem(error.code, error.message.clone()),
             None => return problem(Code::SecretUnset, format!("{variable} was not read")),
         };
         match items.expose().find(|(found, _)| *found == key) {
-            Some((_, "")) => problem(Code::SecretEmpty, format!("item `{key}` of {variable} is empty")),
+            Some((_, "")) => problem(
+                Code::SecretEmpty,
+                format!("item `{key}` of {variable} is empty"),
+            ),
             Some((_, value)) => Ok(Secret::new(value.to_owned())),
             None => problem(Code::SecretUnset, format!("{variable} has no item `{key}`")),
         }

@@ -36,7 +36,9 @@ impl SecretSource for LocalSecrets {
             SecretRef::File(path) => file::find(&directory.join(path), path),
             SecretRef::NomadVar { path, .. } => Err(SecretProblem {
                 code: Code::SecretUnset,
-                message: format!("the Nomad variable `{path}` can be read for a specification only"),
+                message: format!(
+                    "the Nomad variable `{path}` can be read for a specification only"
+                ),
             }),
         }
     }

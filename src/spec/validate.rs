@@ -8,9 +8,7 @@ use std::collections::HashMap;
 
 use super::volume_spec::{Purpose, VolumeSpec};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, Span};
-use crate::model::{
-    AttachmentMode, Namespace, NamespacedId, PluginId, SecretRefs, SetName,
-};
+use crate::model::{AttachmentMode, Namespace, NamespacedId, PluginId, SecretRefs, SetName};
 
 /// CSI's limit of a string, in bytes ("Size Limits").
 const MAX_TEXT: usize = 128;
@@ -115,7 +113,8 @@ impl Rules<'_> {
         let warning = literal.iter().fold(warning, |warning, key| {
             warning.label(self.spec.secret_span(key), "")
         });
-        let help = "use `env(…)`, `file(…)` or `nomad_var(…)`; `nomad-csi explain secrets` describes them";
+        let help =
+            "use `env(…)`, `file(…)` or `nomad_var(…)`; `nomad-csi explain secrets` describes them";
         self.diagnostics.push(warning.help(help));
     }
 

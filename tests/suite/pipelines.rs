@@ -26,8 +26,13 @@ fn commands(heading: &str) -> Vec<String> {
     let (_, section) = text
         .split_once(&format!("\n## {heading}\n"))
         .expect("the page has the section");
-    let block = section.split("```").nth(1).expect("the section has a block");
-    let found = block.lines().filter_map(|line| line.find("nomad-csi ").map(|at| &line[at..]));
+    let block = section
+        .split("```")
+        .nth(1)
+        .expect("the section has a block");
+    let found = block
+        .lines()
+        .filter_map(|line| line.find("nomad-csi ").map(|at| &line[at..]));
     found
         .map(|line| line.split(" || ").next().unwrap_or(line).to_owned())
         .collect()
@@ -37,14 +42,15 @@ fn commands(heading: &str) -> Vec<String> {
 fn session(heading: &str) -> String {
     let lines = commands(heading);
     assert_eq!(lines.len(), 4, "validate, plan, apply, drift: {lines:?}");
-    let commands = lines.iter().map(|line| match line.starts_with("nomad-csi validate") {
-        true => format!("$ {line}\n"),
-        false => format!("$ {line} --embedded=state\n"),
-    });
+    let commands = lines
+        .iter()
+        .map(|line| match line.starts_with("nomad-csi validate") {
+            true => format!("$ {line}\n"),
+            false => format!("$ {line} --embedded=state\n"),
+        });
     let console: String = commands.collect();
-    let text = format!(
-        "```hcl volumes/db.hcl{SPECIFICATION}```\n\n```console\n{console}$ ls\n```\n"
-    );
+    let text =
+        format!("```hcl volumes/db.hcl{SPECIFICATION}```\n\n```console\n{console}$ ls\n```\n");
     transcript::replay(&text)
 }
 
@@ -53,7 +59,10 @@ fn exit_code(session: &str, command: &str) -> u8 {
     let (_, after) = session
         .split_once(&format!("$ {command} "))
         .expect("the command ran");
-    let output = after.lines().skip(1).take_while(|line| !line.starts_with("$ "));
+    let output = after
+        .lines()
+        .skip(1)
+        .take_while(|line| !line.starts_with("$ "));
     let code = output.filter_map(|line| line.strip_prefix("? ")).next();
     code.map_or(0, |code| code.parse().expect("an exit code"))
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 use clap::Args;
 
 use crate::cli::args::{
-    ChangeArgs, FileArgs, LedgerArgs, OutputArgs, ParallelismArgs, ReportArgs, SetArgs, TypedOptions,
-    required_paths,
+    ChangeArgs, FileArgs, LedgerArgs, OutputArgs, ParallelismArgs, ReportArgs, SetArgs,
+    TypedOptions, required_paths,
 };
 use crate::cli::command_context::CommandContext;
 use crate::cli::commands::submit::{Submission, submit};

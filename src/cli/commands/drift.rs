@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use clap::Args;
 
 use crate::cli::args::{
-    FileArgs, LedgerArgs, NO_PROVIDER_HELP, ParallelismArgs, REPORT_FORMAT_HELP, ReportArgs, ReportFormat,
-    SetArgs, drift_field, required_paths,
+    FileArgs, LedgerArgs, NO_PROVIDER_HELP, ParallelismArgs, REPORT_FORMAT_HELP, ReportArgs,
+    ReportFormat, SetArgs, drift_field, required_paths,
 };
 use crate::cli::command_context::CommandContext;
 use crate::cli::denial::explain_denied;

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum as _, ValueHint};
 
 use crate::cli::args::{
-    ChangeArgs, FileArgs, LedgerArgs, ParallelismArgs, REPORT_FORMAT_HELP, ReportArgs, ReportFormat,
-    SetArgs, required_paths,
+    ChangeArgs, FileArgs, LedgerArgs, ParallelismArgs, REPORT_FORMAT_HELP, ReportArgs,
+    ReportFormat, SetArgs, required_paths,
 };
 use crate::cli::change_options::change_options;
 use crate::cli::command_context::CommandContext;

@@ -132,7 +132,9 @@ pub(super) fn drift_summary(found: DriftShown<'_>) -> String {
 pub(super) fn drift_problem(volume: &VolumeDrift) -> Option<Diagnostic> {
     let (what, fields) = match &volume.state {
         DriftState::Gone => ("no longer exists", &[][..]),
-        DriftState::DataGone(fields) => ("has no data: its provider no longer lists it", &fields[..]),
+        DriftState::DataGone(fields) => {
+            ("has no data: its provider no longer lists it", &fields[..])
+        }
         DriftState::Changed(fields) => ("changed on the server", &fields[..]),
         DriftState::Unchanged | DriftState::NotApplied | DriftState::Unknown => return None,
     };

@@ -19,12 +19,11 @@ pub(crate) fn field_explanation(block: Option<&str>, field: &Field) -> String {
     }
     let _ = writeln!(text, "Default: {}", field.default);
     let _ = writeln!(text, "Change:  {}", field.mutability);
-    let answers = update_answers(field.key);
-    if !answers.is_empty() {
-        let _ = writeln!(text, "\nAnswers of servers to a change:");
-    }
-    for answer in answers {
-        let _ = writeln!(text, "  {}: {}", answer.servers, answer.answer);
+    if let Some(found) = update_answers(field.key) {
+        let _ = writeln!(text, "\nAnswers of servers to {}:", found.change);
+        for (servers, answer) in found.answers {
+            let _ = writeln!(text, "  {servers}: {answer}");
+        }
     }
     text
 }

@@ -23,7 +23,9 @@ mod node;
 mod orphans;
 mod output;
 mod plan;
+mod plan_groups;
 mod plan_json;
+mod plan_text;
 mod plugin;
 mod printer;
 #[cfg(feature = "agent")]
@@ -38,6 +40,7 @@ mod time;
 #[cfg(feature = "agent")]
 mod verdicts;
 mod volume;
+mod wanted_volume;
 
 pub(super) use allocation::{allocation_detail, allocation_list, group_of};
 pub(super) use allocs::TimeReference;
@@ -60,8 +63,8 @@ pub(super) use job_plan::job_plan_text;
 pub(super) use node::{NodeOverview, node_detail, node_list};
 pub(super) use orphans::{orphan_document, orphan_list};
 pub(super) use output::{OutputFormat, json_text};
-pub(super) use plan::plan_text;
 pub(super) use plan_json::plan_json;
+pub(super) use plan_text::plan_text;
 pub(super) use plugin::{plugin_detail, plugin_list};
 pub(super) use printer::{Printer, PrinterStream, one_line};
 #[cfg(feature = "agent")]

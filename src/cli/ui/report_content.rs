@@ -65,7 +65,9 @@ pub(crate) fn report_files(
 ) {
     report.summary = summary;
     let places = report.findings.iter().filter_map(|one| one.place.as_ref());
-    let files: BTreeSet<String> = declaring.chain(places.map(|place| place.file.clone())).collect();
+    let files: BTreeSet<String> = declaring
+        .chain(places.map(|place| place.file.clone()))
+        .collect();
     report.cases = files
         .into_iter()
         .map(|file| {
@@ -93,7 +95,9 @@ pub(crate) fn report_files(
 }
 
 fn joined(errors: &[&Finding]) -> String {
-    let lines = errors.iter().map(|one| format!("{}: {}", one.code, one.text));
+    let lines = errors
+        .iter()
+        .map(|one| format!("{}: {}", one.code, one.text));
     lines.collect::<Vec<_>>().join("\n")
 }
 

@@ -7,8 +7,8 @@ use clap::{Args, Subcommand, ValueHint};
 use super::claim_args::{ClaimArgs, ClaimsArgs, ReleaseArgs};
 use super::doctor::DoctorArgs;
 use crate::cli::args::{
-    FileArgs, LedgerArgs, OutputArgs, ParallelismArgs, SERVER_VERSION_HELP,
-    SYNTAX_HELP, SecretArgs, SpecSyntax, one_of, required_paths,
+    FileArgs, LedgerArgs, OutputArgs, ParallelismArgs, SERVER_VERSION_HELP, SYNTAX_HELP,
+    SecretArgs, SpecSyntax, one_of, required_paths,
 };
 use crate::cli::durations::TimeSpan;
 use crate::model::ServerVersion;

@@ -1,7 +1,7 @@
 //! GitLab's code quality report: a list with one entry per problem.
 //!
-//! GitLab compares reports of two branches by the fingerprints, so a fingerprint has no line: a problem
-//! that moves is the same problem. Two equal problems of a file are told apart by their order.
+//! GitLab compares the reports of two branches by the fingerprints, so a fingerprint has no line: a problem
+//! that moves is the same problem. The order distinguishes equal problems of a file.
 
 use std::collections::BTreeMap;
 

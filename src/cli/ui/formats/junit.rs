@@ -53,7 +53,9 @@ fn case(case: &Case) -> String {
 
 fn run_error(name: &str, errors: &[&Finding]) -> String {
     let message = errors.first().map_or("", |finding| finding.message());
-    let lines = errors.iter().map(|finding| format!("{}: {}", finding.code, finding.text));
+    let lines = errors
+        .iter()
+        .map(|finding| format!("{}: {}", finding.code, finding.text));
     let lines: Vec<String> = lines.collect();
     format!(
         "<testcase classname=\"nomad-csi\" name=\"{name}\"><error type=\"failed\" message=\"{}\">{}</error></testcase>\n",
