@@ -31,7 +31,7 @@ pub fn update_answers(field: &str) -> Option<UpdateAnswers> {
     .map(|(servers, rules)| (servers, answer(&request, rules)));
     Some(UpdateAnswers {
         change,
-        answers: answers.to_vec(),
+        answers: answers.into(),
     })
 }
 
