@@ -454,6 +454,8 @@ codes! {
         "Check `plugin status` and the logs of the plugin's allocations.";
     PluginUnsupported = "plugin/unsupported": "The plugin does not support this operation.",
         "Use the provider's own tools, or a plugin that supports the operation.";
+    PluginTopology = "plugin/topology": "The volume requires a topology that no healthy node of the plugin has, so no task could use it.",
+        "Compare `topology_request` with `plugin status -o wide`, and start the plugin on a node of the topology.";
     PluginUnreachable = "plugin/unreachable": "The server could not reach the node of the plugin's controller.",
         "Check that the node is up and its agent is connected, then run the command again.";
     PluginExhausted = "plugin/exhausted": "The provider has no space left in the requested topology.",

@@ -7,6 +7,7 @@ mod action;
 mod approval;
 mod build;
 mod claiming_alloc;
+mod creation_limits;
 mod deny;
 mod depend;
 mod diff;
