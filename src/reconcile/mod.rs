@@ -44,6 +44,6 @@ pub use record::{Record, Recorded, Unrecorded};
 pub use recorded_scope::RecordedScope;
 pub use resolve::{Resolved, Unresolved, known_secrets, resolve};
 pub use run_loop::{Cause, RoundEnd, run_loop};
-pub use secret_variables::{SecretVariables, variable_paths};
+pub use secret_variables::SecretVariables;
 pub use volume_list::list_all_volumes;
 pub use wait::{WaitOutcome, WaitRequest, wait_for_volume};

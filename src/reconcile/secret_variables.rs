@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures_util::{StreamExt as _, stream};
 
 use crate::diagnostic::Code;
-use crate::model::{Namespace, Secret, SecretRef, Secrets, UnresolvedRequest};
+use crate::model::{Namespace, Secret, SecretRef, SecretRefs, Secrets, UnresolvedRequest};
 use crate::ports::{ApiError, SecretProblem, VariableReader};
 
 /// The largest number of variables that are read at the same time.
@@ -72,8 +72,8 @@ impl SecretVariables {
 }
 
 /// Returns the paths of the variables that the secrets of a request refer to.
-pub fn variable_paths(request: &UnresolvedRequest) -> impl Iterator<Item = &str> {
-    let secrets = request.secrets.iter().flat_map(|secrets| secrets.iter());
+fn variable_paths(request: &UnresolvedRequest) -> impl Iterator<Item = &str> {
+    let secrets = request.secrets.iter().flat_map(SecretRefs::iter);
     secrets.filter_map(|(_, reference)| match reference {
         SecretRef::NomadVar { path, .. } => Some(path.as_str()),
         SecretRef::Literal(_) | SecretRef::Env(_) | SecretRef::File(_) => None,
@@ -85,7 +85,7 @@ mod tests {
     use async_trait::async_trait;
 
     use super::*;
-    use crate::model::{NamespacedId, PluginId, SecretRefs, VolumeId};
+    use crate::model::{NamespacedId, PluginId, VolumeId};
 
     /// Has the variable `ebs` in the default namespace.
     struct Server;

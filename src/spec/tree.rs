@@ -377,7 +377,7 @@ impl PartialEq for Node<'_> {
             | (Value::Unknown, Value::Unknown) => true,
             (Value::Scalar(a), Value::Scalar(b)) => a.kind == b.kind && a.text == b.text,
             (Value::Reference(a), Value::Reference(b)) => {
-                a.source == b.source && a.argument == b.argument
+                a.source == b.source && a.arguments == b.arguments
             }
             (Value::List(a), Value::List(b)) => a == b,
             (Value::Object(a), Value::Object(b)) => a == b,

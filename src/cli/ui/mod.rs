@@ -71,7 +71,9 @@ pub(super) use printer::{Printer, PrinterStream, one_line};
 pub(super) use probe::{probe_json, probe_text};
 pub(super) use problems::problems_text;
 pub(super) use progress::Progress;
-pub(super) use report_content::{report_drift, report_files, report_outcomes, report_plan};
+pub(super) use report_content::{
+    report_drift, report_files, report_outcomes, report_pending_plan, report_plan,
+};
 pub(super) use set::{set_detail, set_document, set_list, set_summary};
 pub(super) use snapshot::{snapshot_detail, snapshot_document, snapshot_list};
 pub(super) use table::{key_values, table};

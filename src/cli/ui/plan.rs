@@ -5,7 +5,6 @@
 
 use anstyle::{AnsiColor, Style};
 
-use super::printer::one_line;
 use super::time::ago;
 use super::wanted_volume::{pairs, size, wanted};
 use crate::diagnostic::Diagnostic;

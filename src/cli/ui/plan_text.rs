@@ -24,7 +24,7 @@ pub(crate) fn plan_text(plan: &Plan, server: &str, now: i64) -> String {
             Some(names) => {
                 let count = format!("{} volumes", group.keys.len());
                 text.push_str(&line(style, sign, verb, &count, &group.details));
-                text.push_str(&format!("    {names}\n"));
+                text.extend(["    ", names.as_str(), "\n"]);
             }
         }
     }

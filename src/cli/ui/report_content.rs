@@ -22,6 +22,17 @@ pub(crate) fn report_plan(report: &mut RunReport, plan: &Plan, server: &str) {
         .collect();
 }
 
+/// Adds a plan that is about to be carried out: its changes are not begun yet.
+pub(crate) fn report_pending_plan(report: &mut RunReport, plan: &Plan, server: &str) {
+    report_plan(report, plan, server);
+    let pending = report.cases.iter_mut().zip(by_urgency(plan));
+    for (case, planned) in pending {
+        if case.result == CaseResult::Passed && !planned.is_unchanged() {
+            case.result = CaseResult::Skipped;
+        }
+    }
+}
+
 /// Adds the outcomes of a plan to a report, in the plan's order.
 pub(crate) fn report_outcomes<'o>(
     report: &mut RunReport,

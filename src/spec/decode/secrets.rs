@@ -81,7 +81,7 @@ impl Reader<'_> {
     }
 
     fn reference(&mut self, node: &Node<'_>, reference: &SecretReference<'_>) -> Option<SecretRef> {
-        let mut arguments = reference.arguments.iter().map(|text| text.to_string());
+        let mut arguments = reference.arguments.iter().map(ToString::to_string);
         let (first, second) = (arguments.next()?, arguments.next());
         let has = |c: char| first.contains(c) || second.as_ref().is_some_and(|it| it.contains(c));
         let problem = match reference.source {

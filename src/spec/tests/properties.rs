@@ -283,7 +283,15 @@ fn as_data(mut object: Object<'_>) -> Object<'_> {
             tree::Value::Reference(reference) => {
                 let mut outer = Object::default();
                 let text = reference.source.as_str().into();
-                let argument = Node::text(reference.argument, span);
+                let arguments = reference.arguments.into_iter();
+                let mut texts: Vec<_> = arguments.map(|text| Node::text(text, span)).collect();
+                let argument = match texts.len() {
+                    1 => texts.remove(0),
+                    _ => Node {
+                        value: tree::Value::List(texts),
+                        span,
+                    },
+                };
                 outer.push(SpannedText { text, span }, vec![], argument);
                 tree::Value::Object(outer)
             }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::run_report::{Finding, RunReport};
+use super::run_report::{Finding, Place, RunReport};
 use crate::cli::ui::output::json_text;
 use crate::diagnostic::Severity;
 use crate::model::hex;
@@ -19,7 +19,7 @@ pub(super) fn gitlab(report: &RunReport) -> String {
     let entries: Vec<Value> = findings
         .map(|finding| {
             let place = finding.place.as_ref().or(report.first_place.as_ref());
-            let path = place.map_or_else(|| "nomad-csi".to_owned(), |place| place.path());
+            let path = place.map_or_else(|| "nomad-csi".to_owned(), Place::path);
             let line = place.map_or(1, |place| place.line);
             let key = (path.clone(), finding.code.as_str(), finding.message());
             let order = seen.entry(key).or_default();
@@ -48,7 +48,6 @@ fn fingerprint(path: &str, finding: &Finding, order: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::ui::formats::run_report::Place;
     use crate::diagnostic::Code;
 
     #[test]

@@ -10,14 +10,14 @@ const LONGEST: usize = 65_000;
 pub(super) fn markdown(report: &RunReport) -> String {
     let mut text = String::new();
     if let Some(headline) = &report.headline {
-        text += &format!("{headline}\n\n");
+        text.extend([headline.as_str(), "\n\n"]);
     }
     if !report.summary.is_empty() {
-        text += &format!("{}\n", report.summary);
+        text.extend([report.summary.as_str(), "\n"]);
     }
     let errors = report.run_errors();
     if !errors.is_empty() {
-        text += &format!("\n**`nomad-csi {}` failed.**\n\n", report.command);
+        text.extend(["\n**`nomad-csi ", report.command, "` failed.**\n\n"]);
     }
     let errors = errors.into_iter().map(|finding| {
         let place = finding.place.as_ref();
