@@ -13,9 +13,10 @@ use super::env::Environment;
 use super::error::CliError;
 use super::exit::Exit;
 use super::interrupts::Interrupts;
+use super::run_reports::RunReports;
 use super::servers::Servers;
 use super::settings::{namespace, server_target};
-use super::ui::{Printer, TimeReference, problems_text, render};
+use super::ui::{Printer, RunReport, TimeReference, problems_text, render};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
 use crate::model::{Namespace, shell_quoted};
 use crate::ports::{Clock, ClusterApi, SecretSource};
@@ -47,6 +48,8 @@ pub(super) struct CommandContext {
     pub interrupts: Interrupts,
     /// Standard input.
     pub stdin: Stdin,
+    /// The reports of the run, if any are requested.
+    pub reports: Option<RunReports>,
     /// The selected cluster of the config file, resolved on first use.
     pub selected_cluster: OnceLock<Option<SelectedCluster>>,
 }
@@ -85,6 +88,7 @@ impl Stdin {
 impl CommandContext {
     /// Prints diagnostics and their number.
     pub(super) fn print_diagnostics(&self, diagnostics: &Diagnostics, sources: &SourceMap) {
+        self.add_to_reports(diagnostics, sources);
         if !diagnostics.is_empty() {
             let columns = self.printer.columns();
             let text = problems_text(diagnostics, sources, columns);
@@ -97,6 +101,20 @@ impl CommandContext {
         let sources = SourceMap::default();
         self.printer
             .print_status(&render(diagnostic, &sources, self.printer.columns()));
+    }
+
+    /// Adds diagnostics to the report of the run without printing them.
+    pub(super) fn add_to_reports(&self, diagnostics: &Diagnostics, sources: &SourceMap) {
+        if let Some(reports) = &self.reports {
+            reports.add(diagnostics, sources);
+        }
+    }
+
+    /// Changes the report of the run, if one is requested.
+    pub(super) fn update_report(&self, change: impl FnOnce(&mut RunReport)) {
+        if let Some(reports) = &self.reports {
+            reports.update(change);
+        }
     }
 
     /// Returns the current time and the local time zone.
@@ -188,12 +206,10 @@ impl CommandContext {
             }
             match text.split_once('=') {
                 Some(("--token", _)) => words.push("--token=<token>".to_owned()),
-                Some(("--secret", _)) => words.push("--secret=<secret>".to_owned()),
                 _ => words.push(shell_quoted(&text)),
             }
             hidden = match text.as_ref() {
                 "--token" => Some("token"),
-                "--secret" => Some("secret"),
                 _ => None,
             };
         }

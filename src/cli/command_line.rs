@@ -29,6 +29,7 @@ use super::commands::snapshot::SnapshotCommand;
 use super::commands::validate::ValidateArgs;
 use super::commands::volume::VolumeCommand;
 use super::env;
+use super::run_reports::RunReports;
 
 /// Manage Nomad CSI volumes from specification files
 ///
@@ -67,14 +68,14 @@ pub(crate) enum Command {
     ///
     /// Reports every problem of every file in one run, with its position and a remedy. Warnings
     /// mark keys and values that Nomad accepts and ignores. They do not change the exit code.
-    #[command(after_long_help = "Example:\n  nomad-csi validate -f volume.hcl")]
+    #[command(after_long_help = "Example:\n  nomad-csi validate volume.hcl")]
     Validate(ValidateArgs),
     /// Show the changes that `apply` would make
     ///
     /// Exits with 0 without changes, 2 with pending changes, 3 if a server would refuse a change,
     /// and 1 on an error.
     #[command(
-        after_long_help = "Examples:\n  nomad-csi plan -f volumes/\n  nomad-csi plan -f volumes/ --set web --out web.plan"
+        after_long_help = "Examples:\n  nomad-csi plan volumes/\n  nomad-csi plan volumes/ --set web --out web.plan"
     )]
     Plan(PlanArgs),
     /// Create, register and update volumes to match specifications
@@ -82,8 +83,12 @@ pub(crate) enum Command {
     /// Shows the plan and asks for approval on a terminal. Reads each volume again right before it
     /// changes it, and skips a volume that changed since the plan (exit code 3). With a set,
     /// records the results in the ledger and holds the lock of the set.
+    ///
+    /// PATH can also be one plan that `plan --out` saved. The plan is then computed again from the
+    /// files that it names, for the same server and set, with the same options and approvals. A plan
+    /// for a set can be applied once.
     #[command(
-        after_long_help = "Examples:\n  nomad-csi apply -f volumes/ --set web\n  nomad-csi apply web.plan --yes"
+        after_long_help = "Examples:\n  nomad-csi apply volumes/ --set web\n  nomad-csi apply web.plan --yes"
     )]
     Apply(ApplyArgs),
     /// Show what changed on the server since the last apply
@@ -94,7 +99,7 @@ pub(crate) enum Command {
     /// changed. It changes nothing.
     ///
     /// Exits with 0 without drift, 2 with drift, and 1 on an error.
-    #[command(after_long_help = "Example:\n  nomad-csi drift -f volumes/ --set web")]
+    #[command(after_long_help = "Example:\n  nomad-csi drift volumes/ --set web")]
     Drift(DriftArgs),
     /// Check for drift repeatedly, and correct it with `--apply`
     ///
@@ -104,7 +109,7 @@ pub(crate) enum Command {
     /// flag, and blocked changes wait for an operator. Ctrl-C or SIGTERM stops the command with
     /// exit code 0.
     #[command(
-        after_long_help = "Examples:\n  nomad-csi reconcile -f volumes/ --set web --interval 5m\n  nomad-csi reconcile -f volumes/ --set web --apply --metrics 127.0.0.1:9100"
+        after_long_help = "Examples:\n  nomad-csi reconcile volumes/ --set web --interval 5m\n  nomad-csi reconcile volumes/ --set web --apply --metrics 127.0.0.1:9100"
     )]
     Reconcile(ReconcileArgs),
     /// Write specifications for existing volumes
@@ -179,8 +184,12 @@ pub(crate) enum Command {
     /// sets.
     #[command(subcommand)]
     Context(ContextCommand),
-    /// Explain an error code, or the placement of a job
-    #[command(after_long_help = "Example:\n  nomad-csi explain spec/unknown-field")]
+    /// Explain an error code, a field of a specification, or the placement of a job
+    ///
+    /// For a field: its type, its default, when it can change, and what servers answer to a change.
+    #[command(
+        after_long_help = "Examples:\n  nomad-csi explain spec/unknown-field\n  nomad-csi explain access_mode"
+    )]
     Explain(ExplainArgs),
     /// Print a shell completion script
     ///
@@ -193,6 +202,36 @@ pub(crate) enum Command {
         after_long_help = "Examples:\n  nomad-csi man volume create\n  nomad-csi man --directory man1"
     )]
     Man(ManArgs),
+}
+
+impl Command {
+    /// Returns the reports that the command line requests.
+    pub(super) fn reports(&self) -> Option<RunReports> {
+        match self {
+            Self::Validate(arguments) => RunReports::of("validate", &arguments.reports),
+            Self::Plan(arguments) => RunReports::of("plan", &arguments.reports),
+            Self::Apply(arguments) => RunReports::of("apply", &arguments.reports),
+            Self::Drift(arguments) => RunReports::of("drift", &arguments.reports),
+            Self::Reconcile(_)
+            | Self::Import(_)
+            | Self::Forget(_)
+            | Self::Set(_)
+            | Self::Volume(_)
+            | Self::Snapshot(_)
+            | Self::Job(_)
+            | Self::Alloc(_)
+            | Self::Node(_)
+            | Self::Orphans(_)
+            | Self::Plugin(_)
+            | Self::Auth(_)
+            | Self::Context(_)
+            | Self::Explain(_)
+            | Self::Completion(_)
+            | Self::Man(_) => None,
+            #[cfg(feature = "agent")]
+            Self::Agent(_) => None,
+        }
+    }
 }
 
 #[cfg(test)]

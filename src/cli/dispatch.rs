@@ -40,7 +40,7 @@ pub(super) fn dispatch(
     match command {
         Command::Validate(arguments) => validate::validate_files(context, arguments),
         Command::Explain(arguments) => match &arguments.command {
-            None => explain::explain_code(context, arguments),
+            None => explain::explain_word(context, arguments),
             Some(ExplainCommand::Placement(placement)) => run_client(
                 context,
                 process,
@@ -132,6 +132,11 @@ fn dispatch_plugin(
             context,
             process,
             plugin::impact::show_impact(context, arguments),
+        ),
+        PluginCommand::Wait(arguments) => run_client(
+            context,
+            process,
+            plugin::wait::wait_until_healthy(context, arguments),
         ),
         #[cfg(feature = "agent")]
         PluginCommand::Serve(arguments) => run_server(

@@ -7,7 +7,8 @@ use super::command_context::CommandContext;
 use super::error::CliError;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::files::FileLedger;
-use crate::model::Namespace;
+use crate::model::{Namespace, SetName};
+use crate::plan::LedgerLocation;
 use crate::ports::ClusterApi;
 use crate::reconcile::workflow::LedgerAccess;
 
@@ -31,6 +32,20 @@ pub(super) fn ledger_access(
             flags,
         }),
         LedgerChoice::Without => None,
+    }
+}
+
+/// Returns the variables that hold a set; `None` if none do.
+pub(super) fn ledger_location(
+    arguments: &LedgerArgs,
+    set: Option<&SetName>,
+) -> Option<LedgerLocation> {
+    match arguments.ledger {
+        LedgerChoice::Nomad => Some(LedgerLocation {
+            namespace: Namespace::new(arguments.ledger_namespace.as_str()),
+            set: set?.clone(),
+        }),
+        LedgerChoice::File(_) | LedgerChoice::Without => None,
     }
 }
 

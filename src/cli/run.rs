@@ -14,7 +14,7 @@ use super::exit::Exit;
 use super::process_environment::{OutputStream, ProcessEnvironment};
 use super::settings::{output_width, uses_colour};
 use super::ui::{Printer, PrinterStream};
-use crate::diagnostic::{Code, Diagnostic};
+use crate::diagnostic::{Code, Diagnostic, SourceMap};
 
 /// Runs one command line and returns its exit code.
 pub fn run_command_line(process_environment: ProcessEnvironment) -> Exit {
@@ -28,7 +28,9 @@ pub fn run_command_line(process_environment: ProcessEnvironment) -> Exit {
         .map(|cli| cli.global.clone())
         .unwrap_or_default();
     let process = process_environment.ownership;
-    let context = command_context(process_environment, global, width);
+    let reports = parsed.as_ref().ok().and_then(|cli| cli.command.reports());
+    let mut context = command_context(process_environment, global, width);
+    context.reports = reports;
     let exit = match parsed {
         Ok(cli) => dispatch(&context, &cli.command, process).unwrap_or_else(|error| {
             context.print_diagnostics(&error.diagnostics, &error.sources);
@@ -40,6 +42,7 @@ pub fn run_command_line(process_environment: ProcessEnvironment) -> Exit {
         }
         Err(ParseFailure::Clap(error)) => print_usage(&context, &error),
     };
+    let exit = write_reports(&context, exit);
     match context.printer.take_output_error() {
         None => exit,
         Some(error) => {
@@ -50,6 +53,19 @@ pub fn run_command_line(process_environment: ProcessEnvironment) -> Exit {
             exit.max(Exit::Error)
         }
     }
+}
+
+/// Writes the reports of the run. Returns its exit code.
+fn write_reports(context: &CommandContext, exit: Exit) -> Exit {
+    let Some(reports) = &context.reports else {
+        return exit;
+    };
+    let problems = reports.write(&context.printer, &context.directory, exit);
+    if problems.is_empty() {
+        return exit;
+    }
+    context.print_diagnostics(&problems, &SourceMap::default());
+    exit.max(Exit::Error)
 }
 
 /// Why a command line holds no command to run.
@@ -112,6 +128,7 @@ fn command_context(
         servers,
         interrupts,
         stdin: Stdin::new(stdin.reader, stdin.is_terminal),
+        reports: None,
         selected_cluster: OnceLock::new(),
     }
 }

@@ -9,7 +9,7 @@ use super::command_context::CommandContext;
 use super::error::CliError;
 use super::ui::one_line;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::files::read_trusted_text;
+use crate::files::{read_beginning, read_trusted_text};
 use crate::model::Namespace;
 use crate::plan::{SavedPlan, SavedPlanProblem};
 
@@ -25,6 +25,11 @@ pub(super) struct SavedPlanFile {
     pub ledger: LedgerArgs,
     /// The namespace of volumes that declare none.
     pub namespace: Option<Namespace>,
+}
+
+/// Returns whether a file begins as a saved plan does. A file that cannot be read does not.
+pub(super) fn is_saved_plan(context: &CommandContext, file: &Path) -> bool {
+    read_beginning(&context.directory.join(file)).is_some_and(|text| SavedPlan::begins(&text))
 }
 
 /// Reads a saved plan.
@@ -43,17 +48,18 @@ pub(super) fn read_saved_plan(
     let syntax = syntax
         .map(|word| SpecSyntax::from_str(word, false))
         .transpose();
+    let base = base_directory(context, &origin.directory, &origin.files);
     let saved = SavedPlanFile {
-        files: FileArgs {
-            files: files_from(context, &origin.directory, &origin.files),
-            syntax: syntax.map_err(|why| self::unusable(file, &why))?,
-        },
+        files: FileArgs::of(
+            files_from(base.as_deref(), &origin.files),
+            syntax.map_err(|why| self::unusable(file, &why))?,
+        ),
         set: SetArgs {
             set: origin.set.clone(),
         },
         ledger: LedgerArgs {
             ledger: LedgerChoice::parse(&origin.ledger)
-                .map(|choice| from_directory(choice, &origin.directory))
+                .map(|choice| from_directory(choice, base.as_deref()))
                 .map_err(|why| self::unusable(file, &why))?,
             ledger_namespace: origin.ledger_namespace.clone(),
         },
@@ -63,19 +69,39 @@ pub(super) fn read_saved_plan(
     Ok(saved)
 }
 
-/// Resolves file names against the directory where the plan was made.
-fn files_from(context: &CommandContext, directory: &str, files: &[String]) -> Vec<String> {
-    if context.directory == Path::new(directory) {
+/// Returns the directory that relative names start from; `None` for the working directory. That is the one
+/// if it has all files: another checkout, as in the next job of a pipeline. If its files are others than
+/// those of the plan, their hashes differ, and their volumes are skipped. Without the files, it is the
+/// directory where the plan was made.
+fn base_directory(context: &CommandContext, made_in: &str, files: &[String]) -> Option<PathBuf> {
+    let is_here = |file: &String| context.directory.join(fixed_part(file)).exists();
+    (!files.iter().all(is_here)).then(|| PathBuf::from(made_in))
+}
+
+/// Returns the part of a pattern that has no wildcards.
+fn fixed_part(file: &str) -> PathBuf {
+    let parts = Path::new(file).components();
+    let is_plain = |part: &std::path::Component<'_>| {
+        let text = part.as_os_str().to_string_lossy();
+        !text.contains(['*', '?', '[', '{'])
+    };
+    parts.take_while(is_plain).collect()
+}
+
+fn files_from(base: Option<&Path>, files: &[String]) -> Vec<String> {
+    let Some(base) = base else {
         return files.to_vec();
-    }
-    let there = |file: &String| Path::new(directory).join(file).display().to_string();
+    };
+    let there = |file: &String| base.join(file).display().to_string();
     files.iter().map(there).collect()
 }
 
-fn from_directory(choice: LedgerChoice, directory: &str) -> LedgerChoice {
-    match choice {
-        LedgerChoice::File(path) => LedgerChoice::File(PathBuf::from(directory).join(path)),
-        LedgerChoice::Nomad | LedgerChoice::Without => choice,
+fn from_directory(choice: LedgerChoice, base: Option<&Path>) -> LedgerChoice {
+    match (choice, base) {
+        (LedgerChoice::File(path), Some(base)) => LedgerChoice::File(base.join(path)),
+        (choice @ (LedgerChoice::File(_) | LedgerChoice::Nomad | LedgerChoice::Without), _) => {
+            choice
+        }
     }
 }
 

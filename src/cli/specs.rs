@@ -4,6 +4,7 @@ use super::args::{FileArgs, SetArgs, SpecSyntax};
 use super::command_context::CommandContext;
 use super::error::CliError;
 use super::exit::Exit;
+use super::ui::Place;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap, Span};
 use crate::files::{self, SpecFilesRequest};
 use crate::model::{Namespace, SetName};
@@ -53,7 +54,7 @@ impl EmptyFiles {
     }
 }
 
-/// Reads and validates the files that `-f` names, and prints their problems.
+/// Reads and validates the files that the command line names, and prints their problems.
 ///
 /// # Errors
 /// If a file has an error.
@@ -106,9 +107,10 @@ pub(super) fn read_specifications(
     };
     let mut sources = SourceMap::default();
     let mut diagnostics = Diagnostics::default();
+    let paths = arguments.all();
     let texts = context.stdin.with_reader(|stdin| {
         let mut request = SpecFilesRequest {
-            arguments: &arguments.files,
+            arguments: &paths,
             base_directory: &context.directory,
             stdin,
             syntax: arguments.syntax.map(Syntax::from),
@@ -138,6 +140,10 @@ pub(super) fn read_specifications(
     }
     if volumes.is_empty() && !diagnostics.has_errors() {
         diagnostics.extend(no_volume(options.empty_files, sets.first()));
+    }
+    if let Some(first) = volumes.first() {
+        let place = Place::of(first.span, &sources);
+        context.update_report(|report| report.first_place = Some(place));
     }
     let set = selected_set(&sets, typed, &mut diagnostics);
     diagnostics.sort();

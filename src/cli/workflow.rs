@@ -9,7 +9,7 @@ use super::command_context::CommandContext;
 use super::env::Variable;
 use super::error::CliError;
 use super::exit::Exit;
-use super::ui::{Progress, ago, one_line, plan_text};
+use super::ui::{Progress, ago, one_line, plan_text, report_pending_plan};
 use crate::diagnostic::{Diagnostics, SourceMap};
 use crate::model::SetName;
 use crate::plan::{Actor, Plan};
@@ -73,6 +73,7 @@ impl Reporter for CommandContext {
     fn plan(&self, plan: &Plan, server: &str) {
         let text = plan_text(plan, server, self.clock.now());
         self.printer.print_status(&text);
+        self.update_report(|report| report_pending_plan(report, plan, server));
     }
 
     fn progress(&self, plan: &Plan) -> Box<dyn ProgressObserver + '_> {

@@ -70,6 +70,8 @@ codes! {
     PlanStale = "plan/stale": "The volume changed between planning and applying, so the command did not change it.",
         "Run the command again; it makes a new plan from the current state.";
 
+    DriftFound = "drift/found": "A volume changed on the server since the last apply, or the volume or its data is gone.",
+        "Run `plan` to see how the files would change it back, or change the files; `--ignore` leaves a field out.";
     DriftNoRecord = "drift/no-record": "The ledger has no record of the last apply, so drift cannot be separated from changes in the files.",
         "Give the set with `--set` and its ledger with `--ledger`.";
 
@@ -202,7 +204,9 @@ codes! {
     SpecRegisterWithoutExternalId = "spec/register-without-external-id": "The specification has no external ID. The server then uses the volume ID to find the volume at the provider.",
         "Add the `external_id`, unless both IDs are the same.";
     SpecSecretReference = "spec/secret-reference": "A secret is neither a string nor a valid reference.",
-        "Write the value, `env(\"NAME\")` or `file(\"PATH\")`; in YAML and JSON `{env: NAME}` or `{file: PATH}`.";
+        "Write the value, `env(\"NAME\")`, `file(\"PATH\")` or `nomad_var(\"PATH\", \"KEY\")`; in YAML and JSON `{env: NAME}`, `{file: PATH}` or `{nomad_var: [PATH, KEY]}`.";
+    SpecLiteralSecret = "spec/literal-secret": "The specification contains the value of a secret. Everyone who can read the file or its history knows the secret.",
+        "Refer to the secret with `env(\"NAME\")`, `file(\"PATH\")` or `nomad_var(\"PATH\", \"KEY\")`. `--deny literal-secrets` refuses literal secrets.";
     SpecSetName = "spec/set-name": "The name of the set is not valid. It is part of the path of a Nomad variable.",
         "Use 1 to 48 letters, digits, hyphens and underscores; start with a letter or a digit.";
     SpecTwoSets = "spec/two-sets": "The files name two sets. One command can change only one set.",
@@ -456,6 +460,8 @@ codes! {
         "Check `plugin status` and the logs of the plugin's allocations.";
     PluginUnsupported = "plugin/unsupported": "The plugin does not support this operation.",
         "Use the provider's own tools, or a plugin that supports the operation.";
+    PluginTopology = "plugin/topology": "The volume requires a topology that no healthy node of the plugin has, so no task could use it.",
+        "Compare `topology_request` with `plugin status -o wide`, and start the plugin on a node of the topology.";
     PluginUnreachable = "plugin/unreachable": "The server could not reach the node of the plugin's controller.",
         "Check that the node is up and its agent is connected, then run the command again.";
     PluginExhausted = "plugin/exhausted": "The provider has no space left in the requested topology.",

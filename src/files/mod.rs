@@ -18,5 +18,5 @@ pub use pairs::{read_pairs, read_secret_refs};
 pub use specs::{
     MAX_BYTES, MAX_TOTAL_BYTES, PIPE_LIMIT, SpecFilesRequest, read_job_files, read_spec_files,
 };
-pub use text::{read_text, read_trusted_text};
+pub use text::{read_beginning, read_text, read_trusted_text};
 pub use write::{write_many, write_new, write_over, write_private};

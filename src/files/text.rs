@@ -16,6 +16,20 @@ pub fn read_text(base_directory: &Path, file: &Path) -> Result<String, Diagnosti
     read_opened(file, File::open(base_directory.join(file)))
 }
 
+/// The length of what [`read_beginning`] reads, in bytes.
+const BEGINNING: u64 = 64;
+
+/// Reads the first bytes of a regular file as text. `None` for anything else: a pipe can be read only
+/// once.
+pub fn read_beginning(file: &Path) -> Option<String> {
+    let is_regular = std::fs::metadata(file).is_ok_and(|found| found.is_file());
+    let opened = is_regular.then(|| File::open(file))?;
+    let mut bytes = vec![];
+    let read = opened.ok()?.take(BEGINNING).read_to_end(&mut bytes);
+    read.ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
 /// Reads the text of a file that no other user can have changed, relative to `base_directory`.
 ///
 /// # Errors

@@ -100,6 +100,13 @@ pub enum SecretRef {
     /// The path of a file as written in the specification. A relative path starts at the directory
     /// of the specification.
     File(String),
+    /// An item of a Nomad variable in the volume's namespace.
+    NomadVar {
+        /// The path of the variable.
+        path: String,
+        /// The key of the item.
+        key: String,
+    },
 }
 
 impl SecretRef {
@@ -107,7 +114,7 @@ impl SecretRef {
     pub fn literal(&self) -> Option<&str> {
         match self {
             Self::Literal(value) => Some(value),
-            Self::Env(_) | Self::File(_) => None,
+            Self::Env(_) | Self::File(_) | Self::NomadVar { .. } => None,
         }
     }
 }
@@ -119,6 +126,7 @@ impl std::fmt::Debug for SecretRef {
             Self::Literal(_) => f.write_str("[REDACTED]"),
             Self::Env(name) => write!(f, "env({name:?})"),
             Self::File(path) => write!(f, "file({path:?})"),
+            Self::NomadVar { path, key } => write!(f, "nomad_var({path:?}, {key:?})"),
         }
     }
 }

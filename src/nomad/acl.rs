@@ -26,6 +26,12 @@ impl AccessReader for NomadClient {
             Err(error) if error.code == Code::ApiUnknownToken && error.status == Some(404) => {
                 Ok(TokenKind::Workload)
             }
+            Err(error) if is_unknown_token(&error) && self.session.has_token() => Err(ApiError {
+                code: Code::ApiUnknownToken,
+                message: format!("cannot {action}: the server does not know the token"),
+                help: vec![Code::ApiUnknownToken.advice().to_owned()],
+                ..error
+            }),
             Err(error) => Err(error),
         }
     }
@@ -65,10 +71,18 @@ impl AccessReader for NomadClient {
     }
 }
 
+/// Whether the server refuses to show a token to its own bearer, which it does for unknown tokens only.
+/// A proxy refuses in its own words.
+fn is_unknown_token(error: &ApiError) -> bool {
+    let text = error.server_text.as_deref().map(str::trim_end);
+    error.status == Some(403) && text == Some("Permission denied")
+}
+
 fn token_owner(token: TokenDocument) -> TokenKind {
     let name = token.name;
     match (token.accessor_id.as_str(), token.kind.as_str()) {
         ("acls-disabled", _) => TokenKind::AclDisabled,
+        ("anonymous", _) => TokenKind::Anonymous,
         (_, "management") => TokenKind::Management { name },
         _ => TokenKind::Client {
             name,

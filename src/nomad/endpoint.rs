@@ -126,6 +126,11 @@ impl Endpoint {
     }
 
     /// Sends a request once and receives the response, whatever its status.
+    /// Whether requests carry a token.
+    pub(super) fn has_token(&self) -> bool {
+        self.has_token
+    }
+
     pub(super) async fn send(
         &self,
         request: &ApiRequest<'_>,

@@ -34,6 +34,11 @@ pub(super) struct Session {
 }
 
 impl Session {
+    /// Whether requests carry a token.
+    pub(super) fn has_token(&self) -> bool {
+        self.endpoint.has_token()
+    }
+
     pub(super) fn new(settings: &ClientSettings) -> Result<Self, ApiError> {
         Ok(Self {
             endpoint: Endpoint::new(settings)?,

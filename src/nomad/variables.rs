@@ -7,13 +7,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use http::Method;
 
+use super::client::NomadClient;
 use super::request::{ApiRequest, unsendable_request};
 use super::session::{ConditionalResponse, Session};
 use crate::diagnostic::Code;
-use crate::model::Secrets;
-use crate::ports::ApiError;
+use crate::model::{Namespace, Secrets};
+use crate::ports::{ApiError, VariableReader};
 use crate::wire::{GoDuration, ItemsDocument, LockDocument, VariableDocument};
 
 /// Variables per page of a list.
@@ -42,6 +44,24 @@ pub(super) enum LockResult {
 pub(super) struct Variables<'s> {
     pub(super) session: &'s Session,
     pub(super) namespace: &'s str,
+}
+
+#[async_trait]
+impl VariableReader for NomadClient {
+    async fn variable_items(
+        &self,
+        namespace: &Namespace,
+        path: &str,
+    ) -> Result<Option<Secrets>, ApiError> {
+        let variables = Variables {
+            session: &self.session,
+            namespace: namespace.as_str(),
+        };
+        let action = format!("read the variable `{path}` in namespace `{namespace}`");
+        let found = variables.read(path, &action).await?;
+        let items = |variable: VariableDocument| variable.items.map(|items| items.0);
+        Ok(found.map(|variable| items(variable).unwrap_or_default()))
+    }
 }
 
 impl Variables<'_> {

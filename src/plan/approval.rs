@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 
 use super::action::Plan;
 use super::risk::Risk;
+use crate::diagnostic::{Code, Diagnostic};
 use crate::model::NamespacedId;
 
 /// The approvals of a command line or a saved plan.
@@ -50,6 +51,25 @@ impl Approvals {
                     risk,
                     is_own: !is_general,
                 })
+            })
+            .collect()
+    }
+
+    /// Returns a problem for each approval of a volume that the plan does not contain. An approval that
+    /// stays in a pipeline would approve a later change that no person has seen. A volume that is already
+    /// as wanted, or changes with a lower risk, is none: an interrupted command is run again as it was.
+    pub fn unused(&self, plan: &Plan) -> Vec<Diagnostic> {
+        let is_planned =
+            |key: &NamespacedId| plan.volumes.iter().any(|planned| planned.key == *key);
+        let unused = self.approved.iter().filter(|(_, key)| !is_planned(key));
+        unused
+            .map(|(risk, key)| {
+                let message = format!(
+                    "cannot approve risk `{risk}` for volume {}: the plan does not contain it",
+                    key.quoted()
+                );
+                let typed = format!("--approve {risk}:{}/{}", key.namespace, key.id);
+                Diagnostic::error(Code::CliInvalidValue, message).help(format!("remove `{typed}`"))
             })
             .collect()
     }
@@ -109,6 +129,22 @@ mod tests {
                 ..Approvals::default()
             };
             assert_eq!(missing(&approvals), expected, "{limit:?}");
+        }
+    }
+
+    #[test]
+    fn an_approval_of_a_volume_outside_the_plan_is_a_problem() {
+        let approvals = Approvals {
+            max_risk: None,
+            approved: [(Risk::DestroysData, existing().key())].into(),
+        };
+        for (plan, expected) in [
+            (plan(&[Some(Risk::DestroysData)]), 0),
+            (plan(&[Some(Risk::Reversible)]), 0),
+            (plan(&[None]), 0),
+            (Plan::default(), 1),
+        ] {
+            assert_eq!(approvals.unused(&plan).len(), expected, "{plan:?}");
         }
     }
 

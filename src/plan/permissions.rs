@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 use super::action::{Action, Plan, ReplaceSteps};
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{Namespace, SetName};
+use crate::model::{Namespace, SecretRef, SecretRefs, SetName, UnresolvedRequest};
 use crate::spec::{AclLevel, AclPolicy};
 
 /// A namespace capability for CSI volumes.
@@ -67,8 +67,16 @@ pub enum Permission {
     ListPlugins,
     /// Read plugins; every write of a volume also requires it.
     ReadPlugins,
-    /// Read the agent's configuration, for its version.
+    /// Read the agent's configuration, for its version. Without it, plans follow the rules of the
+    /// strictest version.
     ReadAgent,
+}
+
+impl Permission {
+    /// Whether commands work without it.
+    pub fn is_optional(&self) -> bool {
+        matches!(self, Self::ReadAgent)
+    }
 }
 
 impl std::fmt::Display for Permission {
@@ -162,12 +170,44 @@ impl RequiredPermissions {
         }
     }
 
+    /// Adds the permissions to read the variables that the secrets of a request refer to.
+    pub fn add_secrets(&mut self, request: &UnresolvedRequest) {
+        for (_, reference) in request.secrets.iter().flat_map(SecretRefs::iter) {
+            let SecretRef::NomadVar { path, .. } = reference else {
+                continue;
+            };
+            let on = Permission::Variables(request.namespace.clone(), path.clone(), "read");
+            self.0.entry(on).or_default().insert("reading secrets");
+        }
+    }
+
+    /// Adds the permission to read the server's version, which is optional.
+    pub fn add_version(&mut self) {
+        let why = "knowing the server's version (optional)";
+        self.0.entry(Permission::ReadAgent).or_default().insert(why);
+    }
+
+    /// Adds the permissions for reading a ledger.
+    pub fn add_ledger_reading(&mut self, location: &LedgerLocation) {
+        self.add_variables(location, &["list", "read"], "reading the ledger");
+    }
+
     /// Adds the permissions for a ledger and its lock: `nomad-csi/sets/<set>/…`.
     pub fn add_ledger(&mut self, location: &LedgerLocation) {
+        let all = ["destroy", "list", "read", "write"];
+        self.add_variables(location, &all, "writing the ledger");
+    }
+
+    fn add_variables(
+        &mut self,
+        location: &LedgerLocation,
+        capabilities: &[&'static str],
+        why: &'static str,
+    ) {
         let path = format!("nomad-csi/sets/{}/*", location.set);
-        for capability in ["destroy", "list", "read", "write"] {
+        for capability in capabilities {
             let on = Permission::Variables(location.namespace.clone(), path.clone(), capability);
-            self.0.entry(on).or_default().insert("writing the ledger");
+            self.0.entry(on).or_default().insert(why);
         }
     }
 
@@ -209,6 +249,9 @@ impl RequiredPermissions {
                 Action::DeleteData => &[AclOperation::Delete],
             };
             required.add(AclOperation::Observe, namespace);
+            if let Some(request) = planned.request() {
+                required.add_secrets(request);
+            }
             for operation in operations {
                 required.add(*operation, namespace);
             }
@@ -216,6 +259,7 @@ impl RequiredPermissions {
         if let Some(location) = ledger {
             required.add_ledger(location);
         }
+        required.add_version();
         required
     }
 
@@ -224,12 +268,13 @@ impl RequiredPermissions {
         self.0.iter()
     }
 
-    /// Returns the permissions that are not granted; none if the grants are unknown.
+    /// Returns the permissions that are not granted, without optional ones; none if the grants are
+    /// unknown.
     pub fn missing(&self, grants: &Grants) -> Self {
         let missing = self
             .0
             .iter()
-            .filter(|(one, _)| grants.allows(one) == Some(false));
+            .filter(|(one, _)| !one.is_optional() && grants.allows(one) == Some(false));
         Self(
             missing
                 .map(|(one, why)| (one.clone(), why.clone()))
@@ -260,13 +305,21 @@ impl RequiredPermissions {
                 Permission::ListPlugins if reads => {}
                 Permission::ListPlugins => rest += "plugin {\n  policy = \"list\"\n}\n",
                 Permission::ReadPlugins => rest += "plugin {\n  policy = \"read\"\n}\n",
-                Permission::ReadAgent => rest += "agent {\n  policy = \"read\"\n}\n",
+                Permission::ReadAgent => rest += AGENT_RULE,
             }
         }
         let blocks = namespaces.iter().map(|(name, own)| own.block(name));
         blocks.chain((!rest.is_empty()).then_some(rest)).collect()
     }
 }
+
+/// The rule for [`Permission::ReadAgent`], with its reason.
+const AGENT_RULE: &str =
+    "# The version of the server, whose rules a plan follows. Without it, the strictest apply.
+agent {
+  policy = \"read\"
+}
+";
 
 #[derive(Default)]
 struct NamespaceRules<'n> {
@@ -350,9 +403,13 @@ impl Grants {
     }
 }
 
-/// Returns the error for missing permissions, with the smallest policy that grants all required ones;
-/// `None` if none is known to be missing.
-pub fn missing_permissions(required: &RequiredPermissions, grants: &Grants) -> Option<Diagnostic> {
+/// Returns the error for permissions that `holder` (`the token`) lacks, with a `remedy` that ends in the
+/// smallest policy that grants all required ones; `None` if none is known to be missing.
+pub fn missing_permissions(
+    required: &RequiredPermissions,
+    grants: &Grants,
+    (holder, remedy): (&str, &str),
+) -> Option<Diagnostic> {
     let missing = required.missing(grants);
     if missing.is_empty() {
         return None;
@@ -361,17 +418,14 @@ pub fn missing_permissions(required: &RequiredPermissions, grants: &Grants) -> O
         1 => "1 permission".to_owned(),
         count => format!("{count} permissions"),
     };
-    let message = format!("the token lacks {count} that this command needs");
+    let message = format!("{holder} lacks {count} that this command needs");
     let lines = missing.iter().map(|(permission, why)| {
         let why: Vec<_> = why.iter().copied().collect();
         format!("missing: {permission}, for {}", why.join(", "))
     });
     let diagnostic = Diagnostic::error(Code::AclMissingPermission, message);
     let diagnostic = lines.fold(diagnostic, Diagnostic::note);
-    Some(diagnostic.help(format!(
-        "attach a policy with these rules to the token:\n{}",
-        required.policy().trim_end()
-    )))
+    Some(diagnostic.help(format!("{remedy}:\n{}", required.policy().trim_end())))
 }
 
 fn granted(rules: &AclPolicy, permission: &Permission) -> bool {

@@ -2,6 +2,7 @@
 //!
 //! The plugin's abilities come from its record. A plugin that the token cannot read blocks nothing.
 
+use super::creation_limits::creation_limit;
 use super::inputs::{ObservedState, PluginState};
 use super::rules::{CreateRule, MergeRules};
 use crate::diagnostic::{Code, Diagnostic, closest_match};
@@ -131,8 +132,19 @@ impl PluginCheck<'_> {
         match observed.plugins.get(self.plugin) {
             None | Some(PluginState::Unknown) => None,
             Some(PluginState::Missing) => Some(missing_plugin(self, observed)),
-            Some(PluginState::Known(plugin)) => unable_plugin(self, plugin),
+            Some(PluginState::Known(plugin)) => {
+                unable_plugin(self, plugin).or_else(|| self.refused_creation(plugin))
+            }
         }
+    }
+
+    /// Returns what the plugin refuses of the volume that it would create.
+    fn refused_creation(self, plugin: &Plugin) -> Option<Diagnostic> {
+        let spec = self
+            .spec
+            .filter(|_| self.operation == PluginOperation::Create)?;
+        let controllers = known_controllers(plugin);
+        creation_limit(spec, plugin, controllers.as_deref())
     }
 
     /// Returns an error at the field of the file that needs the operation.

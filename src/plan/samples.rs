@@ -153,6 +153,7 @@ pub(super) fn plugin(change: impl FnOnce(&mut Plugin)) -> PluginState {
             capabilities: ControllerCapabilities {
                 create_delete_volume: true,
                 create_delete_snapshot: true,
+                clone_volume: true,
                 expand_volume: true,
                 ..ControllerCapabilities::default()
             },

@@ -237,6 +237,12 @@ impl SavedPlan {
         text
     }
 
+    /// Returns whether a text begins as a saved plan does. No specification has its first key.
+    pub fn begins(text: &str) -> bool {
+        let inside = text.trim_start().strip_prefix('{');
+        inside.is_some_and(|inside| inside.trim_start().starts_with("\"format\""))
+    }
+
     /// Reads a plan from the text of its file.
     ///
     /// # Errors

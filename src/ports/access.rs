@@ -17,7 +17,9 @@ pub enum TokenKind {
         /// The token's name.
         name: String,
     },
-    /// A token with policies. A request without a token uses the anonymous token.
+    /// No token: the policy named `anonymous` applies, if it exists.
+    Anonymous,
+    /// A token with policies.
     Client {
         /// The token's name.
         name: String,

@@ -11,12 +11,13 @@ use super::ledger::Ledger;
 use super::namespace_api::NamespaceApi;
 use super::node_api::NodeApi;
 use super::provider_api::SnapshotApi;
+use super::variable_api::VariableReader;
 use super::volume_api::VolumeApi;
 use super::volume_watch::VolumeWatch;
 use crate::model::Namespace;
 
-/// The API of one server: volumes, snapshots, claims, jobs, allocations, nodes, namespaces,
-/// permissions, watches, and ledgers in its variables.
+/// The API of one server: volumes, snapshots, claims, jobs, allocations, nodes, namespaces, permissions,
+/// variables, watches, and ledgers in its variables.
 pub trait ClusterApi:
     VolumeApi
     + SnapshotApi
@@ -27,6 +28,7 @@ pub trait ClusterApi:
     + NamespaceApi
     + ClusterReader
     + AccessReader
+    + VariableReader
     + VolumeWatch
 {
     /// Returns the ledger that the server's variables of this namespace hold.

@@ -41,6 +41,7 @@ mod step_text;
 mod storage;
 mod task_logs;
 mod task_run;
+mod variable_api;
 mod verdict;
 mod volume_api;
 mod volume_watch;
@@ -95,6 +96,7 @@ pub use task_run::{
     DriverConfig, LogFile, LogLimits, LogSlice, LogStream, MockScript, RunDriver, RunEnd, RunError,
     RunRequest, RunStart, RunStatus, TaskMount, TaskProgram, TaskUser,
 };
+pub use variable_api::VariableReader;
 pub use verdict::{verdict_of, verdict_unsent};
 pub use volume_api::{
     ApiError, ServerKind, VolumeApi, VolumeQuery, VolumeReader, WithDocument, WriteReply,

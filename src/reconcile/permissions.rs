@@ -17,6 +17,23 @@ pub struct Access {
     pub grants: Grants,
 }
 
+impl Access {
+    /// Returns the error for missing permissions; `None` if none is known to be missing.
+    pub fn missing(&self, needs: &RequiredPermissions) -> Option<Diagnostic> {
+        let (holder, remedy) = match self.owner {
+            TokenKind::Anonymous => (
+                "a request without a token",
+                "set NOMAD_TOKEN or --token to a token that has a policy with these rules",
+            ),
+            TokenKind::AclDisabled
+            | TokenKind::Management { .. }
+            | TokenKind::Client { .. }
+            | TokenKind::Workload => ("the token", "attach a policy with these rules to the token"),
+        };
+        missing_permissions(needs, &self.grants, (holder, remedy))
+    }
+}
+
 /// Reads the token's permissions.
 ///
 /// # Errors
@@ -26,7 +43,7 @@ pub async fn access(reader: &dyn AccessReader) -> Result<Access, ApiError> {
     let grants = match &owner {
         TokenKind::AclDisabled | TokenKind::Management { .. } => Grants::Everything,
         TokenKind::Workload => Grants::Unknown,
-        TokenKind::Client { .. } => granted(&reader.policies().await?),
+        TokenKind::Client { .. } | TokenKind::Anonymous => granted(&reader.policies().await?),
     };
     Ok(Access { owner, grants })
 }
@@ -63,7 +80,7 @@ pub async fn preflight(
         Err(error) if cannot_be_checked(&error) => return Ok(Preflight::Unknown(error.message)),
         Err(error) => return Err(error),
     };
-    if let Some(missing) = missing_permissions(needs, &found.grants) {
+    if let Some(missing) = found.missing(needs) {
         return Ok(Preflight::Missing(Box::new(missing)));
     }
     Ok(match (found.grants, found.owner) {

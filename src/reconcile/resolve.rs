@@ -9,11 +9,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::secret_variables::SecretVariables;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, Span};
 use crate::model::{
     NamespacedId, Secret, SecretRef, SecretRefs, Secrets, UnresolvedRequest, VolumeRequest,
 };
-use crate::ports::{SecretProblem, SecretSource};
+use crate::ports::{ResolvedSecret, SecretProblem, SecretSource};
 use crate::spec::VolumeSpec;
 
 /// A request whose secrets are not looked up yet.
@@ -57,8 +58,9 @@ impl Resolved {
 pub async fn resolve(
     requests: Vec<Unresolved>,
     source: Arc<dyn SecretSource>,
+    variables: SecretVariables,
 ) -> Result<(Resolved, Diagnostics), Diagnostics> {
-    let work = tokio::task::spawn_blocking(move || resolve_all(&requests, &*source));
+    let work = tokio::task::spawn_blocking(move || resolve_all(&requests, &*source, &variables));
     work.await.unwrap_or_else(|error| {
         let message = "cannot look up secrets";
         Err(Diagnostic::error(Code::Internal, message)
@@ -72,9 +74,10 @@ pub async fn resolve(
 pub async fn known_secrets(
     requests: Vec<Unresolved>,
     source: Arc<dyn SecretSource>,
+    variables: SecretVariables,
 ) -> BTreeMap<NamespacedId, Secrets> {
     let work = tokio::task::spawn_blocking(move || {
-        let mut lookup = Lookup::new(&*source);
+        let mut lookup = Lookup::new(&*source, &variables);
         let resolved = lookup.resolve_requests(&requests).into_iter();
         resolved
             .map(|(key, request)| (key, request.secrets.unwrap_or_default()))
@@ -86,8 +89,9 @@ pub async fn known_secrets(
 fn resolve_all(
     requests: &[Unresolved],
     source: &dyn SecretSource,
+    variables: &SecretVariables,
 ) -> Result<(Resolved, Diagnostics), Diagnostics> {
-    let mut lookup = Lookup::new(source);
+    let mut lookup = Lookup::new(source, variables);
     let resolved = lookup.resolve_requests(requests);
     let failed = lookup.problems.iter().any(|problem| problem.is_error);
     let mut diagnostics: Diagnostics = lookup
@@ -146,7 +150,8 @@ impl Problem {
 /// Looks up each reference once.
 struct Lookup<'s> {
     source: &'s dyn SecretSource,
-    /// By source, reference and directory: the value, and the index of its problem.
+    variables: &'s SecretVariables,
+    /// By source, reference, and directory or namespace: the value, and the index of its problem.
     found: HashMap<(&'static str, String, PathBuf), CachedSecret>,
     problems: Vec<Problem>,
 }
@@ -158,9 +163,10 @@ struct CachedSecret {
 }
 
 impl<'s> Lookup<'s> {
-    fn new(source: &'s dyn SecretSource) -> Self {
+    fn new(source: &'s dyn SecretSource, variables: &'s SecretVariables) -> Self {
         Self {
             source,
+            variables,
             found: HashMap::new(),
             problems: vec![],
         }
@@ -184,6 +190,21 @@ impl<'s> Lookup<'s> {
         resolved
     }
 
+    fn find(
+        &self,
+        wanted: &Unresolved,
+        reference: &SecretRef,
+    ) -> Result<ResolvedSecret, SecretProblem> {
+        let SecretRef::NomadVar { path, key } = reference else {
+            return self.source.resolve(reference, &wanted.directory);
+        };
+        let value = self.variables.find(&wanted.request.namespace, path, key)?;
+        Ok(ResolvedSecret {
+            value,
+            warning: None,
+        })
+    }
+
     fn value(
         &mut self,
         wanted: &Unresolved,
@@ -195,6 +216,10 @@ impl<'s> Lookup<'s> {
             SecretRef::Literal(value) => return Ok(value.clone()),
             SecretRef::Env(name) => ("env", name.clone(), PathBuf::new()),
             SecretRef::File(path) => ("file", path.clone(), wanted.directory.clone()),
+            SecretRef::NomadVar { path, key } => {
+                let namespace = wanted.request.namespace.as_str();
+                ("nomad_var", format!("{path}\0{key}"), namespace.into())
+            }
         };
         if let Some(found) = self.found.get(&address).cloned() {
             if let Some(problem) = found.problem.and_then(|at| self.problems.get_mut(at)) {
@@ -202,7 +227,7 @@ impl<'s> Lookup<'s> {
             }
             return found.value.ok_or(());
         }
-        let (value, issue) = match self.source.resolve(reference, &wanted.directory) {
+        let (value, issue) = match self.find(wanted, reference) {
             Ok(found) => (Some(found.value), found.warning),
             Err(issue) => (None, Some(issue)),
         };
@@ -287,6 +312,10 @@ mod tests {
         specs.iter().map(of).collect()
     }
 
+    fn no_variables() -> SecretVariables {
+        SecretVariables::default()
+    }
+
     fn volume(id: &str, secrets: &str) -> String {
         format!(
             "volume \"{id}\" {{\n type = \"csi\"\n plugin_id = \"p\"\n secrets {{ {secrets} }}\n}}\n"
@@ -302,7 +331,8 @@ mod tests {
         ]
         .concat();
         let source = Source::default();
-        let issues = resolve_all(&unresolved(&text, "/elsewhere"), &source).unwrap_err();
+        let issues =
+            resolve_all(&unresolved(&text, "/elsewhere"), &source, &no_variables()).unwrap_err();
         let reported: Vec<_> = issues
             .iter()
             .map(|one| {
@@ -343,7 +373,7 @@ mod tests {
         );
         let wanted = unresolved(&text, "/specs");
         let key = wanted[0].request.key();
-        let (resolved, issues) = resolve_all(&wanted, &Source::default()).unwrap();
+        let (resolved, issues) = resolve_all(&wanted, &Source::default(), &no_variables()).unwrap();
         let secrets = resolved.request(&key).unwrap().secrets.as_ref().unwrap();
         let exposed: Vec<_> = secrets.expose().collect();
         assert_eq!(

@@ -89,7 +89,7 @@ pub async fn wait_for_volume(
 }
 
 /// Whether a retry may succeed: the server did not answer, or had an internal error.
-fn is_temporary(error: &ApiError) -> bool {
+pub(super) fn is_temporary(error: &ApiError) -> bool {
     let refused = matches!(error.code, Code::ApiForbidden | Code::ApiUnknownToken);
     !refused
         && error

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::env::{self, EnvLookup};
 use super::file;
+use crate::diagnostic::Code;
 use crate::model::{Secret, SecretRef};
 use crate::ports::{ResolvedSecret, SecretProblem, SecretSource};
 
@@ -33,6 +34,12 @@ impl SecretSource for LocalSecrets {
             }),
             SecretRef::Env(name) => env::find(&self.variables, name),
             SecretRef::File(path) => file::find(&directory.join(path), path),
+            SecretRef::NomadVar { path, .. } => Err(SecretProblem {
+                code: Code::SecretUnset,
+                message: format!(
+                    "the Nomad variable `{path}` can be read for a specification only"
+                ),
+            }),
         }
     }
 }
@@ -40,7 +47,6 @@ impl SecretSource for LocalSecrets {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnostic::Code;
     use std::sync::Arc;
 
     fn sources() -> LocalSecrets {

@@ -162,6 +162,8 @@ enum MapValue<'r> {
     Text(&'r str),
     /// A secret reference: its source and argument.
     Reference(&'static str, &'r str),
+    /// An item of a Nomad variable: its path and key.
+    NomadVar(&'r str, &'r str),
 }
 
 impl<'r> From<&'r SecretRef> for MapValue<'r> {
@@ -170,6 +172,7 @@ impl<'r> From<&'r SecretRef> for MapValue<'r> {
             SecretRef::Literal(value) => Self::Text(value),
             SecretRef::Env(name) => Self::Reference("env", name),
             SecretRef::File(path) => Self::Reference("file", path),
+            SecretRef::NomadVar { path, key } => Self::NomadVar(path, key),
         }
     }
 }
@@ -179,6 +182,7 @@ impl MapValue<'_> {
         match self {
             Self::Text(text) => text.into(),
             Self::Reference(source, argument) => json!({ source: argument }),
+            Self::NomadVar(path, key) => json!({ "nomad_var": [path, key] }),
         }
     }
 
@@ -187,6 +191,11 @@ impl MapValue<'_> {
             Self::Text(text) => string(text),
             Self::Reference(source, argument) => FuncCall::builder(source)
                 .arg(string(argument))
+                .build()
+                .into(),
+            Self::NomadVar(path, key) => FuncCall::builder("nomad_var")
+                .arg(string(path))
+                .arg(string(key))
                 .build()
                 .into(),
         }

@@ -253,32 +253,38 @@ impl Reader<'_> {
         }
         let name = call.name.name.as_str();
         let source = ReferenceSource::parse(name).filter(|_| !call.name.is_namespaced());
-        let argument = match (call.args.get(0), call.args.len(), call.args.expand_final()) {
-            (Some(Expression::String(argument)), 1, false) => Some(argument.value()),
-            _ => None,
+        let Some(source) = source else {
+            return self.refuse_call(name, span);
         };
-        match (source, argument) {
-            (Some(source), Some(argument)) => {
-                let argument = argument.clone().into();
-                Node {
-                    value: Value::Reference(SecretReference { source, argument }),
-                    span,
-                }
-            }
-            (Some(_), None) => {
-                let message =
-                    format!("`{name}` requires one text in double quotes, without `${{…}}`");
-                let diagnostic = Diagnostic::error(Code::SpecExpression, message);
-                self.diagnostics
-                    .push(diagnostic.label(span, format!("write `{name}(\"…\")`")));
-                Node::invalid(span)
-            }
-            (None, _) => self.refuse_call(name, span),
+        let texts = call.args.iter().map(|argument| match argument {
+            Expression::String(text) => Some(text.value().clone().into()),
+            _ => None,
+        });
+        let texts: Option<Vec<Cow<'static, str>>> = texts.collect();
+        let count = source.argument_count();
+        let is_complete = |texts: &Vec<_>| texts.len() == count && !call.args.expand_final();
+        if let Some(arguments) = texts.filter(is_complete) {
+            return Node {
+                value: Value::Reference(SecretReference { source, arguments }),
+                span,
+            };
         }
+        let (texts, example) = match count {
+            1 => ("one text", "\"…\""),
+            _ => ("two texts", "\"…\", \"…\""),
+        };
+        let message = format!("`{name}` requires {texts} in double quotes, without `${{…}}`");
+        let diagnostic = Diagnostic::error(Code::SpecExpression, message);
+        self.diagnostics
+            .push(diagnostic.label(span, format!("write `{name}({example})`")));
+        Node::invalid(span)
     }
 
     fn refuse_call(&mut self, name: &str, span: Span) -> Node<'static> {
-        let message = "cannot evaluate a function call: expressions are not supported";
+        let message = match ReferenceSource::is_planned(name) {
+            true => format!("`{name}` is not supported yet as a source of secrets"),
+            false => "cannot evaluate a function call: expressions are not supported".to_owned(),
+        };
         let near = closest_match(name, ReferenceSource::ALL.map(ReferenceSource::as_str));
         let label = near.map_or_else(
             || "expected a value".to_owned(),
@@ -287,7 +293,7 @@ impl Reader<'_> {
         self.diagnostics.push(
             Diagnostic::error(Code::SpecExpression, message)
                 .label(span, label)
-                .help("use `env(\"NAME\")` or `file(\"PATH\")`, for secrets only"),
+                .help("use `env(\"NAME\")`, `file(\"PATH\")` or `nomad_var(\"PATH\", \"KEY\")`, for secrets only"),
         );
         Node::invalid(span)
     }

@@ -32,6 +32,26 @@ pub(super) fn is_sensitive(key: &str) -> bool {
         || key.starts_with(['s', 'm']) && closest_match(&key, ["secrets", "mountflags"]).is_some()
 }
 
+/// Returns whether a single value under an unknown key may be a secret, in a text without a key of
+/// secrets.
+pub(super) fn may_name_secret(key: &str) -> bool {
+    const PARTS: [&str; 6] = ["pass", "pw", "key", "auth", "cred", "pin"];
+    let lower = key.to_ascii_lowercase();
+    may_be_sensitive(key) || PARTS.iter().any(|part| lower.contains(part))
+}
+
+/// Returns whether an object or one within it has a sensitive key.
+pub(super) fn has_sensitive_key(object: &Object<'_>) -> bool {
+    let mut entries = object.entries.iter().chain(&object.duplicates);
+    entries.any(|entry| {
+        let mut found = is_sensitive(&entry.key.text);
+        entry
+            .value
+            .for_each_object(&mut |inner| found = found || has_sensitive_key(inner));
+        found
+    })
+}
+
 /// Returns whether a word in a text that does not parse may be part of such a key.
 pub(super) fn may_be_sensitive(word: &str) -> bool {
     /// No shorter word is similar to a sensitive one.

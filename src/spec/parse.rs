@@ -102,6 +102,7 @@ fn parse_shown(
         mask::for_each_secret(document, &mut |span| secrets.push(span));
     }
     let whole = Document {
+        has_secrets: documents.iter().any(mask::has_sensitive_key),
         text: &text,
         source,
         syntax,

@@ -58,6 +58,8 @@ pub struct Field {
     pub kind: Kind,
     /// Whether it can change.
     pub mutability: Mutability,
+    /// What applies without it.
+    pub default: &'static str,
     /// Where it is allowed.
     pub place: FieldPlacement,
     /// One sentence of documentation.
@@ -69,6 +71,7 @@ const fn field(
     api: &'static str,
     kind: Kind,
     mutability: Mutability,
+    default: &'static str,
     doc: &'static str,
 ) -> Field {
     Field {
@@ -76,6 +79,7 @@ const fn field(
         api,
         kind,
         mutability,
+        default,
         place: FieldPlacement::Anywhere,
         doc,
     }
@@ -84,57 +88,96 @@ const fn field(
 /// The fields of a volume.
 #[rustfmt::skip]
 pub const VOLUME: &[Field] = &[
-    field("id", "ID", Kind::Text, Mutability::Identity, "ID of the volume in jobs, unique in its namespace."),
-    field("namespace", "Namespace", Kind::Text, Mutability::Identity, "Namespace of the volume."),
-    field("name", "Name", Kind::Text, Mutability::Immutable, "Name at the provider; required to create a volume."),
-    field("type", "", Kind::Text, Mutability::None, "Type of the volume: `csi`."),
-    field("plugin_id", "PluginID", Kind::Text, Mutability::Immutable, "ID of the plugin that provides the volume."),
-    field("external_id", "ExternalID", Kind::Text, Mutability::Immutable, "Provider's ID of an existing volume."),
-    field("snapshot_id", "SnapshotID", Kind::Text, Mutability::Immutable, "Snapshot to restore, by the provider's ID."),
-    field("clone_id", "CloneID", Kind::Text, Mutability::Immutable, "Volume to clone, by the provider's ID."),
-    field("capacity_min", "RequestedCapacityMin", Kind::Size, Mutability::Restricted, "Minimum size, such as `10GiB`."),
-    field("capacity_max", "RequestedCapacityMax", Kind::Size, Mutability::Restricted, "Maximum size, such as `20G`."),
-    field("capability", "RequestedCapabilities", Kind::Blocks, Mutability::Restricted, "Access mode and attachment mode; at least one."),
-    field("mount_options", "MountOptions", Kind::Block, Mutability::WhileUnused, "File system and mount flags."),
-    field("topology_request", "RequestedTopologies", Kind::Blocks, Mutability::Immutable, "Topologies from which the volume must be accessible."),
-    field("secrets", "Secrets", Kind::TextMap, Mutability::Mutable, "Secrets for the plugin; never shown."),
-    field("parameters", "Parameters", Kind::TextMap, Mutability::Immutable, "Plugin-specific parameters of a new volume."),
-    field("context", "Context", Kind::TextMap, Mutability::Mutable, "Plugin-specific context of an existing volume."),
-    field("protect", "", Kind::Boolean, Mutability::None, "Protects the volume from removal with its set; stored in the ledger, never sent."),
-    field("ignore", "", Kind::TextList, Mutability::None, "Fields whose drift is ignored, such as `[\"context\"]`."),
-    Field { place: FieldPlacement::VolumeBlock, ..field("source", "ID", Kind::Text, Mutability::Identity, "ID of the volume, if not the block's label.") },
-    Field { place: FieldPlacement::VolumeBlock, ..field("read_only", "", Kind::Boolean, Mutability::None, "Whether jobs only read; checked against the access modes, never sent.") },
+    field("id", "ID", Kind::Text, Mutability::Identity, "required", "ID of the volume in jobs, unique in its namespace."),
+    field("namespace", "Namespace", Kind::Text, Mutability::Identity, "the command's namespace, then `default`", "Namespace of the volume."),
+    field("name", "Name", Kind::Text, Mutability::Immutable, "none; required to create", "Name at the provider; required to create a volume."),
+    field("type", "", Kind::Text, Mutability::None, "required", "Type of the volume: `csi`."),
+    field("plugin_id", "PluginID", Kind::Text, Mutability::Immutable, "required", "ID of the plugin that provides the volume."),
+    field("external_id", "ExternalID", Kind::Text, Mutability::Immutable, "none", "Provider's ID of an existing volume."),
+    field("snapshot_id", "SnapshotID", Kind::Text, Mutability::Immutable, "none", "Snapshot to restore, by the provider's ID."),
+    field("clone_id", "CloneID", Kind::Text, Mutability::Immutable, "none", "Volume to clone, by the provider's ID."),
+    field("capacity_min", "RequestedCapacityMin", Kind::Size, Mutability::Restricted, "none", "Minimum size, such as `10GiB`."),
+    field("capacity_max", "RequestedCapacityMax", Kind::Size, Mutability::Restricted, "none: no limit", "Maximum size, such as `20G`."),
+    field("capability", "RequestedCapabilities", Kind::Blocks, Mutability::Restricted, "required", "Access mode and attachment mode; at least one."),
+    field("mount_options", "MountOptions", Kind::Block, Mutability::WhileUnused, "the plugin's", "File system and mount flags."),
+    field("topology_request", "RequestedTopologies", Kind::Blocks, Mutability::Immutable, "none: any topology", "Topologies from which the volume must be accessible."),
+    field("secrets", "Secrets", Kind::TextMap, Mutability::Mutable, "none", "Secrets for the plugin, never shown: values, or references: `env(\"NAME\")`, `file(\"PATH\")`, `nomad_var(\"PATH\", \"KEY\")`."),
+    field("parameters", "Parameters", Kind::TextMap, Mutability::Immutable, "none", "Plugin-specific parameters of a new volume."),
+    field("context", "Context", Kind::TextMap, Mutability::Mutable, "none", "Plugin-specific context of an existing volume."),
+    field("protect", "", Kind::Boolean, Mutability::None, "`false`", "Protects the volume from removal with its set; stored in the ledger, never sent."),
+    field("ignore", "", Kind::TextList, Mutability::None, "none", "Fields whose drift is ignored, such as `[\"context\"]`."),
+    Field { place: FieldPlacement::VolumeBlock, ..field("source", "ID", Kind::Text, Mutability::Identity, "the block's label", "ID of the volume, if not the block's label.") },
+    Field { place: FieldPlacement::VolumeBlock, ..field("read_only", "", Kind::Boolean, Mutability::None, "`false`", "Whether jobs only read; checked against the access modes, never sent.") },
 ];
 
 /// The fields of a file, beside its volumes.
-pub const FILE: &[Field] = &[field(
-    "set",
-    "",
-    Kind::Text,
-    Mutability::None,
+#[rustfmt::skip]
+pub const FILE: &[Field] = &[field("set", "", Kind::Text, Mutability::None, "none",
     "Set of all volumes of the command.",
 )];
 
 /// The fields of a `capability` block.
 #[rustfmt::skip]
 pub const CAPABILITY: &[Field] = &[
-    field("access_mode", "AccessMode", Kind::Text, Mutability::Restricted, "How many nodes and writers may use the volume, such as `single-node-writer`."),
-    field("attachment_mode", "AttachmentMode", Kind::Text, Mutability::Restricted, "`file-system` or `block-device`."),
+    field("access_mode", "AccessMode", Kind::Text, Mutability::Restricted, "required", "How many nodes and writers may use the volume, such as `single-node-writer`."),
+    field("attachment_mode", "AttachmentMode", Kind::Text, Mutability::Restricted, "required", "`file-system` or `block-device`."),
 ];
 
 /// The fields of a `mount_options` block.
 #[rustfmt::skip]
 pub const MOUNT_OPTIONS: &[Field] = &[
-    field("fs_type", "FSType", Kind::Text, Mutability::WhileUnused, "Type of the file system, such as `ext4`."),
-    field("mount_flags", "MountFlags", Kind::TextList, Mutability::WhileUnused, "Flags for mount(8); never shown."),
+    field("fs_type", "FSType", Kind::Text, Mutability::WhileUnused, "the plugin's", "Type of the file system, such as `ext4`."),
+    field("mount_flags", "MountFlags", Kind::TextList, Mutability::WhileUnused, "none", "Flags for mount(8); never shown."),
 ];
 
 /// The fields of a `topology_request` block.
 #[rustfmt::skip]
 pub const TOPOLOGY_REQUEST: &[Field] = &[
-    field("required", "Required", Kind::Blocks, Mutability::Immutable, "Topologies of which at least one is required."),
-    field("preferred", "Preferred", Kind::Blocks, Mutability::Immutable, "Preferred topologies, in this order."),
+    field("required", "Required", Kind::Blocks, Mutability::Immutable, "none", "Topologies of which at least one is required."),
+    field("preferred", "Preferred", Kind::Blocks, Mutability::Immutable, "none", "Preferred topologies, in this order."),
 ];
+
+/// Returns every field with the block that contains it: `volume`, `capability`. The file is no block.
+pub fn located_fields() -> impl Iterator<Item = (Option<&'static str>, &'static Field)> {
+    let tables = [
+        (None, FILE),
+        (Some("volume"), VOLUME),
+        (Some("capability"), CAPABILITY),
+        (Some("mount_options"), MOUNT_OPTIONS),
+        (Some("topology_request"), TOPOLOGY_REQUEST),
+    ];
+    let rows = tables.into_iter();
+    rows.flat_map(|(block, fields)| fields.iter().map(move |field| (block, field)))
+}
+
+impl std::fmt::Display for Kind {
+    /// A noun: `a list of texts`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Text => "a text",
+            Self::Size => "a size: `10GiB`, `20G`, or a number of bytes",
+            Self::Boolean => "`true` or `false`",
+            Self::TextList => "a list of texts",
+            Self::Block => "a block",
+            Self::Blocks => "a block, repeatable",
+            Self::TextMap => "a map of texts",
+        })
+    }
+}
+
+impl std::fmt::Display for Mutability {
+    /// When the field of an existing volume can change.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Identity => "never: another value names another volume",
+            Self::Immutable => "never, except with `--replace`",
+            Self::Restricted => "within the limits of the volume",
+            Self::WhileUnused => "while no allocation claims the volume",
+            Self::Mutable => "at any time",
+            Self::None => "at any time: it is never sent to a server",
+        })
+    }
+}
 
 /// The key of the set at the top level of a file.
 pub(super) const SET: &str = "set";

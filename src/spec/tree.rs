@@ -72,14 +72,15 @@ pub(crate) struct Scalar<'a> {
     pub(crate) text: Cow<'a, str>,
 }
 
-/// A reference to a secret: a source and its argument.
+/// A reference to a secret: a source and its arguments.
 #[cfg_attr(test, derive(Debug))]
 #[derive(Clone)]
 pub(crate) struct SecretReference<'a> {
     /// The source.
     pub(crate) source: ReferenceSource,
-    /// The argument: the name of a variable or the path of a file.
-    pub(crate) argument: Cow<'a, str>,
+    /// The arguments, as many as the source takes: the name of a variable, the path of a file, or the
+    /// path of a Nomad variable and the key of its item.
+    pub(crate) arguments: Vec<Cow<'a, str>>,
 }
 
 /// The source of a secret.
@@ -87,16 +88,34 @@ pub(crate) struct SecretReference<'a> {
 pub(crate) enum ReferenceSource {
     Env,
     File,
+    NomadVar,
 }
 
+/// Sources that users of other tools expect.
+const FUTURE_SOURCES: [&str; 2] = ["vault", "exec"];
+
 impl ReferenceSource {
-    pub(super) const ALL: [Self; 2] = [Self::Env, Self::File];
+    pub(super) const ALL: [Self; 3] = [Self::Env, Self::File, Self::NomadVar];
+
+    /// Whether a source of this name may come later.
+    pub(super) fn is_planned(word: &str) -> bool {
+        FUTURE_SOURCES.contains(&word)
+    }
+
+    /// Returns the number of its arguments.
+    pub(super) const fn argument_count(self) -> usize {
+        match self {
+            Self::Env | Self::File => 1,
+            Self::NomadVar => 2,
+        }
+    }
 
     /// Returns its name in a file: `env`.
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Env => "env",
             Self::File => "file",
+            Self::NomadVar => "nomad_var",
         }
     }
 
@@ -243,15 +262,30 @@ impl<'a> Node<'a> {
         match &self.value {
             Value::Reference(reference) => Some(reference.clone()),
             Value::Object(object) => match (&object.entries[..], &object.duplicates[..]) {
-                ([entry], []) => Some(SecretReference {
-                    source: ReferenceSource::parse(&entry.key.text)?,
-                    argument: entry.value.as_text()?.clone(),
-                }),
+                ([entry], []) => {
+                    let source = ReferenceSource::parse(&entry.key.text)?;
+                    let arguments = entry.value.as_texts()?;
+                    let is_complete = arguments.len() == source.argument_count();
+                    is_complete.then_some(SecretReference { source, arguments })
+                }
                 _ => None,
             },
             Value::Null | Value::Invalid | Value::Unknown | Value::Scalar(_) | Value::List(_) => {
                 None
             }
+        }
+    }
+
+    /// Returns a text, or the texts of a list.
+    fn as_texts(&self) -> Option<Vec<Cow<'a, str>>> {
+        match &self.value {
+            Value::List(items) => items.iter().map(|item| item.as_text().cloned()).collect(),
+            Value::Null
+            | Value::Invalid
+            | Value::Scalar(_)
+            | Value::Reference(_)
+            | Value::Unknown
+            | Value::Object(_) => self.as_text().map(|text| vec![text.clone()]),
         }
     }
 
@@ -343,7 +377,7 @@ impl PartialEq for Node<'_> {
             | (Value::Unknown, Value::Unknown) => true,
             (Value::Scalar(a), Value::Scalar(b)) => a.kind == b.kind && a.text == b.text,
             (Value::Reference(a), Value::Reference(b)) => {
-                a.source == b.source && a.argument == b.argument
+                a.source == b.source && a.arguments == b.arguments
             }
             (Value::List(a), Value::List(b)) => a == b,
             (Value::Object(a), Value::Object(b)) => a == b,

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use super::volume_spec::{Purpose, VolumeSpec};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, Span};
-use crate::model::{AttachmentMode, Namespace, NamespacedId, PluginId, SetName};
+use crate::model::{AttachmentMode, Namespace, NamespacedId, PluginId, SecretRefs, SetName};
 
 /// CSI's limit of a string, in bytes ("Size Limits").
 const MAX_TEXT: usize = 128;
@@ -22,6 +22,7 @@ pub fn validate(specs: &[VolumeSpec], purpose: Purpose, diagnostics: &mut Diagno
         rules.capabilities();
         rules.capacity();
         rules.content_source();
+        rules.secrets();
         if purpose.creates(spec) {
             rules.creation();
         } else {
@@ -89,6 +90,32 @@ impl Rules<'_> {
                 "CSI allows 128 bytes",
             );
         }
+    }
+
+    /// Warns about values of secrets in the file. An empty value is no secret.
+    fn secrets(&mut self) {
+        let secrets = self.spec.request.secrets.iter().flat_map(SecretRefs::iter);
+        let literal: Vec<&str> = secrets
+            .filter(|(_, secret)| secret.literal().is_some_and(|value| !value.is_empty()))
+            .map(|(key, _)| key)
+            .collect();
+        let message = match literal.as_slice() {
+            [] => return,
+            [only] => format!("secret `{only}` of {} is a literal value", self.volume()),
+            several => format!(
+                "{} secrets of {} are literal values: {}",
+                several.len(),
+                self.volume(),
+                several.join(", ")
+            ),
+        };
+        let warning = Diagnostic::warning(Code::SpecLiteralSecret, message);
+        let warning = literal.iter().fold(warning, |warning, key| {
+            warning.label(self.spec.secret_span(key), "")
+        });
+        let help =
+            "use `env(…)`, `file(…)` or `nomad_var(…)`; `nomad-csi explain secrets` describes them";
+        self.diagnostics.push(warning.help(help));
     }
 
     fn capabilities(&mut self) {

@@ -92,7 +92,7 @@ async fn no_output_contains_a_secret() {
         "volume create -f specs --token canary-flag -vv",
         "volume create -f specs --context lab -vv",
         "volume create -f specs --context file -vv",
-        "volume delete db --secret a=canary-typed --yes -vv",
+        "volume delete db --secret-from a=env:CANARY --yes -vv",
         "auth check -f specs -vv",
         "auth check -o json -vv --log-format json",
         "drift -f specs --set web --ledger file:ledger.json -vv",

@@ -71,6 +71,8 @@ mod neighbours_real;
 mod nomad_acl;
 mod nomad_merge;
 mod pictures;
+#[cfg(feature = "agent")]
+mod pipelines;
 mod plan_schema;
 #[cfg(feature = "agent")]
 mod plugin_check;

@@ -210,6 +210,14 @@ fn completion_offers_ids_of_the_server() {
                 {"ID":"metrics","Namespace":"prod","PluginID":"ebs0"}]"#,
             );
         }
+        if seen.line().starts_with("GET /v1/vars") {
+            return json(
+                r#"[{"Path":"nomad-csi/sets/web/head"},{"Path":"nomad-csi/sets/db/head"}]"#,
+            );
+        }
+        if seen.line().starts_with("GET /v1/nodes") {
+            return json(r#"[{"ID":"0c9d8e7f-1111-2222-3333-444455556666","Name":"worker-1"}]"#);
+        }
         json(r#"[{"ID":"ebs0"},{"ID":"nfs"}]"#)
     }));
     for (words, expected) in [
@@ -219,6 +227,24 @@ fn completion_offers_ids_of_the_server() {
         ("volume status --namespace p", "prod\n"),
         ("volume status --plugin e", "ebs0\n"),
         ("plugin status n", "nfs\n"),
+        ("plugin wait n", "nfs\n"),
+        ("plan x.hcl --set w", "web\n"),
+        ("set show d", "db\n"),
+        ("forget m", "mail\nmysql\n"),
+        ("import my", "mysql\n"),
+        ("apply x.hcl --replace my", "mysql\n"),
+        (
+            "apply x.hcl --approve destroys-data:my",
+            "destroys-data:mysql\n",
+        ),
+        ("plan x.hcl --accept-loss secrets:ma", "secrets:mail\n"),
+        (
+            "drift x.hcl --ignore mount_options.f",
+            "mount_options.fs_type\n",
+        ),
+        ("volume claims my", "mysql\n"),
+        ("volume detach mysql w", "worker-1\n"),
+        ("node drain w", "worker-1\n"),
     ] {
         until(words, || {
             let result = completed(directory.path(), &server, words);

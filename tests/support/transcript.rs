@@ -47,6 +47,11 @@ pub(crate) fn check_at(path: &Path, address: &str) {
     compare(path, session);
 }
 
+/// Returns a transcript with the actual output of the program.
+pub(crate) fn replay(text: &str) -> String {
+    Session::new().replay(text)
+}
+
 fn compare(path: &Path, mut session: Session) {
     let text = std::fs::read_to_string(path).expect("a readable transcript");
     let actual = session.replay(&text);

@@ -1,22 +1,49 @@
 //! Arguments that name specifications.
 
-use clap::{Args, ValueEnum, ValueHint};
+use clap::{ArgGroup, Args, ValueEnum, ValueHint};
+
+/// Help of a path of a specification.
+const FILE_HELP: &str =
+    "File, glob, directory (searched recursively) or `-` for standard input; repeatable";
 
 /// Help of `--file`.
-pub(crate) const FILE_HELP: &str =
-    "File, glob, directory (searched recursively) or `-` for standard input; repeatable";
+const FILE_OPTION_HELP: &str = "The same as PATH; repeatable";
 
 /// Help of `--syntax`.
 pub(crate) const SYNTAX_HELP: &str = "Syntax of standard input and of files without a known \
      extension [default: json if the text starts with `{`, else hcl]";
 
 /// The specifications of a command.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub(crate) struct FileArgs {
-    #[arg(short, long = "file", value_name = "PATH", required = true, value_hint = ValueHint::AnyPath, help = FILE_HELP)]
+    #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath, help = FILE_HELP)]
+    pub paths: Vec<String>,
+    #[arg(short, long = "file", value_name = "PATH", value_hint = ValueHint::AnyPath, help = FILE_OPTION_HELP)]
     pub files: Vec<String>,
     #[arg(long, value_name = "SYNTAX", help = SYNTAX_HELP)]
     pub syntax: Option<SpecSyntax>,
+}
+
+impl FileArgs {
+    /// Names these paths.
+    pub(crate) fn of(paths: Vec<String>, syntax: Option<SpecSyntax>) -> Self {
+        Self {
+            paths,
+            files: vec![],
+            syntax,
+        }
+    }
+
+    /// Returns the paths: those without an option first.
+    pub(crate) fn all(&self) -> Vec<String> {
+        self.paths.iter().chain(&self.files).cloned().collect()
+    }
+}
+
+/// Returns the group that requires at least one path of [`FileArgs`].
+pub(crate) fn required_paths() -> ArgGroup {
+    let group = ArgGroup::new("specifications").args(["paths", "files"]);
+    group.required(true).multiple(true)
 }
 
 /// The syntax of a specification. All three have the same keys.

@@ -14,14 +14,16 @@ mod parallelism;
 #[cfg(feature = "agent")]
 mod plugin_profile;
 mod redacted;
+mod reports;
 mod secrets;
 mod set;
+mod typed_options;
 mod value_parsers;
 
 #[cfg(feature = "agent")]
 pub(crate) use call_widths::CallWidthArgs;
 pub(crate) use changes::{ChangeArgs, NO_PROVIDER_HELP, SERVER_VERSION_HELP, StandingChangeArgs};
-pub(crate) use files::{FILE_HELP, FileArgs, SYNTAX_HELP, SpecSyntax};
+pub(crate) use files::{FileArgs, SYNTAX_HELP, SpecSyntax, required_paths};
 pub(crate) use global::{GlobalArgs, LogFormat};
 pub(crate) use ledger::{LEDGER_NAMESPACE_HELP, LedgerArgs};
 pub(crate) use ledger_choice::LedgerChoice;
@@ -32,6 +34,8 @@ pub(crate) use parallelism::ParallelismArgs;
 #[cfg(feature = "agent")]
 pub(crate) use plugin_profile::{AgentProfileArgs, PluginProfileArgs};
 pub(crate) use redacted::RedactedText;
+pub(crate) use reports::ReportArgs;
 pub(crate) use secrets::SecretArgs;
 pub(crate) use set::SetArgs;
+pub(crate) use typed_options::TypedOptions;
 pub(crate) use value_parsers::{drift_field, one_of};

@@ -1,40 +1,32 @@
 //! `apply`: from files, or from a saved plan.
 
-use std::path::PathBuf;
+use std::path::Path;
 
-use clap::{Args, ValueHint};
+use clap::Args;
 
 use crate::cli::args::{
-    ChangeArgs, FILE_HELP, FileArgs, LedgerArgs, OutputArgs, ParallelismArgs, SYNTAX_HELP, SetArgs,
-    SpecSyntax,
+    ChangeArgs, FileArgs, LedgerArgs, OutputArgs, ParallelismArgs, ReportArgs, SetArgs,
+    TypedOptions, required_paths,
 };
 use crate::cli::command_context::CommandContext;
 use crate::cli::commands::submit::{Submission, submit};
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::cli::saved_plan_file::read_saved_plan;
+use crate::cli::saved_plan_file::{SavedPlanFile, is_saved_plan, read_saved_plan};
+use crate::cli::ui::one_line;
+use crate::diagnostic::{Code, Diagnostic};
 use crate::reconcile::workflow::ApplyMode;
 
 /// Arguments of `apply`.
 #[derive(Args, Debug)]
+#[command(group = required_paths())]
 pub(crate) struct ApplyArgs {
-    /// Saved plan to apply instead of files
-    ///
-    /// The plan is computed again from the files that it names, for the same server and set, with
-    /// the same options and approvals. A volume that changed since then is skipped (exit code 3). A
-    /// plan for a set can be applied once.
-    #[arg(
-        value_name = "PLAN", value_hint = ValueHint::FilePath,
-        conflicts_with_all = [
-            "files", "syntax", "set", "ledger", "ledger_namespace", "server_version",
-            "prune", "replace", "snapshot_first", "delete_data", "accept_loss",
-        ]
-    )]
-    pub plan: Option<PathBuf>,
-    #[arg(short, long = "file", value_name = "PATH", required_unless_present = "plan", value_hint = ValueHint::AnyPath, help = FILE_HELP)]
-    pub files: Vec<String>,
-    #[arg(long, value_name = "SYNTAX", help = SYNTAX_HELP)]
-    pub syntax: Option<SpecSyntax>,
+    /// The options that the command line names.
+    #[command(flatten)]
+    pub typed: TypedOptions,
+    /// The specifications, or one saved plan.
+    #[command(flatten)]
+    pub files: FileArgs,
     /// The set of the volumes.
     #[command(flatten)]
     pub set: SetArgs,
@@ -53,6 +45,9 @@ pub(crate) struct ApplyArgs {
     /// The output format.
     #[command(flatten)]
     pub output: OutputArgs,
+    /// The reports.
+    #[command(flatten)]
+    pub reports: ReportArgs,
     /// The additional changes.
     #[command(flatten)]
     pub changes: ChangeArgs,
@@ -77,6 +72,20 @@ pub(crate) struct ApplyOptions {
     pub no_wait: bool,
 }
 
+/// The options that a saved plan contains.
+const SAVED_OPTIONS: [&str; 10] = [
+    "syntax",
+    "set",
+    "ledger",
+    "ledger_namespace",
+    "server_version",
+    "prune",
+    "replace",
+    "snapshot_first",
+    "delete_data",
+    "accept_loss",
+];
+
 /// Applies files or a saved plan.
 ///
 /// # Errors
@@ -85,17 +94,10 @@ pub(crate) async fn apply_specifications(
     context: &CommandContext,
     arguments: &ApplyArgs,
 ) -> Result<Exit, CliError> {
-    let saved = match &arguments.plan {
-        Some(file) => Some(read_saved_plan(context, file)?),
-        None => None,
-    };
+    let saved = saved_plan(context, arguments)?;
     let saved = saved.as_ref();
-    let files = FileArgs {
-        files: arguments.files.clone(),
-        syntax: arguments.syntax,
-    };
     let submission = Submission {
-        files: saved.map_or(&files, |saved| &saved.files),
+        files: saved.map_or(&arguments.files, |saved| &saved.files),
         set: saved.map_or(&arguments.set, |saved| &saved.set),
         ledger: Some(saved.map_or(&arguments.ledger, |saved| &saved.ledger)),
         mode: ApplyMode::Apply {
@@ -103,7 +105,7 @@ pub(crate) async fn apply_specifications(
             keep_going: arguments.options.keep_going,
             waits_for_plugins: !arguments.options.no_wait,
         },
-        output: &arguments.output.output,
+        output: (!arguments.reports.replace_output()).then_some(&arguments.output.output),
         parallelism: arguments.parallelism.parallelism,
         changes: &arguments.changes,
         policy_override: arguments.policy_override,
@@ -115,4 +117,35 @@ pub(crate) async fn apply_specifications(
         },
     };
     submit(context, &submission).await
+}
+
+/// Returns the saved plan that the command line names, if one of its paths is one.
+fn saved_plan(
+    context: &CommandContext,
+    arguments: &ApplyArgs,
+) -> Result<Option<SavedPlanFile>, CliError> {
+    let paths = arguments.files.all();
+    let is_one = |path: &&String| is_saved_plan(context, Path::new(path));
+    let Some(plan) = paths.iter().find(is_one) else {
+        return Ok(None);
+    };
+    if paths.len() > 1 {
+        let message = format!(
+            "cannot apply saved plan `{}` with other files",
+            one_line(plan)
+        );
+        return Err(Diagnostic::error(Code::CliInvalidValue, message)
+            .note("a saved plan names its specifications")
+            .help("apply the plan alone")
+            .into());
+    }
+    if let Some(option) = arguments.typed.first_of(&SAVED_OPTIONS) {
+        let option = option.replace('_', "-");
+        let message = format!("cannot use `--{option}` with a saved plan");
+        return Err(Diagnostic::error(Code::CliInvalidValue, message)
+            .note("a saved plan contains the options that it was made with")
+            .help(format!("remove `--{option}`, or save another plan with it"))
+            .into());
+    }
+    read_saved_plan(context, Path::new(plan)).map(Some)
 }

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use clap::{Args, Subcommand, ValueHint};
+use clap::{Args, Subcommand};
 
 use crate::cli::args::{
-    FILE_HELP, FileArgs, LEDGER_NAMESPACE_HELP, REPORT_FORMAT_HELP, ReportFormat, SYNTAX_HELP,
-    SetArgs, SpecSyntax,
+    FileArgs, LEDGER_NAMESPACE_HELP, REPORT_FORMAT_HELP, ReportFormat, SetArgs,
 };
 use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
@@ -15,7 +14,7 @@ use crate::cli::specs::{EmptyFiles, LoadOptions, load_specifications};
 use crate::cli::ui::{AuthReport, auth_json, auth_text, json_text};
 use crate::diagnostic::Diagnostics;
 use crate::model::Namespace;
-use crate::plan::{AclOperation, LedgerLocation, RequiredPermissions, missing_permissions};
+use crate::plan::{AclOperation, LedgerLocation, RequiredPermissions};
 use crate::ports::ClusterApi;
 use crate::ports::TokenKind;
 use crate::reconcile::workflow::Specifications;
@@ -32,7 +31,7 @@ pub(crate) enum AuthCommand {
     /// what the token can do with volumes in the selected namespace, or in each namespace that it
     /// can read. Changes nothing.
     #[command(
-        after_long_help = "Examples:\n  nomad-csi auth check\n  nomad-csi auth check -f volumes/ --set web"
+        after_long_help = "Examples:\n  nomad-csi auth check\n  nomad-csi auth check volumes/ --set web"
     )]
     Check(AuthCheckArgs),
 }
@@ -40,10 +39,9 @@ pub(crate) enum AuthCommand {
 /// Arguments of `auth check`.
 #[derive(Args, Debug)]
 pub(crate) struct AuthCheckArgs {
-    #[arg(short, long = "file", value_name = "PATH", value_hint = ValueHint::AnyPath, help = FILE_HELP)]
-    pub files: Vec<String>,
-    #[arg(long, value_name = "SYNTAX", requires = "files", help = SYNTAX_HELP)]
-    pub syntax: Option<SpecSyntax>,
+    /// The specifications.
+    #[command(flatten)]
+    pub files: FileArgs,
     /// The set of the volumes.
     #[command(flatten)]
     pub set: SetArgs,
@@ -61,16 +59,12 @@ pub(crate) async fn check(
     context: &CommandContext,
     arguments: &AuthCheckArgs,
 ) -> Result<Exit, CliError> {
-    let wanted = if arguments.files.is_empty() {
+    let wanted = if arguments.files.all().is_empty() {
         None
     } else {
-        let files = FileArgs {
-            files: arguments.files.clone(),
-            syntax: arguments.syntax,
-        };
         Some(load_specifications(
             context,
-            &files,
+            &arguments.files,
             LoadOptions {
                 purpose: Purpose::ByExternalId,
                 empty_files: EmptyFiles::Rejected,
@@ -98,7 +92,7 @@ async fn report(
         Ok::<_, CliError>((access, needs))
     };
     let (access, needs) = context.interrupts.unless_interrupted(asking).await??;
-    let problem = missing_permissions(&needs, &access.grants).filter(|_| wanted.is_some());
+    let problem = access.missing(&needs).filter(|_| wanted.is_some());
     let checked = AuthReport {
         server: client.name(),
         access: &access,
@@ -120,16 +114,11 @@ async fn report(
 
 /// Returns the permissions to plan and apply the files.
 fn of_files(wanted: &Specifications, arguments: &AuthCheckArgs) -> RequiredPermissions {
-    let mut needs = RequiredPermissions::default();
-    for spec in &wanted.volumes {
-        needs.add(AclOperation::Observe, &spec.request.namespace);
-        needs.add(AclOperation::Write, &spec.request.namespace);
-    }
-    if let Some(set) = wanted.set.clone() {
-        let namespace = Namespace::new(arguments.ledger_namespace.as_str());
-        needs.add_ledger(&LedgerLocation { namespace, set });
-    }
-    needs
+    let location = wanted.set.clone().map(|set| LedgerLocation {
+        namespace: Namespace::new(arguments.ledger_namespace.as_str()),
+        set,
+    });
+    wanted.permissions_to_apply(location.as_ref())
 }
 
 /// Returns all permissions for volumes in these namespaces.
@@ -147,6 +136,7 @@ fn everything(namespaces: &BTreeSet<Namespace>) -> RequiredPermissions {
     for namespace in namespaces {
         STEPS.iter().for_each(|step| needs.add(*step, namespace));
     }
+    needs.add_version();
     needs
 }
 
@@ -163,7 +153,10 @@ async fn namespaces(
     match access.owner {
         // Without ACLs every namespace is accessible, and few servers have more than one.
         TokenKind::AclDisabled => Ok([Namespace::default()].into()),
-        TokenKind::Management { .. } | TokenKind::Client { .. } | TokenKind::Workload => {
+        TokenKind::Management { .. }
+        | TokenKind::Client { .. }
+        | TokenKind::Anonymous
+        | TokenKind::Workload => {
             let mut found = client.namespaces().await?;
             found.insert(Namespace::default());
             Ok(found)

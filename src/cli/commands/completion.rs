@@ -1,30 +1,26 @@
 //! `completion`: the script that completes command lines in a shell, and the completion itself.
 //!
-//! The script calls this program (`COMPLETE=bash nomad-csi -- words…`), so IDs of volumes and plugins come
-//! from the server that the environment names. A server that does not answer within a fraction of a
-//! second completes nothing.
+//! The script calls this program (`COMPLETE=bash nomad-csi -- words…`), so names of volumes, plugins, sets
+//! and nodes come from the server that the environment names (`live_values`).
 
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::sync::Arc;
 
 use clap::{Args, FromArgMatches as _, ValueEnum};
-use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
+use clap_complete::engine::ArgValueCompleter;
 use clap_complete::env::Shells;
 
+use super::live_values::{ServerValue, ServerValues, candidates};
 use crate::cli::args::GlobalArgs;
-use crate::cli::cluster_contexts::{ConfigHome, select_cluster};
+use crate::cli::cluster_contexts::ConfigHome;
 use crate::cli::command_context::CommandContext;
 use crate::cli::env::{Environment, Variable};
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::cli::servers::Servers;
-use crate::cli::settings::{Target, namespace, server_target};
 use crate::cli::ui::OutputFormat;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::Namespace;
-use crate::ports::{VolumeApi, VolumeQuery};
+use crate::plan::{HiddenField, Risk};
+use crate::spec::schema;
 
 /// Arguments of `completion`.
 #[derive(Args, Debug)]
@@ -48,9 +44,6 @@ pub enum Shell {
     /// `eval (nomad-csi completion elvish | slurp)`
     Elvish,
 }
-
-/// The longest time that a completion takes.
-const PATIENCE: Duration = Duration::from_millis(700);
 
 /// Prints the script.
 ///
@@ -141,85 +134,87 @@ pub(crate) fn complete(
     Ok(Exit::Done)
 }
 
-/// Returns the command line with completers that ask the server for values.
+/// Returns the command line with completers of the values that are known here or on the server.
 fn with_live_values(
     context: &CommandContext,
     command_line: clap::Command,
     words: &[OsString],
 ) -> clap::Command {
-    let asking = Arc::new(Asking {
-        global: global(command_line.clone(), words),
-        environment: context.environment.clone(),
-        directory: context.directory.clone(),
-        servers: Arc::clone(&context.servers),
-        known: OnceLock::new(),
-    });
-    let volumes = |argument: clap::Arg| argument.add(asking.completer(|known| &known.volumes));
-    let plugins = |argument: clap::Arg| argument.add(asking.completer(|known| &known.plugins));
-    let namespaces =
-        |argument: clap::Arg| argument.add(asking.completer(|known| &known.namespaces));
-    let names = contexts(&context.environment);
-    command_line
-        .mut_arg("namespace", namespaces)
-        .mut_arg("context", |argument| {
-            argument.add(starting_with(names.clone()))
+    let server = Arc::new(ServerValues::new(
+        global(command_line.clone(), words),
+        context,
+    ));
+    let values = CompletedValues {
+        contexts: contexts(&context.environment),
+        server,
+    };
+    values.complete("", command_line)
+}
+
+/// What completes the values of arguments.
+struct CompletedValues {
+    contexts: Vec<String>,
+    server: Arc<ServerValues>,
+}
+
+impl CompletedValues {
+    /// Adds completers to a command and its subcommands. `path` is its name without the program's.
+    fn complete(&self, path: &str, command: clap::Command) -> clap::Command {
+        let command = command.mut_args(|argument| match self.completer(path, &argument) {
+            Some(completer) => argument.add(completer),
+            None => argument,
+        });
+        command.mut_subcommands(|inner| {
+            let name = format!("{path} {}", inner.get_name());
+            self.complete(name.trim_start(), inner)
         })
-        .mut_subcommand("context", |command| {
-            let named = |verb: clap::Command| {
-                verb.mut_arg("name", |argument| {
-                    argument.add(starting_with(names.clone()))
-                })
-            };
-            command
-                .mut_subcommand("use", named)
-                .mut_subcommand("show", |verb| named(verb).mut_arg("output", forms))
-                .mut_subcommand("list", |verb| verb.mut_arg("output", forms))
-        })
-        .mut_subcommand("volume", |command| {
-            command
-                .mut_subcommand("delete", |verb| verb.mut_arg("ids", volumes))
-                .mut_subcommand("deregister", |verb| verb.mut_arg("ids", volumes))
-                .mut_subcommand("detach", |verb| verb.mut_arg("id", volumes))
-                .mut_subcommand("wait", |verb| verb.mut_arg("id", volumes))
-                .mut_subcommand("expand", |verb| {
-                    verb.mut_arg("id", volumes).mut_arg("output", forms)
-                })
-                .mut_subcommand("create", |verb| verb.mut_arg("output", forms))
-                .mut_subcommand("register", |verb| verb.mut_arg("output", forms))
-                .mut_subcommand("status", |verb| {
-                    verb.mut_arg("id", volumes)
-                        .mut_arg("plugin", plugins)
-                        .mut_arg("output", forms)
-                })
-        })
-        .mut_subcommand("orphans", |command| {
-            command.mut_arg("plugin", plugins).mut_arg("output", forms)
-        })
-        .mut_subcommand("snapshot", |command| {
-            command
-                .mut_subcommand("create", |verb| {
-                    verb.mut_arg("id", volumes).mut_arg("output", forms)
-                })
-                .mut_subcommand("list", |verb| {
-                    verb.mut_arg("plugin", plugins)
-                        .mut_arg("volume", volumes)
-                        .mut_arg("output", forms)
-                })
-                .mut_subcommand("delete", |verb| verb.mut_arg("plugin", plugins))
-        })
-        .mut_subcommand("plugin", |command| {
-            command.mut_subcommand("status", |verb| {
-                verb.mut_arg("id", plugins).mut_arg("output", forms)
-            })
-        })
-        .mut_subcommand("apply", |command| command.mut_arg("output", forms))
-        .mut_subcommand("explain", |command| {
-            let codes = Code::ALL
-                .iter()
-                .map(ToString::to_string)
-                .collect::<Vec<_>>();
-            command.mut_arg("code", |argument| argument.add(starting_with(codes)))
-        })
+    }
+
+    /// Returns the completer of an argument of the command with this path; `None` if nothing is known of
+    /// its values.
+    fn completer(&self, path: &str, argument: &clap::Arg) -> Option<ArgValueCompleter> {
+        let server = |kind| Some(ServerValues::completer(&self.server, kind, &[]));
+        let volumes_after = |words: &[&'static str]| {
+            let before: Vec<String> = words.iter().map(|word| format!("{word}:")).collect();
+            Some(ServerValues::completer(
+                &self.server,
+                ServerValue::Volume,
+                &before,
+            ))
+        };
+        match (path, argument.get_id().as_str()) {
+            ("orphans", "adopt" | "delete_data" | "approve") => None,
+            ("", "namespace") => server(ServerValue::Namespace),
+            ("", "context") | ("context use" | "context show", "name") => {
+                Some(starting_with(self.contexts.clone()))
+            }
+            ("explain", "word") => Some(starting_with(explained_words())),
+            ("plugin status" | "plugin wait", "id") | (_, "plugin") => server(ServerValue::Plugin),
+            ("set show", "name") | (_, "set") => server(ServerValue::Set),
+            (_, "node") => server(ServerValue::Node),
+            (_, "ignore") => Some(starting_with(schema::drift_fields().collect())),
+            (_, "approve") => volumes_after(&Risk::ALL.map(Risk::as_str)),
+            ("volume expand", "accept_loss") => None,
+            (_, "accept_loss") => volumes_after(&HiddenField::ALL.map(HiddenField::as_str)),
+            (_, "replace" | "delete_data" | "volume") | ("forget" | "import", "ids") => {
+                server(ServerValue::Volume)
+            }
+            (path, "id" | "ids") if path.starts_with("volume ") || path == "snapshot create" => {
+                server(ServerValue::Volume)
+            }
+            (_, "output") if argument.get_possible_values().is_empty() => Some(starting_with(
+                OutputFormat::NAMES.map(str::to_owned).to_vec(),
+            )),
+            _ => None,
+        }
+    }
+}
+
+/// Returns what `explain` explains.
+fn explained_words() -> Vec<String> {
+    let codes = Code::ALL.iter().map(ToString::to_string);
+    let fields = schema::located_fields().map(|(_, field)| field.key.to_owned());
+    codes.chain(fields).collect()
 }
 
 /// Returns the names of the config file's contexts. Empty if it cannot be read.
@@ -237,106 +232,6 @@ fn global(command_line: clap::Command, words: &[OsString]) -> GlobalArgs {
         .unwrap_or_default()
 }
 
-fn forms(argument: clap::Arg) -> clap::Arg {
-    argument.add(starting_with(
-        OutputFormat::NAMES.map(str::to_owned).to_vec(),
-    ))
-}
-
 fn starting_with(values: Vec<String>) -> ArgValueCompleter {
     ArgValueCompleter::new(move |current: &OsStr| candidates(&values, current))
-}
-
-fn candidates(values: &[String], current: &OsStr) -> Vec<CompletionCandidate> {
-    let current = current.to_string_lossy();
-    let matching = values
-        .iter()
-        .filter(|value| value.starts_with(current.as_ref()));
-    matching.map(CompletionCandidate::new).collect()
-}
-
-/// Values from the server, read when the first one is needed.
-struct Asking {
-    global: GlobalArgs,
-    environment: Environment,
-    directory: PathBuf,
-    servers: Arc<dyn Servers>,
-    known: OnceLock<Known>,
-}
-
-#[derive(Default)]
-struct Known {
-    volumes: Vec<String>,
-    plugins: Vec<String>,
-    namespaces: Vec<String>,
-}
-
-impl Asking {
-    fn completer(self: &Arc<Self>, of: fn(&Known) -> &Vec<String>) -> ArgValueCompleter {
-        let asking = Arc::clone(self);
-        ArgValueCompleter::new(move |current: &OsStr| {
-            candidates(of(asking.known.get_or_init(|| asking.ask())), current)
-        })
-    }
-
-    /// Queries the server for a time that a user does not notice. Never starts an agent.
-    fn ask(&self) -> Known {
-        let Ok(chosen) = select_cluster(&self.global, &self.environment) else {
-            return Known::default();
-        };
-        let chosen = chosen.as_ref();
-        let Ok(target @ Target::Cluster(_)) =
-            server_target(&self.global, &self.environment, &self.directory, chosen)
-        else {
-            return Known::default();
-        };
-        let Ok(runtime) = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-        else {
-            return Known::default();
-        };
-        let known = runtime.block_on(async {
-            let asking = async {
-                let session = self.servers.open(&target).await.ok()?;
-                let scope = namespace(&self.global, &self.environment, chosen)
-                    .ok()?
-                    .unwrap_or_default();
-                Some(Known::of(&*session.api, &scope).await)
-            };
-            tokio::time::timeout(PATIENCE, asking).await.ok().flatten()
-        });
-        runtime.shutdown_background();
-        known.unwrap_or_default()
-    }
-}
-
-impl Known {
-    async fn of(api: &dyn VolumeApi, scope: &Namespace) -> Self {
-        let everywhere = VolumeQuery {
-            namespace: Namespace::new(Namespace::ALL),
-            prefix: None,
-            plugin: None,
-            filter: None,
-        };
-        let (volumes, plugins) =
-            tokio::join!(api.list_volumes(&everywhere), api.list_plugins(None));
-        let volumes = volumes.unwrap_or_default();
-        let in_scope = volumes
-            .iter()
-            .filter(|one| scope.as_str() == Namespace::ALL || one.value.namespace == *scope);
-        let mut namespaces: Vec<_> = volumes
-            .iter()
-            .map(|one| one.value.namespace.to_string())
-            .collect();
-        namespaces.push(Namespace::ALL.to_owned());
-        namespaces.sort();
-        namespaces.dedup();
-        let plugins = plugins.unwrap_or_default();
-        Self {
-            volumes: in_scope.map(|one| one.value.id.to_string()).collect(),
-            plugins: plugins.iter().map(|one| one.value.id.to_string()).collect(),
-            namespaces,
-        }
-    }
 }

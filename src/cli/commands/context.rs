@@ -154,7 +154,7 @@ fn token(cluster: &ClusterContext) -> String {
     match &cluster.token {
         Some((SecretRef::Env(name), _)) => format!("variable {name}"),
         Some((SecretRef::File(path), _)) => format!("file {path}"),
-        Some((SecretRef::Literal(_), _)) | None => String::new(),
+        Some((SecretRef::Literal(_) | SecretRef::NomadVar { .. }, _)) | None => String::new(),
     }
 }
 
@@ -191,7 +191,7 @@ fn document(name: &str, cluster: &ClusterContext, is_chosen: bool) -> Document {
         .map(|(reference, _)| match reference {
             SecretRef::Env(name) => json!({ "env": name }),
             SecretRef::File(path) => json!({ "file": path }),
-            SecretRef::Literal(_) => Value::Null,
+            SecretRef::Literal(_) | SecretRef::NomadVar { .. } => Value::Null,
         });
     Document::of(&json!({
         "ID": name,

@@ -5,15 +5,16 @@ use std::collections::BTreeSet;
 use clap::Args;
 
 use crate::cli::args::{
-    FileArgs, LedgerArgs, NO_PROVIDER_HELP, ParallelismArgs, REPORT_FORMAT_HELP, ReportFormat,
-    SetArgs, drift_field,
+    FileArgs, LedgerArgs, NO_PROVIDER_HELP, ParallelismArgs, REPORT_FORMAT_HELP, ReportArgs,
+    ReportFormat, SetArgs, drift_field, required_paths,
 };
 use crate::cli::command_context::CommandContext;
+use crate::cli::denial::explain_denied;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::cli::ledger::ledger_access;
+use crate::cli::ledger::{ledger_access, ledger_location};
 use crate::cli::specs::{EmptyFiles, LoadOptions, load_specifications};
-use crate::cli::ui::{DriftShown, drift_json, drift_text, json_text};
+use crate::cli::ui::{DriftShown, drift_json, drift_text, json_text, report_drift};
 use crate::diagnostic::Diagnostics;
 use crate::plan::{LedgerSet, VolumeDrift};
 use crate::ports::{ProviderReader, VolumeReader};
@@ -23,6 +24,7 @@ use crate::spec::Purpose;
 
 /// Arguments of `drift`.
 #[derive(Args, Debug)]
+#[command(group = required_paths())]
 pub(crate) struct DriftArgs {
     /// The specifications.
     #[command(flatten)]
@@ -39,6 +41,9 @@ pub(crate) struct DriftArgs {
     pub ignore: Vec<String>,
     #[arg(short, long, value_name = "FORMAT", default_value = "text", help = REPORT_FORMAT_HELP)]
     pub output: ReportFormat,
+    /// The reports.
+    #[command(flatten)]
+    pub reports: ReportArgs,
     /// The ledger of the set.
     #[command(flatten)]
     pub ledger: LedgerArgs,
@@ -71,7 +76,10 @@ pub(crate) async fn show_drift(
                 let record = AppliedRecord::read(access.as_ref(), set).await?;
                 print_drift(context, cluster, &specifications, &record, arguments).await
             };
-            context.interrupts.unless_interrupted(reading).await?
+            let location = ledger_location(&arguments.ledger, specifications.set.as_ref());
+            let needs = specifications.permissions_to_plan(location.as_ref());
+            let printed = context.interrupts.unless_interrupted(reading).await?;
+            explain_denied(cluster, printed, &needs).await
         })
         .await
 }
@@ -105,10 +113,13 @@ async fn print_drift(
         set: record.set().map(LedgerSet::name),
         sources: &specifications.sources,
     };
-    context.printer.print_result(&match arguments.output {
-        ReportFormat::Text => drift_text(shown, context.clock.now()),
-        ReportFormat::Json => json_text(&drift_json(shown, &warnings)),
-    });
+    context.update_report(|report| report_drift(report, shown));
+    if !arguments.reports.replace_output() {
+        context.printer.print_result(&match arguments.output {
+            ReportFormat::Text => drift_text(shown, context.clock.now()),
+            ReportFormat::Json => json_text(&drift_json(shown, &warnings)),
+        });
+    }
     context.print_diagnostics(&warnings, &specifications.sources);
     if found.volumes.iter().any(VolumeDrift::has_drifted) {
         Ok(Exit::ChangesPending)

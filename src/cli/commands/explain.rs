@@ -1,4 +1,5 @@
-//! `explain`: the meaning of a diagnostic code. `explain placement` is in `job::placement`.
+//! `explain`: the meaning of a diagnostic code, or of a field of a specification. `explain placement` is
+//! in `job::placement`.
 
 use clap::{Args, Subcommand};
 
@@ -6,8 +7,9 @@ use crate::cli::command_context::CommandContext;
 use crate::cli::commands::job::PlacementArgs;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::cli::ui::table;
+use crate::cli::ui::{field_explanation, table};
 use crate::diagnostic::{Code, Diagnostic, closest_match};
+use crate::spec::schema::{Field, located_fields};
 
 /// Arguments of `explain`.
 #[derive(Args, Debug)]
@@ -16,9 +18,10 @@ pub(crate) struct ExplainArgs {
     /// What else is explained.
     #[command(subcommand)]
     pub command: Option<ExplainCommand>,
-    /// Error code, such as `spec/unknown-field` [default: list all codes]
-    #[arg(value_name = "CODE")]
-    pub code: Option<String>,
+    /// Error code, such as `spec/unknown-field`, or field, such as `access_mode` or
+    /// `mount_options.fs_type` [default: list all codes]
+    #[arg(value_name = "CODE|FIELD")]
+    pub word: Option<String>,
 }
 
 /// The subcommands of `explain`.
@@ -36,17 +39,25 @@ pub(crate) enum ExplainCommand {
     Placement(PlacementArgs),
 }
 
-/// Prints one code, or all codes.
+/// Prints one code or field, or all codes.
 ///
 /// # Errors
-/// If the code does not exist.
-pub(crate) fn explain_code(
+/// If no code and no field has this name.
+pub(crate) fn explain_word(
     context: &CommandContext,
     arguments: &ExplainArgs,
 ) -> Result<Exit, CliError> {
-    let text = match &arguments.code {
+    let text = match &arguments.word {
         None => list(),
-        Some(word) => one(Code::parse(word).ok_or_else(|| unknown(word))?),
+        Some(word) => match (Code::parse(word), fields(word)) {
+            (Some(code), _) => one(code),
+            (None, fields) if fields.is_empty() => return Err(unknown(word).into()),
+            (None, fields) => {
+                let texts = fields.into_iter();
+                let texts = texts.map(|(block, field)| field_explanation(block, field));
+                texts.collect::<Vec<_>>().join("\n")
+            }
+        },
     };
     context.printer.print_result(&text);
     Ok(Exit::Done)
@@ -67,10 +78,25 @@ fn one(code: Code) -> String {
     )
 }
 
+/// Returns the fields of this name, which may begin with the name of their block.
+fn fields(word: &str) -> Vec<(Option<&'static str>, &'static Field)> {
+    let (named_block, key) = match word.rsplit_once('.') {
+        Some((block, key)) => (Some(block), key),
+        None => (None, word),
+    };
+    located_fields()
+        .filter(|(block, field)| {
+            field.key == key && (named_block.is_none() || *block == named_block)
+        })
+        .collect()
+}
+
 fn unknown(word: &str) -> Diagnostic {
-    let message = format!("code `{word}` does not exist");
+    let message = format!("`{word}` is neither a code nor a field of a specification");
     let problem = Diagnostic::error(Code::CliInvalidValue, message);
-    match closest_match(word, Code::ALL.iter().map(|code| code.as_str())) {
+    let codes = Code::ALL.iter().map(|code| code.as_str());
+    let keys = located_fields().map(|(_, field)| field.key);
+    match closest_match(word, codes.chain(keys)) {
         Some(similar) => problem.help(format!("did you mean `{similar}`?")),
         None => problem.help("run `nomad-csi explain` to list all codes"),
     }

@@ -5,15 +5,17 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum as _, ValueHint};
 
 use crate::cli::args::{
-    ChangeArgs, FileArgs, LedgerArgs, ParallelismArgs, REPORT_FORMAT_HELP, ReportFormat, SetArgs,
+    ChangeArgs, FileArgs, LedgerArgs, ParallelismArgs, REPORT_FORMAT_HELP, ReportArgs,
+    ReportFormat, SetArgs, required_paths,
 };
 use crate::cli::change_options::change_options;
 use crate::cli::command_context::CommandContext;
+use crate::cli::denial::explain_denied;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::cli::ledger::ledger_access;
+use crate::cli::ledger::{ledger_access, ledger_location};
 use crate::cli::specs::{EmptyFiles, LoadOptions, load_specifications};
-use crate::cli::ui::{ReportFile, ReportInput, json_text, one_line, plan_json, plan_text, report};
+use crate::cli::ui::{json_text, one_line, plan_json, plan_text, report_plan};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::files;
 use crate::model::SetName;
@@ -22,12 +24,13 @@ use crate::ports::{ClusterApi, IdSource as _, RandomIds, ServerKind};
 use crate::reconcile::SetLedger;
 use crate::reconcile::workflow::{
     PlanRequest, PreparedPlan, ProviderCheck, SetSelection, Specifications, check_owners,
-    prepare_plan,
+    prepare_plan, refuse_unused_approvals,
 };
 use crate::spec::Purpose;
 
 /// Arguments of `plan`.
 #[derive(Args, Debug)]
+#[command(group = required_paths())]
 pub(crate) struct PlanArgs {
     /// The specifications.
     #[command(flatten)]
@@ -40,12 +43,9 @@ pub(crate) struct PlanArgs {
     pub ledger: LedgerArgs,
     #[arg(short, long, value_name = "FORMAT", default_value = "text", help = REPORT_FORMAT_HELP)]
     pub output: ReportFormat,
-    /// Write a report to a file or to standard output (`-`); repeatable
-    ///
-    /// FORMAT is sarif, junit, github (workflow annotations) or markdown. A report on standard
-    /// output replaces the output of `--output`.
-    #[arg(long = "format", value_name = "FORMAT=FILE", value_delimiter = ',')]
-    pub formats: Vec<ReportFile>,
+    /// The reports.
+    #[command(flatten)]
+    pub reports: ReportArgs,
     /// New file to save the plan in, for `apply FILE`
     ///
     /// The file holds no secrets and no specifications. It records the names of the files, the
@@ -72,11 +72,11 @@ pub(crate) async fn show_plan(
     context: &CommandContext,
     arguments: &PlanArgs,
 ) -> Result<Exit, CliError> {
-    if arguments.out.is_some() && arguments.files.files.iter().any(|file| file == STDIN) {
+    if arguments.out.is_some() && arguments.files.all().iter().any(|file| file == STDIN) {
         let message = "cannot save a plan from standard input";
         return Err(Diagnostic::error(Code::CliInvalidValue, message)
             .note("`apply` reads the specifications again")
-            .help("write them to a file and name the file with `-f`")
+            .help("write them to a file and name the file")
             .into());
     }
     let load_options = LoadOptions {
@@ -87,7 +87,10 @@ pub(crate) async fn show_plan(
     let specifications = load_specifications(context, files, load_options, set)?;
     context
         .with_cluster(async |cluster| {
-            print_plan(context, cluster, &specifications, arguments).await
+            let location = ledger_location(&arguments.ledger, specifications.set.as_ref());
+            let needs = specifications.permissions_to_plan(location.as_ref());
+            let printed = print_plan(context, cluster, &specifications, arguments).await;
+            explain_denied(cluster, printed, &needs).await
         })
         .await
 }
@@ -121,14 +124,8 @@ async fn print_plan(
     }
     let plan = &prepared.plan;
     let diagnostics = prepared.diagnostics();
-    let list: Vec<Diagnostic> = diagnostics.iter().cloned().collect();
-    let input = ReportInput {
-        plan,
-        diagnostics: &list,
-        sources: &specifications.sources,
-        server: cluster.name(),
-    };
-    if !write_reports(context, arguments, input)? {
+    context.update_report(|report| report_plan(report, plan, cluster.name()));
+    if !arguments.reports.replace_output() {
         let text = match arguments.output {
             ReportFormat::Text => plan_text(plan, cluster.name(), context.clock.now()),
             ReportFormat::Json => {
@@ -140,6 +137,7 @@ async fn print_plan(
         context.printer.print_result(&text);
     }
     context.print_diagnostics(&diagnostics, &specifications.sources);
+    refuse_unused_approvals(plan, &request.options.approvals)?;
     if arguments.out.is_some() {
         save_plan(context, cluster, &request, &prepared, arguments)?;
     }
@@ -149,32 +147,6 @@ async fn print_plan(
         (0, _) => Exit::ChangesPending,
         (_, _) => Exit::Blocked,
     })
-}
-
-/// Writes the requested reports. Returns whether one went to standard output.
-fn write_reports(
-    context: &CommandContext,
-    arguments: &PlanArgs,
-    reported: ReportInput<'_>,
-) -> Result<bool, CliError> {
-    let mut replaces_output = false;
-    for file in &arguments.formats {
-        let text = report(file, reported);
-        match file.file() {
-            None => {
-                context.printer.print_result(&text);
-                replaces_output = true;
-            }
-            Some(path) => {
-                files::write_over(
-                    &context.directory,
-                    path.as_ref(),
-                    format!("{}\n", text.trim_end()).as_bytes(),
-                )?;
-            }
-        }
-    }
-    Ok(replaces_output)
 }
 
 /// Writes the plan to the file that `--out` names.
@@ -226,7 +198,7 @@ fn plan_origin(
         server: cluster.name().to_owned(),
         server_kind: server_kind(&prepared.server),
         server_version: server_version.map(ToString::to_string),
-        files: arguments.files.files.clone(),
+        files: arguments.files.all(),
         syntax: syntax.map(|syntax| syntax.get_name().to_owned()),
         directory: context.directory.display().to_string(),
         namespace: context.namespace()?.map(|namespace| namespace.to_string()),

@@ -4,11 +4,12 @@ use crate::cli::args::{ChangeArgs, FileArgs, LedgerArgs, SetArgs};
 use crate::cli::change_options::change_options;
 use crate::cli::command_context::CommandContext;
 use crate::cli::commands::volume::SubmitArgs;
+use crate::cli::denial::explain_denied;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ledger::ledger_access;
 use crate::cli::specs::{EmptyFiles, LoadOptions, load_specifications_in};
-use crate::cli::ui::{OutputFormat, volume_detail, volume_list};
+use crate::cli::ui::{OutputFormat, report_outcomes, volume_detail, volume_list};
 use crate::model::{Namespace, Volume, VolumeSummary};
 use crate::plan::SavedPlan;
 use crate::ports::{Document, WithDocument};
@@ -24,8 +25,8 @@ pub(crate) struct Submission<'a> {
     pub ledger: Option<&'a LedgerArgs>,
     /// The command.
     pub mode: ApplyMode,
-    /// The form of the printed volumes.
-    pub output: &'a OutputFormat,
+    /// The form of the printed volumes; `None` to print none.
+    pub output: Option<&'a OutputFormat>,
     /// The limit of concurrent work.
     pub parallelism: u16,
     /// Additional changes.
@@ -62,7 +63,7 @@ pub(crate) async fn submit_volumes(
         set: &SetArgs::default(),
         ledger: None,
         mode,
-        output: &arguments.output.output,
+        output: Some(&arguments.output.output),
         parallelism: arguments.parallelism.parallelism,
         changes: &ChangeArgs::default(),
         waits_until_schedulable: false,
@@ -109,10 +110,18 @@ pub(crate) async fn submit(
                 waits_until_schedulable: submission.waits_until_schedulable,
             };
             let workflow = context.workflow(cluster, "apply", submission.parallelism);
-            let applied = apply_specifications(&workflow, context, &request).await?;
-            print_volumes(context, &applied.volumes(), submission.output);
-            applied.result?;
-            Ok(Exit::Done)
+            let applied = apply_specifications(&workflow, context, &request).await;
+            let done = applied.map_err(CliError::from).and_then(|applied| {
+                context.update_report(|report| report_outcomes(report, applied.outcomes()));
+                if let Some(output) = submission.output {
+                    print_volumes(context, &applied.volumes(), output);
+                }
+                applied.result?;
+                Ok(Exit::Done)
+            });
+            let location = set.as_ref().and_then(SetSelection::variables);
+            let needs = specifications.permissions_to_apply(location.as_ref());
+            explain_denied(cluster, done, &needs).await
         })
         .await
 }

@@ -3,25 +3,31 @@
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::cli::args::{FileArgs, REPORT_FORMAT_HELP, ReportFormat, SetArgs};
+use crate::cli::args::{
+    FileArgs, REPORT_FORMAT_HELP, ReportArgs, ReportFormat, SetArgs, required_paths,
+};
 use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::settings::namespace;
 use crate::cli::specs::{EmptyFiles, LoadOptions, read_specifications};
-use crate::cli::ui::{diagnostic_json, json_text};
+use crate::cli::ui::{diagnostic_json, json_text, report_files};
 use crate::diagnostic::{Diagnostics, Severity};
 use crate::reconcile::workflow::Specifications;
 use crate::spec::Purpose;
 
 /// Arguments of `validate`.
 #[derive(Args, Debug)]
+#[command(group = required_paths())]
 pub(crate) struct ValidateArgs {
     /// The specifications.
     #[command(flatten)]
     pub files: FileArgs,
     #[arg(short, long, value_name = "FORMAT", default_value = "text", help = REPORT_FORMAT_HELP)]
     pub output: ReportFormat,
+    /// The reports.
+    #[command(flatten)]
+    pub reports: ReportArgs,
 }
 
 /// Validates specifications and prints their problems.
@@ -44,24 +50,40 @@ pub(crate) fn validate_files(
         &SetArgs::default(),
         asked.as_ref(),
     )?;
-    match arguments.output {
-        ReportFormat::Json => context
-            .printer
-            .print_result(&json_text(&report(&specifications, &diagnostics))),
-        ReportFormat::Text => {
-            context.print_diagnostics(&diagnostics, &specifications.sources);
-            if !diagnostics.has_errors() {
-                context
-                    .printer
-                    .print_result(&format!("valid: {}\n", extent(&specifications)));
-            }
+    let is_valid = !diagnostics.has_errors();
+    let summary = match is_valid {
+        true => format!("valid: {}", extent(&specifications)),
+        false => format!("invalid: {}", error_count(&diagnostics)),
+    };
+    let prints_result = !arguments.reports.replace_output();
+    if arguments.output == ReportFormat::Json && prints_result {
+        let text = json_text(&report(&specifications, &diagnostics));
+        context.printer.print_result(&text);
+        context.add_to_reports(&diagnostics, &specifications.sources);
+    } else {
+        context.print_diagnostics(&diagnostics, &specifications.sources);
+        if is_valid && prints_result {
+            context.printer.print_result(&format!("{summary}\n"));
         }
     }
+    context.update_report(|report| {
+        let volumes = specifications.volumes.iter();
+        let sources = &specifications.sources;
+        let names = volumes.map(|spec| sources.name(spec.span.source).to_owned());
+        report_files(report, names, summary);
+    });
     Ok(if diagnostics.has_errors() {
         Exit::Error
     } else {
         Exit::Done
     })
+}
+
+fn error_count(diagnostics: &Diagnostics) -> String {
+    match diagnostics.count(Severity::Error) {
+        1 => "1 error".to_owned(),
+        count => format!("{count} errors"),
+    }
 }
 
 fn report(specifications: &Specifications, diagnostics: &Diagnostics) -> Value {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::printer::one_line;
 use super::table::{key_values, table};
-use crate::plan::{RequiredPermissions, missing_permissions};
+use crate::plan::RequiredPermissions;
 use crate::ports::TokenKind;
 use crate::reconcile::Access;
 
@@ -26,6 +26,9 @@ pub(crate) fn auth_text(checked: &AuthReport<'_>) -> String {
         ("Server", checked.server.to_owned()),
         ("Token", owner(&checked.access.owner)),
     ]);
+    if checked.access.owner == TokenKind::AclDisabled {
+        return owner;
+    }
     let rows = checked.needs.iter().map(|(permission, why)| {
         let granted = match checked.access.grants.allows(permission) {
             Some(true) => "yes",
@@ -40,8 +43,11 @@ pub(crate) fn auth_text(checked: &AuthReport<'_>) -> String {
 
 fn owner(owner: &TokenKind) -> String {
     match owner {
-        TokenKind::AclDisabled => "not required: ACLs are disabled".to_owned(),
-        TokenKind::Management { name } => format!("{} (management)", one_line(name)),
+        TokenKind::AclDisabled => {
+            "not required: ACLs are disabled, so every request is permitted".to_owned()
+        }
+        TokenKind::Anonymous => "none (the anonymous policy applies)".to_owned(),
+        TokenKind::Management { name } => format!("{} (management)", shown_name(name)),
         TokenKind::Client { name, policies } => {
             let policies: Vec<_> = policies.iter().map(|name| one_line(name)).collect();
             let policies = match policies.as_slice() {
@@ -49,9 +55,16 @@ fn owner(owner: &TokenKind) -> String {
                 [one] => format!("policy {one}"),
                 several => format!("policies {}", several.join(", ")),
             };
-            format!("{} ({policies})", one_line(name))
+            format!("{} ({policies})", shown_name(name))
         }
         TokenKind::Workload => "a workload or node token; the server reports no more".to_owned(),
+    }
+}
+
+fn shown_name(name: &str) -> String {
+    match name {
+        "" => "a token without a name".to_owned(),
+        name => one_line(name),
     }
 }
 
@@ -60,6 +73,7 @@ pub(crate) fn auth_json(checked: &AuthReport<'_>) -> Value {
     let grants = &checked.access.grants;
     let token = match &checked.access.owner {
         TokenKind::AclDisabled => json!({ "kind": "none" }),
+        TokenKind::Anonymous => json!({ "kind": "anonymous" }),
         TokenKind::Management { name } => json!({ "kind": "management", "name": name }),
         TokenKind::Client { name, policies } => {
             json!({ "kind": "client", "name": name, "policies": policies })
@@ -73,7 +87,8 @@ pub(crate) fn auth_json(checked: &AuthReport<'_>) -> Value {
             "for": why,
         })
     });
-    let problem = missing_permissions(checked.needs, grants).filter(|_| checked.is_required);
+    let problem = checked.access.missing(checked.needs);
+    let problem = problem.filter(|_| checked.is_required);
     json!({
         "format_version": 1,
         "server": checked.server,

@@ -12,7 +12,7 @@ use super::plan::{RED, YELLOW, value_text};
 use super::plan_json::value_json;
 use super::printer::one_line;
 use super::time::ago;
-use crate::diagnostic::{Diagnostics, SourceMap};
+use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
 use crate::model::SetName;
 use crate::plan::{
     Baseline, DriftState, FieldDrift, FieldValue, FileState, Intent, LastVerified, VolumeDrift,
@@ -91,11 +91,7 @@ impl DriftCounts {
 
 /// Returns the drift as text.
 pub(crate) fn drift_text(found: DriftShown<'_>, now: i64) -> String {
-    let counts = DriftCounts::of(found.volumes).words(found.set.is_some());
-    let set = found
-        .set
-        .map_or_else(String::new, |set| format!("set {set} at "));
-    let mut text = format!("Drift of {set}{}: {counts}.\n", one_line(found.server));
+    let mut text = drift_summary(found) + "\n";
     for wanted in [0, 1, 2, 3] {
         for volume in found.volumes {
             match (&volume.state, wanted) {
@@ -121,6 +117,35 @@ pub(crate) fn drift_text(found: DriftShown<'_>, now: i64) -> String {
         text.push_str(&notes);
     }
     text
+}
+
+/// Returns the first line of the text: the counts.
+pub(super) fn drift_summary(found: DriftShown<'_>) -> String {
+    let counts = DriftCounts::of(found.volumes).words(found.set.is_some());
+    let set = found
+        .set
+        .map_or_else(String::new, |set| format!("set {set} at "));
+    format!("Drift of {set}{}: {counts}.", one_line(found.server))
+}
+
+/// Returns the problem of a volume that has drifted, for reports; `None` if it has not.
+pub(super) fn drift_problem(volume: &VolumeDrift) -> Option<Diagnostic> {
+    let (what, fields) = match &volume.state {
+        DriftState::Gone => ("no longer exists", &[][..]),
+        DriftState::DataGone(fields) => {
+            ("has no data: its provider no longer lists it", &fields[..])
+        }
+        DriftState::Changed(fields) => ("changed on the server", &fields[..]),
+        DriftState::Unchanged | DriftState::NotApplied | DriftState::Unknown => return None,
+    };
+    let message = format!("volume {} {what}", volume.key.quoted());
+    let problem = Diagnostic::warning(Code::DriftFound, message);
+    let lines = fields.iter().map(|field| one_line(&field_text(field)));
+    let problem = lines.fold(problem, Diagnostic::note);
+    Some(match volume.span {
+        Some(span) => problem.label(span, ""),
+        None => problem,
+    })
 }
 
 fn gone(volume: &VolumeDrift, now: i64) -> String {

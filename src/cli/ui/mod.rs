@@ -11,6 +11,7 @@ mod claim;
 mod diagnostic;
 mod doctor;
 mod drift;
+mod field;
 mod formats;
 #[cfg(feature = "agent")]
 mod history;
@@ -24,7 +25,9 @@ mod orphans;
 mod output;
 mod placement;
 mod plan;
+mod plan_groups;
 mod plan_json;
+mod plan_text;
 mod plugin;
 mod plugin_impact;
 mod printer;
@@ -32,6 +35,7 @@ mod printer;
 mod probe;
 mod problems;
 mod progress;
+mod report_content;
 mod set;
 mod snapshot;
 mod table;
@@ -39,6 +43,7 @@ mod time;
 #[cfg(feature = "agent")]
 mod verdicts;
 mod volume;
+mod wanted_volume;
 
 pub(super) use allocation::{allocation_detail, allocation_list, group_of};
 pub(super) use allocs::TimeReference;
@@ -51,7 +56,8 @@ pub(super) use claim::{claim_list, claim_overview};
 pub(super) use diagnostic::{diagnostic_json, render};
 pub(super) use doctor::{doctor_json, doctor_text};
 pub(super) use drift::{DriftShown, drift_json, drift_text};
-pub(super) use formats::{ReportFile, ReportInput, report};
+pub(super) use field::field_explanation;
+pub(super) use formats::{Finding, Place, ReportFile, RunReport};
 #[cfg(feature = "agent")]
 pub(super) use history::event_list;
 pub(super) use import::{import_summary, volume_count};
@@ -62,8 +68,8 @@ pub(super) use node::{NodeOverview, node_detail, node_list};
 pub(super) use orphans::{orphan_document, orphan_list};
 pub(super) use output::{OutputFormat, json_text};
 pub(super) use placement::placement_text;
-pub(super) use plan::plan_text;
 pub(super) use plan_json::plan_json;
+pub(super) use plan_text::plan_text;
 pub(super) use plugin::{plugin_detail, plugin_list};
 pub(super) use plugin_impact::{plugin_impact_json, plugin_impact_text};
 pub(super) use printer::{Printer, PrinterStream, one_line};
@@ -71,6 +77,9 @@ pub(super) use printer::{Printer, PrinterStream, one_line};
 pub(super) use probe::{probe_json, probe_text};
 pub(super) use problems::problems_text;
 pub(super) use progress::Progress;
+pub(super) use report_content::{
+    report_drift, report_files, report_outcomes, report_pending_plan, report_plan,
+};
 pub(super) use set::{set_detail, set_document, set_list, set_summary};
 pub(super) use snapshot::{snapshot_detail, snapshot_document, snapshot_list};
 pub(super) use table::{key_values, table};

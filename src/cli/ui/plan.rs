@@ -1,34 +1,17 @@
-//! Prints a plan as text.
+//! The entries of a plan as text: their order, headings and details.
 //!
-//! The counts come first, then blocked and waiting volumes, then the changes by descending risk.
-//! Unchanged volumes are only counted. Colours carry no information of their own. Sizes appear with
-//! their exact bytes; secrets and mount flags never appear.
-
-use std::collections::BTreeMap;
+//! Colours carry no information of their own. Sizes appear with their exact bytes; secrets and mount flags
+//! never appear.
 
 use anstyle::{AnsiColor, Style};
 
-use super::printer::one_line;
 use super::time::ago;
+use super::wanted_volume::{pairs, size, wanted};
 use crate::diagnostic::Diagnostic;
-use crate::model::{Bytes, UnresolvedRequest};
 use crate::plan::{
     Action, ActionCounts, Change, Expansion, FieldValue, Impact, LastSnapshot, Plan, PlannedVolume,
     ProtectionChange, Recreate, RegisterAgain, Replace, ReplaceSteps, Risk, SecretsChange, Update,
 };
-
-/// Returns the plan as text.
-pub(crate) fn plan_text(plan: &Plan, server: &str, now: i64) -> String {
-    let mut text = format!("Plan for {}: {}\n", one_line(server), counts(plan.counts()));
-    text.push_str(&risk_summary(plan));
-    for planned in by_urgency(plan) {
-        if let Some((style, sign, verb)) = heading(planned) {
-            let key = one_line(&planned.key.to_string());
-            text.push_str(&line(style, sign, verb, &key, &details(planned, Some(now))));
-        }
-    }
-    text
-}
 
 /// Returns the entries: blocked, waiting, then by descending risk.
 pub(super) fn by_urgency(plan: &Plan) -> Vec<&PlannedVolume> {
@@ -53,27 +36,6 @@ pub(super) fn by_urgency(plan: &Plan) -> Vec<&PlannedVolume> {
     let mut volumes: Vec<_> = plan.volumes.iter().collect();
     volumes.sort_by_key(urgency);
     volumes
-}
-
-/// Returns a line with the numbers of risky changes; empty if every change is reversible.
-fn risk_summary(plan: &Plan) -> String {
-    let of = |risk: Risk| {
-        let impacts = plan.volumes.iter().filter_map(|one| one.impact.as_ref());
-        impacts.filter(|impact| impact.risk == risk).count()
-    };
-    let (data, downtime) = (of(Risk::DestroysData), of(Risk::NeedsDowntime));
-    let parts: Vec<_> = [
-        (data, ["change destroys data", "changes destroy data"]),
-        (downtime, ["change needs downtime", "changes need downtime"]),
-    ]
-    .into_iter()
-    .filter(|(count, _)| *count > 0)
-    .map(|(count, [one, many])| format!("{count} {}", if count == 1 { one } else { many }))
-    .collect();
-    if parts.is_empty() {
-        return String::new();
-    }
-    format!("{RED}Risk: {}.{RED:#}\n", parts.join(", "))
 }
 
 /// Returns the style, sign and verb of an entry; `None` for an unchanged volume.
@@ -224,38 +186,6 @@ const GREEN: Style = AnsiColor::Green.on_default();
 pub(super) const YELLOW: Style = AnsiColor::Yellow.on_default();
 pub(super) const RED: Style = AnsiColor::Red.on_default();
 
-fn line(style: Style, sign: &str, verb: &str, key: &str, details: &[String]) -> String {
-    let first = format!("\n{style}{sign} {verb} {key}{style:#}\n");
-    let others = details
-        .iter()
-        .map(|detail| format!("    {}\n", one_line(detail)));
-    std::iter::once(first).chain(others).collect()
-}
-
-fn wanted(request: &UnresolvedRequest) -> Vec<String> {
-    let mut details = vec![format!("plugin {}", request.plugin_id)];
-    if let Some(external_id) = &request.external_id {
-        details.push(format!("external ID {external_id}"));
-    }
-    let (min, max) = (request.capacity.min, request.capacity.max);
-    match (min.is_zero(), max.is_zero()) {
-        (true, true) => {}
-        (false, true) => details.push(format!("at least {}", size(min))),
-        (true, false) => details.push(format!("at most {}", size(max))),
-        (false, false) => details.push(format!("from {} to {}", size(min), size(max))),
-    }
-    for (source, what) in [
-        (&request.snapshot_id, "snapshot"),
-        (&request.clone_id, "volume"),
-    ] {
-        if let Some(source) = source {
-            details.push(format!("copied from {what} {source}"));
-        }
-    }
-    details.extend(request.capabilities.iter().map(ToString::to_string));
-    details
-}
-
 fn last_snapshot(snapshot: &LastSnapshot, now: Option<i64>) -> String {
     match snapshot {
         LastSnapshot::Unknown => "last snapshot: unknown".to_owned(),
@@ -331,16 +261,4 @@ pub(super) fn value_text(value: &FieldValue) -> String {
             list.join(" ")
         }
     }
-}
-
-fn size(bytes: Bytes) -> String {
-    format!("{bytes} ({} bytes)", bytes.get())
-}
-
-fn pairs(map: &BTreeMap<String, String>) -> String {
-    let pairs: Vec<_> = map
-        .iter()
-        .map(|(key, value)| format!("{key}={value:?}"))
-        .collect();
-    pairs.join(", ")
 }

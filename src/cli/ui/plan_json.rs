@@ -6,6 +6,7 @@
 use serde_json::{Value, json};
 
 use super::diagnostic::diagnostic_json;
+use super::wanted_volume::wanted_json;
 use crate::diagnostic::{Diagnostic, SourceMap};
 use crate::model::{ExternalId, NamespacedId, Topology};
 use crate::plan::{
@@ -78,6 +79,7 @@ fn planned_json(plan: &Plan, planned: &PlannedVolume, sources: &SourceMap) -> Va
         "resent_fields": planned.action.update().map_or(&[][..], |update| &update.resent_fields),
         "cleared_fields": cleared_fields(planned),
         "steps": steps(planned),
+        "wanted": planned.request().map(wanted_json),
         "external_id": registered_again(planned),
         "protection": planned.protection.map(ProtectionChange::as_str),
         "claims": claims(planned).iter().map(claim).collect::<Vec<_>>(),

@@ -1,16 +1,22 @@
 //! Many diagnostics as one text, with repeated explanations printed once.
 //!
 //! A run over hundreds of volumes may find the same problem in each. Problems are of one kind if they
-//! share their code, notes and help. For a kind with many problems, the first is printed in full. Each
-//! other problem is one line with its message and position.
+//! share their code, notes and help, and the text at their places. For a kind with several problems, the
+//! first is printed in full, and each other problem is one line with its message and position. The lines
+//! of a kind with many problems are folded into one with the positions.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::diagnostic::{render, render_short};
+use super::printer::one_line;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, Severity, SourceMap};
 
 /// Up to this number, all problems of a kind are printed in full.
 const FEW: usize = 3;
+/// Up to this number, each problem of a kind has a line.
+const LINES: usize = 12;
+/// How many positions a folded line has.
+const PLACES: usize = 40;
 
 /// Returns all problems and their number, with colours and without a final line end.
 pub(crate) fn problems_text(
@@ -18,16 +24,25 @@ pub(crate) fn problems_text(
     sources: &SourceMap,
     columns: usize,
 ) -> String {
-    let mut sizes: HashMap<ProblemKind<'_>, usize> = HashMap::new();
-    for kind in diagnostics.iter().filter_map(ProblemKind::of) {
-        *sizes.entry(kind).or_default() += 1;
+    let mut kinds: HashMap<ProblemKind<'_>, Vec<&Diagnostic>> = HashMap::new();
+    for diagnostic in diagnostics {
+        kinds
+            .entry(ProblemKind::of(diagnostic))
+            .or_default()
+            .push(diagnostic);
     }
     let mut explained = HashSet::new();
     let mut text = String::new();
     let mut was_short = false;
     for diagnostic in diagnostics {
-        let many = ProblemKind::of(diagnostic).filter(|kind| sizes[kind] > FEW);
-        let is_short = many.is_some_and(|kind| !explained.insert(kind));
+        let kind = ProblemKind::of(diagnostic);
+        let alike = &kinds[&kind];
+        let is_first = explained.insert(kind);
+        let is_folded = alike.len() > LINES && alike.iter().all(|one| !one.labels.is_empty());
+        if is_folded && !is_first {
+            continue;
+        }
+        let is_short = alike.len() > FEW && !is_first;
         if !text.is_empty() {
             text.push_str(if is_short && was_short { "\n" } else { "\n\n" });
         }
@@ -36,6 +51,9 @@ pub(crate) fn problems_text(
         } else {
             render(diagnostic, sources, columns)
         });
+        if is_folded {
+            text.push_str(&folded(&alike[1..], sources));
+        }
         was_short = is_short;
     }
     if let Some(count) = count(diagnostics) {
@@ -45,18 +63,39 @@ pub(crate) fn problems_text(
     text
 }
 
+/// Returns a line with the positions of like problems: `299 more: a.hcl:12, 30; b.hcl:2`.
+fn folded(others: &[&Diagnostic], sources: &SourceMap) -> String {
+    let mut lines: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let labels = others.iter().filter_map(|one| one.labels.first());
+    for label in labels.take(PLACES) {
+        let line = sources.location(label.span).line.to_string();
+        let file = sources.name(label.span.source);
+        lines.entry(file).or_default().push(line);
+    }
+    let files = lines
+        .into_iter()
+        .map(|(file, lines)| format!("{}:{}", one_line(file), lines.join(", ")));
+    let files: Vec<String> = files.collect();
+    let more = match others.len().saturating_sub(PLACES) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("\n{} more: {}{more}", others.len(), files.join("; "))
+}
+
 /// The parts that problems of one kind share.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 struct ProblemKind<'a> {
     code: Code,
     severity: Severity,
     notes: &'a [String],
     help: &'a [String],
+    /// The message, the labels and the replacement of a problem that has text at its positions.
+    own_text: Option<(&'a str, Vec<&'a str>, Option<&'a str>)>,
 }
 
 impl<'a> ProblemKind<'a> {
-    /// Returns `None` if the diagnostic has text of its own at its positions.
-    fn of(diagnostic: &'a Diagnostic) -> Option<Self> {
+    fn of(diagnostic: &'a Diagnostic) -> Self {
         let Diagnostic {
             code,
             severity,
@@ -64,15 +103,20 @@ impl<'a> ProblemKind<'a> {
             help,
             notes,
             replacement,
-            message: _,
+            message,
         } = diagnostic;
         let is_plain = replacement.is_none() && labels.iter().all(|label| label.text.is_empty());
-        is_plain.then_some(Self {
+        Self {
             code: *code,
             severity: *severity,
             notes,
             help,
-        })
+            own_text: (!is_plain).then(|| {
+                let labels = labels.iter().map(|label| label.text.as_str());
+                let replacement = replacement.as_ref().map(|one| one.text.as_str());
+                (message.as_str(), labels.collect(), replacement)
+            }),
+        }
     }
 }
 
@@ -144,6 +188,27 @@ error[plan/protected]: volume d is not removed
 
 4 errors, 1 warning";
         assert_eq!(plain(&all, &sources), expected);
+    }
+
+    /// A mistake that is copied into hundreds of volumes is one block, with the lines of all of them.
+    #[test]
+    fn many_like_mistakes_are_one_block() {
+        let mut sources = SourceMap::default();
+        let text = "plugn_id\n".repeat(300);
+        let id = sources.add("a.hcl", text.as_str());
+        let mistake = |at: usize| {
+            let span = SourceMap::span(id, at * 9..at * 9 + 8);
+            Diagnostic::error(
+                Code::SpecUnknownField,
+                "`plugn_id` is not a field of a volume",
+            )
+            .label(span, "did you mean `plugin_id`?")
+        };
+        let all: Vec<Diagnostic> = (0..300).map(mistake).collect();
+        let text = plain(&all, &sources);
+        assert_eq!(text.matches("is not a field").count(), 1, "{text}");
+        assert!(text.contains("\n299 more: a.hcl:2, 3, 4,"), "{text}");
+        assert!(text.ends_with("41 and 259 more\n\n300 errors"), "{text}");
     }
 
     #[test]

@@ -20,6 +20,7 @@ use crate::reconcile::observe::{ObserveRequest, observe};
 use crate::reconcile::outcome::Status;
 use crate::reconcile::record::Unrecorded;
 use crate::reconcile::resolve::{Unresolved, resolve};
+use crate::reconcile::secret_variables::SecretVariables;
 use crate::spec::{Defaults, Purpose, Syntax, VolumeSpec, parse};
 
 /// A server and a ledger.
@@ -164,7 +165,13 @@ impl Scene {
             let (spec, request) = (planned.spec.as_ref()?, planned.request()?);
             Some(Unresolved::new(spec, request.clone(), PathBuf::new()))
         });
-        let (resolved, _) = resolve(sent.collect(), Arc::new(NoSecrets)).await.unwrap();
+        let (resolved, _) = resolve(
+            sent.collect(),
+            Arc::new(NoSecrets),
+            SecretVariables::default(),
+        )
+        .await
+        .unwrap();
         let execution = Execution {
             api: &self.server,
             snapshots: &self.server,

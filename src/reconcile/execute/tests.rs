@@ -23,6 +23,7 @@ use crate::reconcile::execution::ProgressObserver;
 use crate::reconcile::observe::{Observation, ObserveRequest, observe};
 use crate::reconcile::record::{Record, Recorded, Unrecorded};
 use crate::reconcile::resolve::{Resolved, Unresolved, resolve};
+use crate::reconcile::secret_variables::SecretVariables;
 use crate::spec::{Purpose, VolumeSpec};
 
 fn wanted(id: &str, max: u64) -> VolumeSpec {
@@ -129,7 +130,11 @@ async fn resolved(plan: &Plan) -> Resolved {
         let (spec, request) = (planned.spec.as_ref()?, planned.request()?);
         Some(Unresolved::new(spec, request.clone(), PathBuf::new()))
     });
-    let resolving = resolve(unresolved.collect(), Arc::new(NoSecrets));
+    let resolving = resolve(
+        unresolved.collect(),
+        Arc::new(NoSecrets),
+        SecretVariables::default(),
+    );
     resolving.await.unwrap().0
 }
 

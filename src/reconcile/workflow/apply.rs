@@ -23,9 +23,9 @@ use super::schedulable::wait_until_schedulable;
 use super::secret_lookup::look_up_secrets;
 use super::set_lock::with_set_lock;
 use super::specifications::Specifications;
-use crate::diagnostic::{Code, Diagnostic};
+use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::model::{NamespacedId, Volume};
-use crate::plan::{Action, Approvals, Plan, SavedPlan, Unapproved};
+use crate::plan::{Action, Approvals, Plan, PlannedVolume, SavedPlan, Unapproved};
 use crate::ports::WithDocument;
 use crate::reconcile::ledger::SetLedger;
 use crate::reconcile::outcome::{Outcome, Status};
@@ -97,6 +97,11 @@ pub struct ApplyResult {
 }
 
 impl ApplyResult {
+    /// Returns the entries of the plan with their outcomes.
+    pub fn outcomes(&self) -> impl Iterator<Item = (&PlannedVolume, &Outcome)> {
+        self.prepared.plan.volumes.iter().zip(&self.outcomes)
+    }
+
     /// Returns the volumes as they are now, in the order of their specifications.
     pub fn volumes(&self) -> Vec<WithDocument<Volume>> {
         let observation = &self.prepared.observation;
@@ -162,6 +167,7 @@ async fn apply_in_set(
         .reporter
         .diagnostics(&diagnostics, &specifications.sources);
     stop_if_blocked(context, request.mode, plan)?;
+    refuse_unused_approvals(plan, &request.options.approvals)?;
     if plan.counts().changes() > 0 {
         approve_plan(context, prompt, request, &prepared).await?;
     }
@@ -245,6 +251,18 @@ fn stop_if_blocked(
         reporter.status("use `--keep-going` to apply the rest");
     }
     Err(WorkflowError::reported(FailureKind::Blocked))
+}
+
+/// Refuses approvals of changes that the plan does not make.
+///
+/// # Errors
+/// If there is one.
+pub fn refuse_unused_approvals(plan: &Plan, approvals: &Approvals) -> Result<(), WorkflowError> {
+    let unused: Diagnostics = approvals.unused(plan).into_iter().collect();
+    if unused.is_empty() {
+        return Ok(());
+    }
+    Err(unused.into())
 }
 
 /// Checks permissions and asks for approval.

@@ -10,6 +10,7 @@ mod approval;
 mod claim_explanation;
 mod claims;
 mod context;
+mod denied_request;
 mod detach;
 mod doctor;
 mod error;
@@ -36,6 +37,7 @@ mod plan_execution;
 mod plan_request;
 mod plugin_health;
 mod plugin_use;
+mod plugin_wait;
 mod preflight;
 mod prepare;
 mod removal;
@@ -51,10 +53,13 @@ mod specifications;
 mod wait;
 
 pub use applied_record::AppliedRecord;
-pub use apply::{ApplyMode, ApplyRequest, ApplyResult, apply_specifications};
+pub use apply::{
+    ApplyMode, ApplyRequest, ApplyResult, apply_specifications, refuse_unused_approvals,
+};
 pub use claim_explanation::{ClaimOverview, claim_overview};
 pub use claims::{LONGEST_CLAIM_WAIT, claim_volume, list_claims, release_volume};
 pub use context::WorkflowContext;
+pub use denied_request::explain_denial;
 pub use detach::detach_volume;
 pub use doctor::{DoctorReport, DoctorRequest, VolumeDiagnosis, diagnose_volumes, fix_findings};
 pub use error::{FailureKind, WorkflowError};
@@ -77,6 +82,7 @@ pub use orphan_inventory::OrphanInventory;
 pub use other_owners::check_owners;
 pub use plan_request::{ChangeOptions, PlanRequest, PreparedPlan, ProviderCheck};
 pub use plugin_use::impact_of_plugin;
+pub use plugin_wait::wait_for_plugin;
 pub use prepare::prepare_plan;
 pub use removal::{RemovalRequest, remove_volumes};
 pub use reporter::{ApprovalPrompt, Reporter};

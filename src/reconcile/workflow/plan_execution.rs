@@ -1,5 +1,7 @@
 //! Carries out a prepared plan, and records it in the set that owns the volumes.
 
+use std::collections::BTreeMap;
+
 use tokio_util::sync::CancellationToken;
 
 use super::context::WorkflowContext;
@@ -73,16 +75,27 @@ pub(super) async fn execute_plan(
     Ok(outcomes)
 }
 
-/// Returns a line for each change of ownership and protection.
+/// Up to this number, each change of ownership has a line.
+const FEW: usize = 10;
+
+/// Returns a line for each change of ownership and protection, or one for many of a kind.
 fn describe_changes(set: &LedgerSet, changes: &[(NamespacedId, OwnershipChange)]) -> Vec<String> {
     let name = set.name();
-    let line = |(key, change): &(NamespacedId, OwnershipChange)| match change {
-        OwnershipChange::Adopted => format!("volume {key}: now owned by set {name}"),
-        OwnershipChange::Gone => {
-            format!("volume {key}: does not exist, no longer owned by set {name}")
-        }
-        OwnershipChange::Protected => format!("volume {key}: now protected by set {name}"),
-        OwnershipChange::Unprotected => format!("volume {key}: no longer protected by set {name}"),
+    let words = |change: &OwnershipChange| match change {
+        OwnershipChange::Adopted => format!("now owned by set {name}"),
+        OwnershipChange::Gone => format!("does not exist, no longer owned by set {name}"),
+        OwnershipChange::Protected => format!("now protected by set {name}"),
+        OwnershipChange::Unprotected => format!("no longer protected by set {name}"),
     };
-    changes.iter().map(line).collect()
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for (_, change) in changes {
+        *counts.entry(words(change)).or_default() += 1;
+    }
+    let few = changes.iter().filter_map(|(key, change)| {
+        let words = words(change);
+        (counts[&words] <= FEW).then(|| format!("volume {key}: {words}"))
+    });
+    let many = counts.iter().filter(|(_, count)| **count > FEW);
+    let many = many.map(|(words, count)| format!("{count} volumes: {words}"));
+    few.chain(many).collect()
 }

@@ -15,6 +15,7 @@ use crate::ports::ServerKind;
 use crate::reconcile::observe::{ObserveRequest, last_snapshots, observe};
 use crate::reconcile::provider_lists::{provider_lists, snapshot_ids, unread_lists};
 use crate::reconcile::resolve::{Unresolved, known_secrets};
+use crate::reconcile::secret_variables::SecretVariables;
 use crate::spec::VolumeSpec;
 
 /// Reads the server and makes the plan.
@@ -136,7 +137,12 @@ async fn owned(
         let directory = request.specifications.directory_of(spec);
         Unresolved::new(spec, spec.request.clone(), directory)
     });
-    let looking_up = known_secrets(unresolved.collect(), context.secrets.clone());
+    let unresolved: Vec<Unresolved> = unresolved.collect();
+    let looking_up = async {
+        let requests = unresolved.iter().map(|one| &one.request);
+        let variables = SecretVariables::read(context.api, requests).await;
+        known_secrets(unresolved, context.secrets.clone(), variables).await
+    };
     let known = context.unless_interrupted(looking_up).await?;
     let secrets = |spec: &VolumeSpec| known.get(&spec.key()).cloned();
     Ok(Some(OwnedSet::of(set, specs, secrets)))

@@ -5,6 +5,7 @@ use super::error::{FailureKind, WorkflowError};
 use super::specifications::Specifications;
 use crate::plan::Plan;
 use crate::reconcile::resolve::{Resolved, Unresolved, resolve};
+use crate::reconcile::secret_variables::SecretVariables;
 
 /// Looks up the secrets of everything that the plan sends, and reports problems.
 ///
@@ -20,8 +21,13 @@ pub(super) async fn look_up_secrets(
         let directory = specifications.directory_of(spec);
         Some(Unresolved::new(spec, request.clone(), directory))
     });
-    let looking_up = resolve(sent.collect(), context.secrets.clone());
+    let sent: Vec<Unresolved> = sent.collect();
     let reporter = context.reporter;
+    let looking_up = async {
+        let requests = sent.iter().map(|one| &one.request);
+        let variables = SecretVariables::read(context.api, requests).await;
+        resolve(sent, context.secrets.clone(), variables).await
+    };
     match context.unless_interrupted(looking_up).await? {
         Ok((resolved, warnings)) => {
             reporter.diagnostics(&warnings, &specifications.sources);

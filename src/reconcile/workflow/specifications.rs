@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::diagnostic::SourceMap;
 use crate::model::SetName;
+use crate::plan::{AclOperation, LedgerLocation, RequiredPermissions};
 use crate::spec::VolumeSpec;
 
 /// The specifications that a command works with.
@@ -22,6 +23,36 @@ pub struct Specifications {
 }
 
 impl Specifications {
+    /// Returns the permissions that planning them needs, with a ledger in variables.
+    pub fn permissions_to_plan(&self, ledger: Option<&LedgerLocation>) -> RequiredPermissions {
+        let mut needs = self.permissions_for(&[AclOperation::Observe]);
+        if let Some(location) = ledger {
+            needs.add_ledger_reading(location);
+        }
+        needs
+    }
+
+    /// Returns the permissions that planning and applying them needs, with a ledger in variables.
+    pub fn permissions_to_apply(&self, ledger: Option<&LedgerLocation>) -> RequiredPermissions {
+        let mut needs = self.permissions_for(&[AclOperation::Observe, AclOperation::Write]);
+        if let Some(location) = ledger {
+            needs.add_ledger(location);
+        }
+        needs
+    }
+
+    fn permissions_for(&self, operations: &[AclOperation]) -> RequiredPermissions {
+        let mut needs = RequiredPermissions::default();
+        for spec in &self.volumes {
+            for operation in operations {
+                needs.add(*operation, &spec.request.namespace);
+            }
+            needs.add_secrets(&spec.request);
+        }
+        needs.add_version();
+        needs
+    }
+
     /// Returns the directory that relative paths in a specification start from: that of its file, or
     /// the base directory for standard input.
     pub fn directory_of(&self, spec: &VolumeSpec) -> PathBuf {

@@ -16,6 +16,8 @@ pub(in crate::spec) struct Document<'d> {
     pub(in crate::spec) source: SourceId,
     pub(in crate::spec) syntax: Syntax,
     pub(in crate::spec) defaults: &'d Defaults,
+    /// Whether it has a key of secrets, whose values may stand under a wrong key.
+    pub(in crate::spec) has_secrets: bool,
 }
 
 /// How a number or a boolean becomes text. YAML always keeps the source text.

@@ -1,8 +1,8 @@
 //! Decodes `secrets`: keys with values, or with references to values.
 //!
-//! A reference is `env("NAME")` or `file("PATH")` in HCL, `{env: NAME}` or `{file: PATH}` in YAML
-//! and JSON. It is resolved right before a request, not here. Nomad's own reader refuses
-//! references, so no file means something else there.
+//! A reference is `env("NAME")`, `file("PATH")` or `nomad_var("PATH", "KEY")` in HCL, `{env: NAME}`,
+//! `{file: PATH}` or `{nomad_var: [PATH, KEY]}` in YAML and JSON. It is resolved right before a
+//! request, not here. Nomad's own reader refuses references, so no file means something else there.
 
 use std::collections::BTreeMap;
 
@@ -81,16 +81,22 @@ impl Reader<'_> {
     }
 
     fn reference(&mut self, node: &Node<'_>, reference: &SecretReference<'_>) -> Option<SecretRef> {
-        let argument = &*reference.argument;
+        let mut arguments = reference.arguments.iter().map(ToString::to_string);
+        let (first, second) = (arguments.next()?, arguments.next());
+        let has = |c: char| first.contains(c) || second.as_ref().is_some_and(|it| it.contains(c));
         let problem = match reference.source {
-            _ if argument.is_empty() => Some("it is empty"),
-            _ if argument.contains('\0') => Some("it holds a zero byte"),
-            ReferenceSource::Env if argument.contains('=') => Some("it holds `=`"),
-            ReferenceSource::Env | ReferenceSource::File => None,
+            _ if first.is_empty() || second.as_deref() == Some("") => Some("it is empty"),
+            _ if has('\0') => Some("it holds a zero byte"),
+            ReferenceSource::Env if has('=') => Some("it holds `=`"),
+            ReferenceSource::Env | ReferenceSource::File | ReferenceSource::NomadVar => None,
         };
         let (what, found) = match reference.source {
-            ReferenceSource::Env => ("variable name", SecretRef::Env(argument.to_owned())),
-            ReferenceSource::File => ("path", SecretRef::File(argument.to_owned())),
+            ReferenceSource::Env => ("variable name", SecretRef::Env(first)),
+            ReferenceSource::File => ("path", SecretRef::File(first)),
+            ReferenceSource::NomadVar => {
+                let (path, key) = (first, second?);
+                ("path or key", SecretRef::NomadVar { path, key })
+            }
         };
         let Some(problem) = problem else {
             return Some(found);
@@ -120,16 +126,22 @@ impl Reader<'_> {
         };
         let source = &*only.key.text;
         let words = ReferenceSource::ALL.map(ReferenceSource::as_str);
-        let diagnostic = if ReferenceSource::parse(source).is_some() {
-            let message = format!(
-                "`{source}` is {}, not a text",
-                only.value.kind_name(self.document.syntax)
-            );
-            Diagnostic::error(Code::SpecWrongType, message).label(only.key.span, "expected a text")
+        let diagnostic = if let Some(known) = ReferenceSource::parse(source) {
+            let expected = match known.argument_count() {
+                1 => "a text",
+                _ => "a list of two texts",
+            };
+            let kind = only.value.kind_name(self.document.syntax);
+            let message = format!("`{source}` is {kind}, not {expected}");
+            let label = format!("expected {expected}");
+            Diagnostic::error(Code::SpecWrongType, message).label(only.key.span, label)
+        } else if ReferenceSource::is_planned(source) {
+            let message = format!("`{source}` is not supported yet as a source of secrets");
+            Diagnostic::error(Code::SpecSecretReference, message).label(only.key.span, "")
         } else {
             let message = format!("unknown source of secrets `{source}`");
             let label = closest_match(source, words).map_or_else(
-                || "expected `env` or `file`".to_owned(),
+                || "expected `env`, `file` or `nomad_var`".to_owned(),
                 |near| format!("did you mean `{near}`?"),
             );
             Diagnostic::error(Code::SpecSecretReference, message).label(only.key.span, label)
@@ -141,9 +153,15 @@ impl Reader<'_> {
     /// Returns the help on references in this syntax.
     fn reference_help(&self) -> &'static str {
         match self.document.syntax {
-            Syntax::Hcl => "write a reference as `env(\"NAME\")` or `file(\"PATH\")`",
-            Syntax::Yaml => "write a reference as `{env: NAME}` or `{file: PATH}`",
-            Syntax::Json => "write a reference as `{\"env\": \"NAME\"}` or `{\"file\": \"PATH\"}`",
+            Syntax::Hcl => {
+                "write a reference as `env(\"NAME\")`, `file(\"PATH\")` or `nomad_var(\"PATH\", \"KEY\")`"
+            }
+            Syntax::Yaml => {
+                "write a reference as `{env: NAME}`, `{file: PATH}` or `{nomad_var: [PATH, KEY]}`"
+            }
+            Syntax::Json => {
+                "write a reference as `{\"env\": \"NAME\"}`, `{\"file\": \"PATH\"}` or `{\"nomad_var\": [\"PATH\", \"KEY\"]}`"
+            }
         }
     }
 }

@@ -200,9 +200,18 @@ impl Reader<'_> {
         true
     }
 
-    /// Hides the values under an unknown key, unless it resembles a key without secrets.
+    /// Hides the values under an unknown key that may be secrets. Not those of a key that resembles one
+    /// without secrets, and not the single value of a key with a harmless name, unless the text has
+    /// secrets: a wrong indentation moves a secret out of its block.
     fn hide_possible_secrets(&mut self, entry: &Entry<'_>, meant: Option<&str>) {
-        if meant.is_none_or(mask::is_sensitive) {
+        let is_single = matches!(entry.value.value, Value::Scalar(_));
+        let is_plain =
+            is_single && !self.document.has_secrets && !mask::may_name_secret(&entry.key.text);
+        let is_hidden = match meant {
+            Some(meant) => mask::is_sensitive(meant),
+            None => !is_plain,
+        };
+        if is_hidden {
             entry
                 .value
                 .for_each_scalar(&mut |value| self.possible_secrets.push(value));

@@ -107,6 +107,7 @@ fn secret() -> impl Strategy<Value = SecretRef> {
         any_text().prop_map(|value| SecretRef::Literal(Secret::new(value))),
         argument().prop_map(SecretRef::Env),
         argument().prop_map(SecretRef::File),
+        (argument(), argument()).prop_map(|(path, key)| SecretRef::NomadVar { path, key }),
     ]
 }
 
@@ -282,7 +283,15 @@ fn as_data(mut object: Object<'_>) -> Object<'_> {
             tree::Value::Reference(reference) => {
                 let mut outer = Object::default();
                 let text = reference.source.as_str().into();
-                let argument = Node::text(reference.argument, span);
+                let arguments = reference.arguments.into_iter();
+                let mut texts: Vec<_> = arguments.map(|text| Node::text(text, span)).collect();
+                let argument = match texts.len() {
+                    1 => texts.remove(0),
+                    _ => Node {
+                        value: tree::Value::List(texts),
+                        span,
+                    },
+                };
                 outer.push(SpannedText { text, span }, vec![], argument);
                 tree::Value::Object(outer)
             }

@@ -11,7 +11,7 @@ fn secrets(text: &str, syntax: Syntax) -> Vec<(String, String)> {
     let secrets = specs[0].request.secrets.as_ref().expect("secrets are set");
     let shown = |from: &SecretRef| match from {
         SecretRef::Literal(value) => value.to_string(),
-        SecretRef::Env(_) | SecretRef::File(_) => format!("{from:?}"),
+        SecretRef::Env(_) | SecretRef::File(_) | SecretRef::NomadVar { .. } => format!("{from:?}"),
     };
     let pairs = secrets.iter();
     pairs
@@ -25,29 +25,38 @@ fn a_reference_means_the_same_in_every_syntax() {
         ("a", "env(\"A_B\")"),
         ("b", "file(\"keys/b.key\")"),
         ("c", "env"),
+        ("d", "nomad_var(\"ebs/keys\", \"token\")"),
     ];
     let expected = expected.map(|(key, value)| (key.to_owned(), value.to_owned()));
     for (text, syntax) in [
         (
-            hcl("secrets {\n  a = env(\"A_B\")\n  b = file(\"keys/b.key\")\n  c = \"env\"\n}"),
-            Syntax::Hcl,
-        ),
-        (
-            hcl("secrets = { a = env(\"A_B\"), b: file(\"keys/b.key\"), c = \"env\" }"),
-            Syntax::Hcl,
-        ),
-        (
             hcl(
-                "secrets { a = ( env ( \"A_B\" , ) ) }\nsecrets {\n b = file(\"keys/b.key\")\n c = \"env\" }",
+                "secrets {\n  a = env(\"A_B\")\n  b = file(\"keys/b.key\")\n  c = \"env\"\n  d = nomad_var(\"ebs/keys\", \"token\")\n}",
             ),
             Syntax::Hcl,
         ),
         (
-            yaml("secrets:\n  a: {env: A_B}\n  b:\n    file: keys/b.key\n  c: env"),
+            hcl(
+                "secrets = { a = env(\"A_B\"), b: file(\"keys/b.key\"), c = \"env\", d = nomad_var(\"ebs/keys\", \"token\") }",
+            ),
+            Syntax::Hcl,
+        ),
+        (
+            hcl(
+                "secrets { a = ( env ( \"A_B\" , ) ) }\nsecrets {\n b = file(\"keys/b.key\")\n c = \"env\"\n d = nomad_var(\"ebs/keys\", \"token\") }",
+            ),
+            Syntax::Hcl,
+        ),
+        (
+            yaml(
+                "secrets:\n  a: {env: A_B}\n  b:\n    file: keys/b.key\n  c: env\n  d: {nomad_var: [ebs/keys, token]}",
+            ),
             Syntax::Yaml,
         ),
         (
-            json(r#""secrets": {"a": {"env": "A_B"}, "b": {"file": "keys/b.key"}, "c": "env"}"#),
+            json(
+                r#""secrets": {"a": {"env": "A_B"}, "b": {"file": "keys/b.key"}, "c": "env", "d": {"nomad_var": ["ebs/keys", "token"]}}"#,
+            ),
             Syntax::Json,
         ),
     ] {
@@ -67,6 +76,21 @@ fn invalid_references_are_refused_with_their_positions() {
             "secrets { a = env(\"X\", \"y\") }",
             Syntax::Hcl,
             "spec/expression 1:15 *************",
+        ),
+        (
+            "secrets { a = nomad_var(\"x\") }",
+            Syntax::Hcl,
+            "spec/expression 1:15 **************",
+        ),
+        (
+            "secrets { a = nomad_var(\"x\", \"\") }",
+            Syntax::Hcl,
+            "spec/secret-reference 1:15 nomad_var(\"x\", \"\")",
+        ),
+        (
+            "secrets: {a: {nomad_var: x}}",
+            Syntax::Yaml,
+            "spec/wrong-type 1:15 nomad_var",
         ),
         (
             "secrets { a = env(b) }",

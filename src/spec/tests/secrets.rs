@@ -157,6 +157,26 @@ fn other_lines_stay_readable() {
     assert!(!shown.contains(CANARY));
 }
 
+/// In a text without secrets, a plain value under an unknown key is no secret.
+#[test]
+fn values_of_unknown_keys_are_hidden_only_where_secrets_may_be() {
+    for (text, syntax, is_shown) in [
+        (hcl("colour = \"hunter2\""), Syntax::Hcl, true),
+        (yaml("colour: hunter2"), Syntax::Yaml, true),
+        (hcl("db_pass = \"hunter2\""), Syntax::Hcl, false),
+        (hcl("colour = [\"hunter2\"]"), Syntax::Hcl, false),
+        (hcl("colour { a = \"hunter2\" }"), Syntax::Hcl, false),
+        (
+            yaml("secrets:\n  a: b\ncolour: hunter2"),
+            Syntax::Yaml,
+            false,
+        ),
+        (yaml("secrets:\ncolour: hunter2"), Syntax::Yaml, false),
+    ] {
+        assert_eq!(leaks(&text, syntax).is_some(), is_shown, "{text}");
+    }
+}
+
 #[test]
 fn debug_output_contains_no_secret() {
     let read = read(

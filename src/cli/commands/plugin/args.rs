@@ -9,7 +9,8 @@ use clap::{Args, Subcommand};
 
 use crate::cli::args::{OutputArgs, ParallelismArgs, REPORT_FORMAT_HELP, ReportFormat};
 #[cfg(feature = "agent")]
-use crate::cli::args::{PluginProfileArgs, TableFormat};
+use crate::cli::args::{PluginProfileArgs, SecretArgs, TableFormat};
+use crate::cli::durations::TimeSpan;
 #[cfg(feature = "agent")]
 use crate::cli::ui::CheckReportFile;
 use crate::wire::Filter;
@@ -35,6 +36,13 @@ pub(crate) enum PluginCommand {
         after_long_help = "Examples:\n  nomad-csi plugin impact ebs\n  nomad-csi plugin impact ebs --node worker-1 -o json"
     )]
     Impact(PluginImpactArgs),
+    /// Wait until a plugin is healthy
+    ///
+    /// A plugin is healthy if it has a healthy node, and a healthy controller where it requires one.
+    /// A plugin that does not exist is waited for too. Reports the reason for waiting whenever it
+    /// changes. Exits with 3 on timeout.
+    #[command(after_long_help = "Example:\n  nomad-csi plugin wait ebs --timeout 10m")]
+    Wait(PluginWaitArgs),
     /// Serve the embedded plugin on a socket in its own process
     ///
     /// Volumes are images with their own file system, block devices or directories on this machine.
@@ -99,6 +107,17 @@ pub(crate) struct PluginImpactArgs {
     pub parallelism: ParallelismArgs,
 }
 
+/// Arguments of `plugin wait`.
+#[derive(Args, Debug)]
+pub(crate) struct PluginWaitArgs {
+    /// Exact ID of the plugin
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// Longest time to wait, such as 30s, 5m or 1h30m
+    #[arg(long, value_name = "DURATION", default_value = "5m")]
+    pub timeout: TimeSpan,
+}
+
 /// Arguments of `plugin serve`.
 #[cfg(feature = "agent")]
 #[derive(Args, Debug)]
@@ -156,11 +175,9 @@ pub(crate) struct CheckArgs {
     /// YAML or JSON file that maps mutable parameter names to values, to modify volumes with
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub mutable_parameters: Option<PathBuf>,
-    /// YAML or JSON file that maps secret names to values, for every call that accepts secrets
-    ///
-    /// The values are never shown.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub secrets: Option<PathBuf>,
+    /// The secrets of every call that accepts secrets. They are never shown.
+    #[command(flatten)]
+    pub secrets: SecretArgs,
     /// Directory to stage volumes in, at the same path for the plugin [default: below the temporary
     /// directory]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]

@@ -10,6 +10,7 @@ use crate::cli::command_context::CommandContext;
 use crate::cli::commands::plugin::CheckArgs;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
+use crate::cli::given_secrets::given_secrets;
 use crate::cli::ui::{CheckProgress, case_list, json_text, report_json, report_text};
 use crate::conformance::{
     CheckOptions, LocalFiles, Report, Selection, cases, run_checks as carry_out,
@@ -41,7 +42,8 @@ pub(crate) async fn check_plugin(
     }
     let endpoint = arguments.endpoint.as_deref().unwrap_or_default();
     let plugin = Plugin::at(context, endpoint, arguments.timeout)?;
-    let setup = setup(context, arguments)?;
+    let secrets = given_secrets(context, &arguments.secrets).await?;
+    let setup = setup(context, arguments, secrets)?;
     let watch = CheckProgress::new(&context.printer);
     let running = carry_out(
         plugin.client,
@@ -107,7 +109,11 @@ fn known(selection: &Selection) -> Result<(), CliError> {
         .into())
 }
 
-fn setup(context: &CommandContext, arguments: &CheckArgs) -> Result<CheckOptions, CliError> {
+fn setup(
+    context: &CommandContext,
+    arguments: &CheckArgs,
+    secrets: Secrets,
+) -> Result<CheckOptions, CliError> {
     let read = |file: &Option<PathBuf>| match file {
         None => Ok(BTreeMap::new()),
         Some(file) => pairs(&context.directory.join(file)),
@@ -127,7 +133,7 @@ fn setup(context: &CommandContext, arguments: &CheckArgs) -> Result<CheckOptions
     Ok(CheckOptions {
         parameters: read(&arguments.parameters)?,
         mutable_parameters: read(&arguments.mutable_parameters)?,
-        secrets: Secrets::from_iter(read(&arguments.secrets)?),
+        secrets,
         size,
         staging_directory: below(&arguments.staging, "staging"),
         target_directory: below(&arguments.target, "target"),

@@ -12,6 +12,7 @@ pub(crate) mod serve;
 #[cfg(feature = "agent")]
 mod socket;
 pub(crate) mod status;
+pub(crate) mod wait;
 
 #[cfg(feature = "agent")]
 pub(crate) use args::{CheckArgs, ProbeArgs, ServeArgs};

@@ -6,11 +6,12 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::cli::args::{
-    FileArgs, LedgerArgs, ParallelismArgs, SetArgs, StandingChangeArgs, drift_field,
+    FileArgs, LedgerArgs, ParallelismArgs, SetArgs, StandingChangeArgs, drift_field, required_paths,
 };
 
 /// Arguments of `reconcile`.
 #[derive(Args, Debug)]
+#[command(group = required_paths())]
 pub(crate) struct ReconcileArgs {
     /// The specifications.
     #[command(flatten)]

@@ -7,8 +7,8 @@ use clap::{Args, Subcommand, ValueHint};
 use super::claim_args::{ClaimArgs, ClaimsArgs, ReleaseArgs};
 use super::doctor::DoctorArgs;
 use crate::cli::args::{
-    FileArgs, LedgerArgs, OutputArgs, ParallelismArgs, RedactedText, SERVER_VERSION_HELP,
-    SYNTAX_HELP, SpecSyntax, one_of,
+    FileArgs, LedgerArgs, OutputArgs, ParallelismArgs, SERVER_VERSION_HELP, SYNTAX_HELP,
+    SecretArgs, SpecSyntax, one_of, required_paths,
 };
 use crate::cli::durations::TimeSpan;
 use crate::model::ServerVersion;
@@ -20,12 +20,12 @@ pub(crate) enum VolumeCommand {
     /// Create volumes in the storage provider and register them
     ///
     /// Updates volumes that already exist.
-    #[command(after_long_help = "Example:\n  nomad-csi volume create -f volume.hcl")]
+    #[command(after_long_help = "Example:\n  nomad-csi volume create volume.hcl")]
     Create(SubmitArgs),
     /// Register volumes that exist in the storage provider
     ///
     /// Updates volumes that are already registered.
-    #[command(after_long_help = "Example:\n  nomad-csi volume register -f volume.hcl")]
+    #[command(after_long_help = "Example:\n  nomad-csi volume register volume.hcl")]
     Register(SubmitArgs),
     /// Deregister volumes and keep their data in the storage provider
     ///
@@ -36,7 +36,8 @@ pub(crate) enum VolumeCommand {
     ///
     /// Refuses volumes that are in use, and volumes that share their data with another registered
     /// volume (exit code 3). Asks for approval on a terminal. A volume that does not exist is an
-    /// error without `--if-exists`.
+    /// error without `--if-exists`. Given secrets override the stored ones. They cannot contain a
+    /// comma, because the HTTP header that carries them is split at commas.
     #[command(after_long_help = "Example:\n  nomad-csi volume delete db --if-exists")]
     Delete(DeleteArgs),
     /// List volumes, or show one
@@ -114,6 +115,7 @@ pub(crate) enum VolumeCommand {
 
 /// Arguments of `volume create` and `volume register`.
 #[derive(Args, Debug)]
+#[command(group = required_paths())]
 pub(crate) struct SubmitArgs {
     /// The specifications.
     #[command(flatten)]
@@ -160,12 +162,9 @@ pub(crate) struct DeleteArgs {
     /// Skip the approval prompt
     #[arg(long, short)]
     pub yes: bool,
-    /// Secret for the storage provider that overrides the stored one; repeatable
-    ///
-    /// Other users can read this flag in the process list. The value cannot contain a comma,
-    /// because the HTTP header that carries it is split at commas.
-    #[arg(long = "secret", value_name = "KEY=VALUE")]
-    pub secrets: Vec<RedactedText>,
+    /// Secrets that override the stored ones.
+    #[command(flatten)]
+    pub secrets: SecretArgs,
     /// Succeed for volumes that do not exist
     #[arg(long)]
     pub if_exists: bool,

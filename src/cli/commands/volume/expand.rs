@@ -67,10 +67,7 @@ fn load_files(
     if arguments.files.is_empty() {
         return Ok(None);
     }
-    let files = FileArgs {
-        files: arguments.files.clone(),
-        syntax: arguments.syntax,
-    };
+    let files = FileArgs::of(arguments.files.clone(), arguments.syntax);
     let set = SetArgs {
         set: arguments.set.clone(),
     };

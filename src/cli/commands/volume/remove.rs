@@ -1,10 +1,11 @@
 //! `volume delete` and `volume deregister`.
 
 use super::args::{DeleteArgs, DeregisterArgs};
-use crate::cli::args::{LedgerArgs, RedactedText};
+use crate::cli::args::LedgerArgs;
 use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
+use crate::cli::given_secrets::given_secrets;
 use crate::cli::ledger::ledger_access;
 use crate::cli::ui::one_line;
 use crate::diagnostic::{Code, Diagnostic};
@@ -42,9 +43,11 @@ pub(crate) async fn delete(
     context: &CommandContext,
     arguments: &DeleteArgs,
 ) -> Result<Exit, CliError> {
+    let secrets = given_secrets(context, &arguments.secrets).await?;
+    refuse_commas(&secrets)?;
     let request = RemovalRequest {
         ids: &arguments.ids,
-        secrets: parse_secrets(&arguments.secrets)?,
+        secrets,
         scope: context.namespace()?.unwrap_or_default(),
         removal: Removal::Delete,
         is_approved: arguments.yes,
@@ -72,25 +75,16 @@ async fn remove(
         .await
 }
 
-/// Parses the secrets. Nomad takes them in a header, `k=v,k=w`, in which nothing can be escaped.
-fn parse_secrets(pairs: &[RedactedText]) -> Result<Secrets, CliError> {
-    let mut secrets = Secrets::default();
-    for pair in pairs {
-        let Some((key, value)) = pair.0.split_once('=').filter(|(key, _)| !key.is_empty()) else {
-            return Err(
-                Diagnostic::error(Code::CliInvalidValue, "a `--secret` has no key")
-                    .help("write `--secret KEY=VALUE`")
-                    .into(),
-            );
-        };
-        if key.contains(',') || value.contains(',') {
-            let message = format!("secret `{}` contains a comma", one_line(key));
-            return Err(Diagnostic::error(Code::CliInvalidValue, message)
-                .note("Nomad splits the header with the secrets at commas")
-                .help("register the volume with its secrets (`volume register -f`), then delete it without `--secret`")
-                .into());
-        }
-        secrets.insert(key, value);
-    }
-    Ok(secrets)
+/// Refuses secrets that cannot be sent. Nomad takes them in a header, `k=v,k=w`, in which nothing can be
+/// escaped.
+fn refuse_commas(secrets: &Secrets) -> Result<(), CliError> {
+    let mut pairs = secrets.expose();
+    let Some((key, _)) = pairs.find(|(key, value)| key.contains(',') || value.contains(',')) else {
+        return Ok(());
+    };
+    let message = format!("secret `{}` contains a comma", one_line(key));
+    Err(Diagnostic::error(Code::CliInvalidValue, message)
+        .note("Nomad splits the header with the secrets at commas")
+        .help("register the volume with its secrets (`volume register`), then delete it without secrets")
+        .into())
 }

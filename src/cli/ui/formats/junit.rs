@@ -1,51 +1,64 @@
-//! JUnit XML: one test case per volume, failed if the volume cannot reach its specified state.
+//! JUnit XML: one test case per volume or file, and one for a run that failed for another reason.
 
-use super::report_input::ReportInput;
+use super::run_report::{Case, CaseResult, Finding, RunReport};
 use crate::cli::ui::markup::xml;
-use crate::diagnostic::Diagnostic;
-use crate::plan::PlannedVolume;
 
-pub(super) fn junit(input: ReportInput<'_>) -> String {
-    let volumes = &input.plan.volumes;
-    let failures = input.plan.counts().blocked_or_waiting();
+pub(super) fn junit(report: &RunReport) -> String {
+    let count = |is: fn(&CaseResult) -> bool| {
+        let cases = report.cases.iter();
+        cases.filter(|case| is(&case.result)).count()
+    };
+    let failures = count(|result| matches!(result, CaseResult::Failed { .. }));
+    let skipped = count(|result| *result == CaseResult::Skipped);
+    let run_errors = report.run_errors();
+    let errors = usize::from(!run_errors.is_empty());
     let tests = format!(
-        "tests=\"{}\" failures=\"{failures}\" errors=\"0\"",
-        volumes.len()
+        "tests=\"{}\" failures=\"{failures}\" errors=\"{errors}\"",
+        report.cases.len() + errors
     );
-    let cases: String = volumes.iter().map(case).collect();
-    let server = xml(input.server);
+    let name = format!("nomad-csi {}", report.command);
+    let mut cases: String = report.cases.iter().map(case).collect();
+    if errors > 0 {
+        cases += &run_error(&name, &run_errors);
+    }
+    let suite = xml(report.server.as_deref().unwrap_or("specifications"));
     let lines = [
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>".to_owned(),
-        format!("<testsuites name=\"nomad-csi plan\" {tests}>"),
-        format!("<testsuite name=\"{server}\" {tests} skipped=\"0\">"),
+        format!("<testsuites name=\"{name}\" {tests}>"),
+        format!("<testsuite name=\"{suite}\" {tests} skipped=\"{skipped}\">"),
         format!("{cases}</testsuite>"),
         "</testsuites>".to_owned(),
     ];
     lines.join("\n")
 }
 
-fn case(planned: &PlannedVolume) -> String {
+fn case(case: &Case) -> String {
     let open = format!(
-        "<testcase classname=\"{}\" name=\"{}\"",
-        xml(planned.key.namespace.as_str()),
-        xml(planned.key.id.as_str()),
+        "<testcase classname=\"{}\" name=\"{}\">",
+        xml(&case.group),
+        xml(&case.name),
     );
-    let word = planned.change_name();
-    match planned.action.reasons() {
-        [] => format!("{open}><system-out>{word}</system-out></testcase>\n"),
-        reasons => failure(&open, word, reasons),
-    }
+    let word = case.word;
+    let inner = match &case.result {
+        CaseResult::Passed => format!("<system-out>{word}</system-out>"),
+        CaseResult::Skipped => format!("<skipped/><system-out>{word}</system-out>"),
+        CaseResult::Failed { message, text } => format!(
+            "<failure type=\"{word}\" message=\"{}\">{}</failure>",
+            xml(message),
+            xml(text)
+        ),
+    };
+    format!("{open}{inner}</testcase>\n")
 }
 
-fn failure(open: &str, kind: &str, reasons: &[Diagnostic]) -> String {
-    let message = reasons.first().map_or("", |reason| &reason.message);
-    let mut lines = vec![];
-    for reason in reasons {
-        lines.push(format!("{}: {}", reason.code, reason.message));
-        lines.extend(reason.notes.iter().chain(&reason.help).cloned());
-    }
+fn run_error(name: &str, errors: &[&Finding]) -> String {
+    let message = errors.first().map_or("", |finding| finding.message());
+    let lines = errors
+        .iter()
+        .map(|finding| format!("{}: {}", finding.code, finding.text));
+    let lines: Vec<String> = lines.collect();
     format!(
-        "{open}><failure type=\"{kind}\" message=\"{}\">{}</failure></testcase>\n",
+        "<testcase classname=\"nomad-csi\" name=\"{name}\"><error type=\"failed\" message=\"{}\">{}</error></testcase>\n",
         xml(message),
         xml(&lines.join("\n")),
     )

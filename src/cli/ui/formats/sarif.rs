@@ -1,31 +1,39 @@
-//! SARIF 2.1.0: one run, one result per diagnostic.
+//! SARIF 2.1.0: one run, one result per problem.
 //!
-//! Consumers require the version, a location and its region. A diagnostic without a position gets the
-//! position of the first specification. Without a specification, it has no location.
+//! Consumers require the version, a location and its region. A problem without a place gets that of the
+//! first specification. Without a specification, it has no location. GitHub shows at most 5,000 results
+//! of a run. The last one says how many are left out.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::report_input::ReportInput;
+use super::run_report::{Finding, Place, RunReport};
 use crate::cli::ui::output::json_text;
-use crate::diagnostic::{Code, Diagnostic, Severity, Span};
-use crate::plan::PlannedVolume;
+use crate::diagnostic::{Code, Severity};
 
 const SCHEMA: &str =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
 
-pub(super) fn sarif(input: ReportInput<'_>) -> String {
-    let codes: BTreeSet<Code> = input
-        .diagnostics
-        .iter()
-        .map(|diagnostic| diagnostic.code)
-        .collect();
-    let results: Vec<Value> = input
-        .diagnostics
-        .iter()
-        .map(|one| result(one, input))
-        .collect();
+/// The number of results that GitHub shows.
+const MOST: usize = 5000;
+
+pub(super) fn sarif(report: &RunReport) -> String {
+    let shown = match report.findings.len() {
+        count if count > MOST => MOST - 1,
+        count => count,
+    };
+    let findings = &report.findings[..shown];
+    let codes: BTreeSet<Code> = findings.iter().map(|finding| finding.code).collect();
+    let results = findings.iter().map(|finding| result(finding, report));
+    let left = report.findings.len() - shown;
+    let rest = (left > 0).then(|| {
+        json!({
+            "level": "note",
+            "message": {"text": format!("{left} more problems are in the log")},
+            "locations": locations(None, report),
+        })
+    });
     json_text(&json!({
         "$schema": SCHEMA,
         "version": "2.1.0",
@@ -36,7 +44,7 @@ pub(super) fn sarif(input: ReportInput<'_>) -> String {
                 "rules": codes.into_iter().map(rule).collect::<Vec<_>>(),
             }},
             "columnKind": "unicodeCodePoints",
-            "results": results,
+            "results": results.chain(rest).collect::<Vec<_>>(),
         }],
     }))
 }
@@ -49,50 +57,40 @@ fn rule(code: Code) -> Value {
     })
 }
 
-fn result(diagnostic: &Diagnostic, input: ReportInput<'_>) -> Value {
-    let level = match diagnostic.severity {
+fn result(finding: &Finding, report: &RunReport) -> Value {
+    let level = match finding.severity {
         Severity::Error => "error",
         Severity::Warning => "warning",
     };
-    let more = diagnostic.notes.iter().chain(&diagnostic.help);
-    let text = std::iter::once(&diagnostic.message).chain(more);
-    let text = text.map(String::as_str).collect::<Vec<_>>().join("\n");
-    let first = || input.plan.volumes.iter().find_map(PlannedVolume::span);
-    let place = diagnostic
-        .labels
-        .first()
-        .map(|label| label.span)
-        .or_else(first);
     json!({
-        "ruleId": diagnostic.code.as_str(),
+        "ruleId": finding.code.as_str(),
         "level": level,
-        "message": {"text": text},
-        "locations": place.map(|place| location(place, input)).into_iter().collect::<Vec<_>>(),
+        "message": {"text": finding.text},
+        "locations": locations(finding.place.as_ref(), report),
     })
 }
 
-fn location(span: Span, input: ReportInput<'_>) -> Value {
-    let start = input.sources.location(span);
-    let end = input.sources.location(Span {
-        start: span.end,
-        ..span
-    });
+fn locations(place: Option<&Place>, report: &RunReport) -> Vec<Value> {
+    let place = place.or(report.first_place.as_ref());
+    place.map(location).into_iter().collect()
+}
+
+fn location(place: &Place) -> Value {
     json!({"physicalLocation": {
-        "artifactLocation": {"uri": uri(input.sources.name(span.source))},
+        "artifactLocation": {"uri": uri(&place.path())},
         "region": {
-            "startLine": start.line,
-            "startColumn": start.column,
-            "endLine": end.line,
-            "endColumn": end.column,
+            "startLine": place.line,
+            "startColumn": place.column,
+            "endLine": place.end_line,
+            "endColumn": place.end_column,
         },
     }})
 }
 
-/// Returns a relative URI reference with `/` separators and escaped characters.
+/// Returns a relative URI reference with escaped characters.
 fn uri(path: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./~".contains(&byte);
-    path.replace('\\', "/")
-        .bytes()
+    path.bytes()
         .map(|byte| match byte {
             byte if plain(byte) => char::from(byte).to_string(),
             byte => format!("%{byte:02X}"),
@@ -106,6 +104,32 @@ mod tests {
 
     #[test]
     fn a_path_becomes_a_uri_reference() {
-        assert_eq!(uri("a b\\ä.hcl"), "a%20b/%C3%A4.hcl");
+        let place = Place {
+            file: ".\\a b\\ä.hcl".to_owned(),
+            line: 1,
+            column: 1,
+            end_line: 1,
+            end_column: 2,
+        };
+        assert_eq!(uri(&place.path()), "a%20b/%C3%A4.hcl");
+    }
+
+    #[test]
+    fn results_beyond_the_limit_are_summed() {
+        let finding = Finding {
+            code: Code::PlanStale,
+            severity: Severity::Error,
+            text: "stale".to_owned(),
+            place: None,
+        };
+        let report = RunReport {
+            findings: vec![finding; MOST + 1],
+            ..RunReport::default()
+        };
+        let document: Value = serde_json::from_str(&sarif(&report)).unwrap();
+        let results = document["runs"][0]["results"].as_array().unwrap();
+        assert_eq!(results.len(), MOST);
+        let last = results[MOST - 1]["message"]["text"].as_str().unwrap();
+        assert!(last.starts_with("2 more"), "{last}");
     }
 }

@@ -1,9 +1,10 @@
-//! The reports of `plan --format FORMAT=FILE`.
+//! The reports of `--format FORMAT=FILE`.
 
 use super::github::github;
+use super::gitlab::gitlab;
 use super::junit::junit;
 use super::markdown::markdown;
-use super::report_input::ReportInput;
+use super::run_report::RunReport;
 use super::sarif::sarif;
 
 /// The format of a report.
@@ -12,6 +13,7 @@ enum Format {
     Sarif,
     Junit,
     Github,
+    Gitlab,
     Markdown,
 }
 
@@ -28,6 +30,17 @@ impl ReportFile {
     pub(crate) fn file(&self) -> Option<&str> {
         (self.file != "-").then_some(self.file.as_str())
     }
+
+    /// Returns its text, without a final line end.
+    pub(crate) fn text(&self, report: &RunReport) -> String {
+        match self.format {
+            Format::Sarif => sarif(report),
+            Format::Junit => junit(report),
+            Format::Github => github(report),
+            Format::Gitlab => gitlab(report),
+            Format::Markdown => markdown(report),
+        }
+    }
 }
 
 impl std::str::FromStr for ReportFile {
@@ -39,10 +52,12 @@ impl std::str::FromStr for ReportFile {
             "sarif" => Format::Sarif,
             "junit" => Format::Junit,
             "github" => Format::Github,
+            "gitlab" => Format::Gitlab,
             "markdown" => Format::Markdown,
             _ => {
                 return Err(
-                    "expected sarif=FILE, junit=FILE, github=FILE or markdown=FILE".to_owned(),
+                    "expected sarif=FILE, junit=FILE, github=FILE, gitlab=FILE or markdown=FILE"
+                        .to_owned(),
                 );
             }
         };
@@ -53,15 +68,5 @@ impl std::str::FromStr for ReportFile {
         }
         let file = file.to_owned();
         Ok(Self { format, file })
-    }
-}
-
-/// Returns the text of a report, without a final line end.
-pub(crate) fn report(file: &ReportFile, input: ReportInput<'_>) -> String {
-    match file.format {
-        Format::Sarif => sarif(input),
-        Format::Junit => junit(input),
-        Format::Github => github(input),
-        Format::Markdown => markdown(input),
     }
 }

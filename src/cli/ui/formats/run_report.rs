@@ -1,0 +1,148 @@
+//! What a run reports, in the form that every format is made from.
+
+use crate::diagnostic::{Code, Diagnostic, Severity, SourceMap, Span};
+
+/// The report of one run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RunReport {
+    /// The command: `plan`.
+    pub command: &'static str,
+    /// Display name of the server; `None` if no server was read.
+    pub server: Option<String>,
+    /// The most important result, for Markdown.
+    pub headline: Option<String>,
+    /// The result in one line; empty if the run failed before it had one.
+    pub summary: String,
+    /// The problems, in the order in which the run printed them.
+    pub findings: Vec<Finding>,
+    /// One entry per volume, or per file if no server is read.
+    pub cases: Vec<Case>,
+    /// The place of a problem that has none: the first specification.
+    pub first_place: Option<Place>,
+    /// Whether the run failed, or refused to do its work.
+    pub has_failed: bool,
+}
+
+impl RunReport {
+    /// Returns the errors of a run that failed for another reason than one of its cases.
+    pub(super) fn run_errors(&self) -> Vec<&Finding> {
+        let is_case = |case: &Case| matches!(case.result, CaseResult::Failed { .. });
+        if !self.has_failed || self.cases.iter().any(is_case) {
+            return vec![];
+        }
+        let errors = self.findings.iter();
+        errors
+            .filter(|finding| finding.severity == Severity::Error)
+            .collect()
+    }
+}
+
+/// A problem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Finding {
+    pub code: Code,
+    pub severity: Severity,
+    /// The message, its notes and its help, one line each.
+    pub text: String,
+    pub place: Option<Place>,
+}
+
+impl Finding {
+    /// Returns the finding of a diagnostic. Its places refer to `sources`.
+    pub(crate) fn of(diagnostic: &Diagnostic, sources: &SourceMap) -> Self {
+        let more = diagnostic.notes.iter().chain(&diagnostic.help);
+        let lines = std::iter::once(&diagnostic.message).chain(more);
+        let label = diagnostic.labels.first();
+        Self {
+            code: diagnostic.code,
+            severity: diagnostic.severity,
+            text: lines.map(String::as_str).collect::<Vec<_>>().join("\n"),
+            place: label.map(|label| Place::of(label.span, sources)),
+        }
+    }
+
+    /// Whether it is an error in this file.
+    pub(crate) fn is_error_in(&self, file: &str) -> bool {
+        let is_there = self.place.as_ref().is_some_and(|place| place.file == file);
+        is_there && self.severity == Severity::Error
+    }
+
+    /// Returns its message.
+    pub(crate) fn message(&self) -> &str {
+        self.text.lines().next().unwrap_or_default()
+    }
+}
+
+/// A place in a file. Lines and columns count from 1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub file: String,
+    pub line: usize,
+    pub column: usize,
+    pub end_line: usize,
+    pub end_column: usize,
+}
+
+impl Place {
+    /// Returns the place of a span.
+    pub(crate) fn of(span: Span, sources: &SourceMap) -> Self {
+        let start = sources.location(span);
+        let end = sources.location(Span {
+            start: span.end,
+            ..span
+        });
+        Self {
+            file: sources.name(span.source).to_owned(),
+            line: start.line,
+            column: start.column,
+            end_line: end.line,
+            end_column: end.column,
+        }
+    }
+
+    /// Returns the path with `/` separators, and without `./`.
+    pub(super) fn path(&self) -> String {
+        let path = self.file.replace('\\', "/");
+        path.strip_prefix("./").unwrap_or(&path).to_owned()
+    }
+}
+
+/// A volume, or a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Case {
+    /// The namespace of the volume.
+    pub group: String,
+    pub name: String,
+    /// The change or the state: `create`, `unchanged`.
+    pub word: &'static str,
+    pub result: CaseResult,
+    /// What changes, one line each.
+    pub details: Vec<String>,
+}
+
+/// How a case ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CaseResult {
+    /// As it should be.
+    Passed,
+    /// Not as it should be: why, with the codes of the problems.
+    Failed { message: String, text: String },
+    /// Not begun.
+    Skipped,
+}
+
+impl CaseResult {
+    /// Returns the failure of these problems.
+    pub(crate) fn failed(problems: &[Diagnostic]) -> Self {
+        let message = problems.first().map_or("", |problem| &problem.message);
+        let mut lines = vec![];
+        for problem in problems {
+            lines.push(format!("{}: {}", problem.code, problem.message));
+            lines.extend(problem.notes.iter().chain(&problem.help).cloned());
+        }
+        Self::Failed {
+            message: message.to_owned(),
+            text: lines.join("\n"),
+        }
+    }
+}
