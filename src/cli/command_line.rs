@@ -221,6 +221,7 @@ impl Command {
             | Self::Job(_)
             | Self::Alloc(_)
             | Self::Node(_)
+            | Self::Namespace(_)
             | Self::Orphans(_)
             | Self::Plugin(_)
             | Self::Auth(_)
