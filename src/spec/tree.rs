@@ -264,9 +264,8 @@ impl<'a> Node<'a> {
             Value::Object(object) => match (&object.entries[..], &object.duplicates[..]) {
                 ([entry], []) => {
                     let source = ReferenceSource::parse(&entry.key.text)?;
-                    let arguments = entry.value.as_texts()?;
-                    let is_complete = arguments.len() == source.argument_count();
-                    is_complete.then_some(SecretReference { source, arguments })
+                    let arguments = entry.value.as_arguments(source.argument_count())?;
+                    Some(SecretReference { source, arguments })
                 }
                 _ => None,
             },
@@ -276,16 +275,22 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Returns a text, or the texts of a list.
-    fn as_texts(&self) -> Option<Vec<Cow<'a, str>>> {
+    /// Returns the only argument, which is a text, or several, which are a list of texts.
+    fn as_arguments(&self, count: usize) -> Option<Vec<Cow<'a, str>>> {
+        if count == 1 {
+            return self.as_text().map(|text| vec![text.clone()]);
+        }
         match &self.value {
-            Value::List(items) => items.iter().map(|item| item.as_text().cloned()).collect(),
+            Value::List(items) if items.len() == count => {
+                items.iter().map(|item| item.as_text().cloned()).collect()
+            }
             Value::Null
             | Value::Invalid
             | Value::Scalar(_)
             | Value::Reference(_)
             | Value::Unknown
-            | Value::Object(_) => self.as_text().map(|text| vec![text.clone()]),
+            | Value::List(_)
+            | Value::Object(_) => None,
         }
     }
 

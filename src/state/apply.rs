@@ -266,6 +266,7 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPlace) {
         EventKind::AgentStarted { origin } => agent_started(state, origin, at),
         EventKind::NodeRegistered { node } => {
             state.nodes.insert(node.id.clone(), node.clone());
+            state.nodes_index = at.index;
         }
         EventKind::PluginInstanceObserved {
             plugin,

@@ -48,7 +48,7 @@ const ROUTES: &[&str] = &[
     "GET /v1/namespace/default",
     "PUT /v1/namespace",
     "DELETE /v1/namespace/x",
-    "GET /v1/event/stream",
+    "GET /v1/event/stream?index=x",
     "PUT /v1/job/x/placement",
     "GET /v1/vars",
     "GET /v1/var/app",

@@ -11,8 +11,8 @@ use crate::state::provider_name::provider_name;
 use crate::state::query::{plugin as read_plugin, plugin_status, volumes_sharing};
 use crate::state::replay::replay;
 use crate::state::samples::{
-    History, create_intended, created, definition, instance, key, provided, registered, started,
-    state_of,
+    History, create_intended, created, definition, instance, key, node_registered, provided,
+    registered, started, state_of,
 };
 use crate::state::snapshot::StateSnapshot;
 
@@ -434,4 +434,11 @@ fn a_long_history_has_every_kind_of_event() {
         "volume updated",
     ];
     assert_eq!(seen, BTreeSet::from(expected));
+}
+
+/// A blocking read of the nodes sees a change of eligibility.
+#[test]
+fn a_registration_of_a_node_changes_the_index_of_the_nodes() {
+    let state = state_of([started(), node_registered(1), node_registered(1)]);
+    assert_eq!(state.nodes_index(), state.index());
 }
