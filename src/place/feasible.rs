@@ -156,8 +156,10 @@ fn driver_refusals(group: &TaskGroup, node: &Node) -> Vec<String> {
                 ));
             }
             Some(MountConfig::None) if !task.volume_mounts.is_empty() => found.push(format!(
-                "task driver {:?} for {:?} does not support CSI",
-                task.driver, task.name
+                "task driver {:?} for {:?} does not support {}",
+                task.driver,
+                task.name,
+                group.kind_of_mounts(task)
             )),
             Some(MountConfig::None | MountConfig::All) => {}
         }

@@ -475,7 +475,7 @@ fn no_request_stops_the_agent_or_is_a_server_error_without_a_reason() {
             seen.merge(client.join().unwrap());
         }
     });
-    println!("{seen:#?}");
+    eprintln!("{seen:#?}");
     assert!(seen.unclassified.is_empty(), "{:#?}", seen.unclassified);
     let panics: Vec<_> = agent
         .log()

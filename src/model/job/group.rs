@@ -44,4 +44,14 @@ impl TaskGroup {
             tasks: vec![],
         }
     }
+
+    /// Returns what the driver of a task must be able to mount, in the words of Nomad: `CSI` or `host volumes`.
+    pub fn kind_of_mounts(&self, task: &Task) -> &'static str {
+        let mounts = task.volume_mounts.iter();
+        let mut volumes = mounts.filter_map(|mount| self.volumes.get(&mount.volume));
+        match volumes.any(JobVolume::is_csi) {
+            true => "CSI",
+            false => "host volumes",
+        }
+    }
 }

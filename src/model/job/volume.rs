@@ -61,6 +61,11 @@ impl JobVolumeKind {
 }
 
 impl JobVolume {
+    /// Whether the volume is of a CSI plugin.
+    pub const fn is_csi(&self) -> bool {
+        matches!(self.kind, JobVolumeKind::Csi { .. })
+    }
+
     /// Returns the ID or name of the volume of one allocation: with `per_alloc`, the source has the
     /// allocation's index as a suffix, such as `db[0]` (B83).
     pub fn source_of(&self, index: u32) -> VolumeId {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::task_program::driver_names;
-use crate::model::{JobVolume, JobVolumeKind, MountConfig, Task, TaskGroup};
+use crate::model::{JobVolume, MountConfig, TaskGroup};
 
 /// Returns why this node cannot run the group: a driver that it does not have, or one that cannot mount volumes.
 pub(super) fn driver_problems(
@@ -20,16 +20,12 @@ pub(super) fn driver_problems(
             )),
             Some(MountConfig::None) if !task.volume_mounts.is_empty() => problems.push(format!(
                 "task driver \"{driver}\" for \"{name}\" does not support {}; use driver `exec`",
-                if mounts_csi(task, group) {
-                    "CSI"
-                } else {
-                    "host volumes"
-                }
+                group.kind_of_mounts(task)
             )),
             Some(MountConfig::None | MountConfig::All) => {}
         }
     }
-    let has_csi_volume = group.volumes.values().any(is_csi);
+    let has_csi_volume = group.volumes.values().any(JobVolume::is_csi);
     let can_mount = |name: &str| drivers.get(name) == Some(&MountConfig::All);
     let is_supported = group.tasks.iter().any(|task| can_mount(&task.driver));
     if problems.is_empty() && has_csi_volume && !is_supported {
@@ -41,21 +37,10 @@ pub(super) fn driver_problems(
     problems
 }
 
-/// Whether a task mounts a CSI volume.
-fn mounts_csi(task: &Task, group: &TaskGroup) -> bool {
-    let volumes = task.volume_mounts.iter();
-    let volumes = volumes.filter_map(|mount| group.volumes.get(&mount.volume));
-    volumes.into_iter().any(is_csi)
-}
-
-fn is_csi(volume: &JobVolume) -> bool {
-    matches!(volume.kind, JobVolumeKind::Csi { .. })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{JobType, PropagationMode, RestartPolicy, VolumeMount};
+    use crate::model::{JobType, JobVolumeKind, PropagationMode, RestartPolicy, Task, VolumeMount};
 
     fn group(tasks: &[(&str, bool)], has_volume: bool) -> TaskGroup {
         let mut group = TaskGroup::new("g", JobType::Service);

@@ -140,6 +140,17 @@ fn the_driver_of_a_mounting_task_must_be_able_to_mount() {
         reasons(&world, &job, 0),
         ["task driver \"raw_exec\" for \"t\" does not support CSI"]
     );
+    let mut with_host_volume = job.clone();
+    for volume in with_host_volume.groups[0].volumes.values_mut() {
+        volume.kind = JobVolumeKind::Host {
+            access_mode: None,
+            attachment_mode: None,
+            has_mount_options: false,
+        };
+    }
+    let found = reasons(&world, &with_host_volume, 0);
+    let expected = "task driver \"raw_exec\" for \"t\" does not support host volumes";
+    assert!(found.iter().any(|reason| reason == expected), "{found:?}");
     job.groups[0].tasks[0].volume_mounts.clear();
     assert_eq!(reasons(&world, &job, 0), Vec::<String>::new());
     job.groups[0].tasks[0].driver = "docker".to_owned();
