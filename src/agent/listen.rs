@@ -119,7 +119,7 @@ fn places(working: usize, limits: &Limits, most: usize) -> Places {
     Places::new(
         working.min(most),
         limits.waiting_queries.min(most),
-        limits.event_streams.min(most),
+        limits.streams.min(most),
     )
 }
 

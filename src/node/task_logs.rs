@@ -86,6 +86,12 @@ impl NodeTaskLogs {
 
 #[async_trait]
 impl TaskLogs for NodeTaskLogs {
+    async fn has_files(&self, output: &TaskOutput) -> Result<bool, TaskLogError> {
+        let directory = AllocDirectory::new(&self.data_directory, &output.alloc);
+        let found = blocking(move || directory.path().try_exists()).await;
+        found.map_err(|error| failed(output, &error))
+    }
+
     async fn locate(
         &self,
         output: &TaskOutput,

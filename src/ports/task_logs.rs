@@ -64,6 +64,10 @@ pub struct TaskLogError {
 /// Reads the output of tasks.
 #[async_trait]
 pub trait TaskLogs: Send + Sync {
+    /// Whether the node has files of the allocation. It has none before the first task starts, and after they were
+    /// removed.
+    async fn has_files(&self, output: &TaskOutput) -> Result<bool, TaskLogError>;
+
     /// Returns the place that is `offset` bytes from the origin. An offset that is too large is cut to the other end.
     async fn locate(
         &self,

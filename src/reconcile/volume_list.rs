@@ -1,6 +1,8 @@
-//! Every volume that the token can see, in all namespaces.
+//! Lists of volumes: every volume that the token can see, and whole volumes.
 
-use crate::model::{Namespace, VolumeSummary};
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+
+use crate::model::{Namespace, NamespacedId, Volume, VolumeSummary};
 use crate::ports::{ApiError, VolumeQuery, VolumeReader};
 
 /// Lists every volume that the token can see, in all namespaces.
@@ -18,4 +20,23 @@ pub async fn list_all_volumes(
     };
     let listed = reader.list_volumes(&everywhere).await?;
     Ok(listed.into_iter().map(|reading| reading.value).collect())
+}
+
+/// Reads the whole of every volume of a list, `parallelism` at a time. One that was removed meanwhile is left out.
+///
+/// # Errors
+/// If the server cannot be read.
+pub(super) async fn read_listed_volumes(
+    reader: &(impl VolumeReader + ?Sized),
+    query: &VolumeQuery,
+    parallelism: usize,
+) -> Result<Vec<Volume>, ApiError> {
+    let listed = reader.list_volumes(query).await?;
+    let reads = listed.into_iter().map(async |listed| {
+        let key = NamespacedId::new(listed.value.namespace, listed.value.id);
+        reader.read_volume(&key).await
+    });
+    let found = stream::iter(reads).buffered(parallelism.max(1));
+    let found: Vec<_> = found.try_collect().await?;
+    Ok(found.into_iter().flatten().map(|one| one.value).collect())
 }

@@ -280,18 +280,12 @@ impl<'a> Node<'a> {
         if count == 1 {
             return self.as_text().map(|text| vec![text.clone()]);
         }
-        match &self.value {
-            Value::List(items) if items.len() == count => {
-                items.iter().map(|item| item.as_text().cloned()).collect()
-            }
-            Value::Null
-            | Value::Invalid
-            | Value::Scalar(_)
-            | Value::Reference(_)
-            | Value::Unknown
-            | Value::List(_)
-            | Value::Object(_) => None,
-        }
+        let Value::List(items) = &self.value else {
+            return None;
+        };
+        let texts = items.iter().map(|item| item.as_text().cloned());
+        let texts: Vec<_> = texts.collect::<Option<_>>()?;
+        (texts.len() == count).then_some(texts)
     }
 
     fn as_text(&self) -> Option<&Cow<'a, str>> {

@@ -138,6 +138,8 @@ const ROUTES: &[(&str, &str)] = &[
     ("GET", "/v1/namespace/*"),
     ("PUT", "/v1/namespace/*"),
     ("DELETE", "/v1/namespace/*"),
+    // A stream never ends, so only its refusals.
+    ("GET", "/v1/event/stream?index=x"),
     ("GET", "/v1/vars"),
     ("GET", "/v1/var/*"),
     ("PUT", "/v1/var/*"),

@@ -3,8 +3,6 @@
 //! A remedy is safe if the server itself refuses it where data could be lost: detaching a volume from a
 //! node where no allocation uses it. Everything else needs a person.
 
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-
 use super::approval::{Answer, Approval, require_approval};
 use super::context::WorkflowContext;
 use super::detach::detach_volume;
@@ -16,6 +14,7 @@ use crate::doctor::{Finding, SafeFix, diagnose};
 use crate::model::{Namespace, NamespacedId, NodeId, Volume};
 use crate::ports::{ApiError, VolumeQuery};
 use crate::reconcile::volume_facts::{FactOptions, FactReading};
+use crate::reconcile::volume_list::read_listed_volumes;
 
 /// The volumes to diagnose.
 #[derive(Clone, Debug)]
@@ -89,15 +88,7 @@ async fn all_volumes(
         plugin: None,
         filter: None,
     };
-    let listed = context.api.list_volumes(&query).await?;
-    let reads = listed.into_iter().map(async |listed| {
-        let key = NamespacedId::new(listed.value.namespace, listed.value.id);
-        context.api.read_volume(&key).await
-    });
-    let found = stream::iter(reads).buffered(context.parallelism.max(1));
-    let found: Vec<_> = found.try_collect().await?;
-    // A volume that was removed meanwhile has no problem.
-    Ok(found.into_iter().flatten().map(|one| one.value).collect())
+    read_listed_volumes(context.api, &query, context.parallelism).await
 }
 
 /// Runs the safe remedy of every finding that has one, after approval. Returns whether it changed

@@ -1,12 +1,11 @@
 //! `plugin impact`: reads a plugin with everything that needs it.
 
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-
 use super::context::WorkflowContext;
 use super::error::WorkflowError;
 use crate::doctor::{PluginImpact, PluginUse, plugin_impact};
-use crate::model::{Namespace, NamespacedId, NodeId, PluginId, Volume};
+use crate::model::{Namespace, NodeId, PluginId, Volume};
 use crate::ports::{ApiError, ClaimQuery, ServerKind, VolumeQuery};
+use crate::reconcile::volume_list::read_listed_volumes;
 
 /// Returns what would be lost if the plugin ended, or only its instances on `node`; `None` if there is
 /// no such plugin. `scope` is the namespace of the volumes, or all.
@@ -57,13 +56,5 @@ async fn volumes_of(
         plugin: Some(plugin.clone()),
         filter: None,
     };
-    let listed = context.api.list_volumes(&query).await?;
-    let reads = listed.into_iter().map(async |listed| {
-        let key = NamespacedId::new(listed.value.namespace, listed.value.id);
-        context.api.read_volume(&key).await
-    });
-    let found = stream::iter(reads).buffered(context.parallelism.max(1));
-    let found: Vec<_> = found.try_collect().await?;
-    // A volume that was removed meanwhile loses nothing.
-    Ok(found.into_iter().flatten().map(|one| one.value).collect())
+    read_listed_volumes(context.api, &query, context.parallelism).await
 }

@@ -41,6 +41,8 @@ pub enum JobError {
     NoAlloc(String),
     /// The node has no allocation of this ID.
     UnknownAlloc(String),
+    /// The allocation has ended, and its node has no files of it.
+    NoOutput(String),
     /// The ID of an allocation or a node is not complete.
     ShortId {
         /// `alloc`, `node`, `eval`: the first word of Nomad's text.
@@ -64,9 +66,10 @@ impl JobError {
             }
             Self::NotFound(_) => (Code::JobNotFound, StatusCode::NOT_FOUND),
             Self::Changed { .. } => (Code::JobConflict, OTHER),
-            Self::NoEvaluation(_) | Self::NoAlloc(_) | Self::UnknownAlloc(_) => {
-                (Code::AllocNotFound, StatusCode::NOT_FOUND)
-            }
+            Self::NoEvaluation(_)
+            | Self::NoAlloc(_)
+            | Self::UnknownAlloc(_)
+            | Self::NoOutput(_) => (Code::AllocNotFound, StatusCode::NOT_FOUND),
             Self::ShortId { .. } => (Code::ApiBadRequest, OTHER),
             Self::NoNode(_) => (Code::NodeUnknown, StatusCode::NOT_FOUND),
         }
@@ -93,6 +96,7 @@ impl JobError {
             Self::NoEvaluation(_) => "eval not found".to_owned(),
             Self::NoAlloc(_) => "alloc not found".to_owned(),
             Self::UnknownAlloc(id) => format!("Unknown allocation {id:?}"),
+            Self::NoOutput(_) => self.message(),
             Self::ShortId { kind, .. } => {
                 format!("{kind} lookup failed: index error: UUID must be 36 characters")
             }
@@ -126,6 +130,10 @@ impl JobError {
             Self::NoAlloc(id) | Self::UnknownAlloc(id) => {
                 format!("allocation `{id}` does not exist")
             }
+            Self::NoOutput(id) => format!(
+                "allocation `{id}` has no output: no task started, or the agent has removed its files; it keeps \
+                 those of the newest allocations that have ended"
+            ),
             Self::ShortId { id, .. } => format!("`{id}` is not a complete ID of 36 characters"),
             Self::NoNode(id) => format!("node `{id}` does not exist"),
             Self::BadRequest(text) => text.clone(),

@@ -28,7 +28,7 @@ pub enum RequestError {
         /// The limit.
         limit: usize,
     },
-    /// Too many clients read event streams.
+    /// Too many clients read streams of events and logs.
     TooManyStreams {
         /// The limit.
         limit: usize,
@@ -150,7 +150,7 @@ impl RequestError {
                 "{limit} blocking queries wait already (limit `waiting-queries`); send the request again later"
             ),
             Self::TooManyStreams { limit } => format!(
-                "{limit} event streams are open already (limit `event-streams`); send the request again later"
+                "{limit} streams of events and logs are open already (limit `streams`); send the request again later"
             ),
             Self::ListsBusy => "other long lists are still being encoded (limit `long-lists`); send the request again later".into(),
             Self::ResponsesBusy { limit } => format!(

@@ -25,8 +25,8 @@ pub struct Limits {
     pub socket_connections: usize,
     /// Blocking queries of TCP clients, and as many of socket clients.
     pub waiting_queries: usize,
-    /// Event streams of TCP clients, and as many of socket clients.
-    pub event_streams: usize,
+    /// Event streams and followed logs of TCP clients, and as many of socket clients.
+    pub streams: usize,
     /// Bytes of a request's line and headers.
     pub head_bytes: usize,
     /// Bytes of a body.
@@ -54,7 +54,7 @@ impl Default for Limits {
             connections_per_address: 100,
             socket_connections: 256,
             waiting_queries: 4096,
-            event_streams: 64,
+            streams: 64,
             head_bytes: 16 << 10,
             body_bytes: 8 << 20,
             total_body_bytes: 16 << 20,
@@ -98,10 +98,10 @@ pub const LIMITS: &[LimitField] = &[
         |limits| &mut limits.waiting_queries,
     ),
     LimitField::number(
-        "event-streams",
-        "event streams over TCP, and as many over the socket",
+        "streams",
+        "event streams and followed logs over TCP, and as many over the socket",
         (1, 1 << 20),
-        |limits| &mut limits.event_streams,
+        |limits| &mut limits.streams,
     ),
     LimitField::size(
         "head-bytes",

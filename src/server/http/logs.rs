@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use futures_util::stream::{Stream, try_unfold};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -33,6 +34,8 @@ struct Reader {
     follows: bool,
     is_plain: bool,
     stopping: CancellationToken,
+    /// The place of a client that follows.
+    _place: Option<OwnedSemaphorePermit>,
 }
 
 fn bad(text: impl Into<String>) -> ServerError {
@@ -47,13 +50,16 @@ pub(super) async fn read(request: &ApiRequest, id: &str) -> Result<Reply, Server
     let task = parameters
         .text("task")
         .ok_or_else(|| bad("must provide task name"))?;
-    let is_known = request.services.cell.read(|state| {
-        let placement = state.alloc(&alloc)?.placement.as_deref()?;
+    let found = request.services.cell.read(|state| {
+        let record = state.alloc(&alloc)?;
+        let placement = record.placement.as_deref()?;
         let mut groups = placement.job.job.groups.iter();
         let group = groups.find(|group| group.name == placement.group)?;
-        Some(group.tasks.iter().any(|known| known.name == task))
+        let is_known = group.tasks.iter().any(|known| known.name == task);
+        Some((is_known, record.has_ended))
     });
-    if !is_known.ok_or_else(unknown)? {
+    let (is_known, has_ended) = found.ok_or_else(unknown)?;
+    if !is_known {
         return Err(bad(format!("unknown task name {task:?}")));
     }
     let stream = match parameters.text("type") {
@@ -77,17 +83,30 @@ pub(super) async fn read(request: &ApiRequest, id: &str) -> Result<Reply, Server
         task: task.to_owned(),
         stream,
     };
+    let unreadable = |error: TaskLogError| ServerError::Internal(error.to_string());
+    if has_ended && !logs.has_files(&output).await.map_err(unreadable)? {
+        return Err(JobError::NoOutput(output.alloc.to_string()).into());
+    }
     let position = logs.locate(&output, origin, offset).await;
+    let position = position.map_err(unreadable)?;
+    let follows = flag(request, "follow")?;
+    let place = match follows {
+        true => request.connection.subscribe()?,
+        false => None,
+    };
     let reader = Reader {
-        position: position.map_err(|error| ServerError::Internal(error.to_string()))?,
-        follows: flag(request, "follow")?,
+        position,
+        follows,
         is_plain: flag(request, "plain")?,
         stopping: request.services.stopping.clone(),
         logs,
         output,
+        _place: place,
     };
     let is_plain = reader.is_plain;
-    Ok(Reply::stream(frames(reader), is_plain))
+    let reply = Reply::stream(frames(reader), is_plain);
+    // The connection has no working place any more.
+    Ok(if follows { reply.closing() } else { reply })
 }
 
 fn flag(request: &ApiRequest, name: &str) -> Result<bool, ServerError> {

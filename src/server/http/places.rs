@@ -1,7 +1,7 @@
-//! Places for connections: those that work, those that wait in a blocking query, and event streams.
+//! Places for connections: those that work, those that wait in a blocking query, and streams of events and logs.
 //!
 //! A connection has a working place from its start. A blocking query gives it up for a waiting place
-//! while it waits, so that any number of waiting clients leaves room for working ones. An event stream has a
+//! while it waits, so that any number of waiting clients leaves room for working ones. A stream has a
 //! place of its own kind until its connection ends. TCP and the Unix socket have places of their own.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,7 +22,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// Creates places for this many connections that work, that wait, and that stream events.
+    /// Creates places for this many connections that work, that wait, and that stream.
     pub fn new(working: usize, waiting: usize, streams: usize) -> Self {
         let places = |number: usize| Arc::new(Semaphore::new(number.min(Semaphore::MAX_PERMITS)));
         Self {
@@ -118,7 +118,7 @@ impl Connection {
         self.is_local
     }
 
-    /// Gives the working place up for the place of an event stream, until the connection ends. `None` if
+    /// Gives the working place up for the place of a stream, until the connection ends. `None` if
     /// places are not counted.
     ///
     /// # Errors
