@@ -275,7 +275,8 @@ impl FakeAgent {
         .await;
     }
 
-    async fn record_event(&self, kind: EventKind) {
+    /// Records an event of any kind.
+    pub async fn record_event(&self, kind: EventKind) {
         let event = Event::new(self.clock.now(), kind);
         if let Err(error) = self.cell.commit(Expected::Any, event).await {
             tracing::error!(error = %error, "the fake agent could not record an event");

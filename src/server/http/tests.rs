@@ -4,6 +4,7 @@ mod blocking;
 mod conditions;
 mod counts;
 mod events;
+mod logs;
 mod namespaces;
 mod update;
 

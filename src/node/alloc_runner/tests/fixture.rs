@@ -116,7 +116,7 @@ impl ScriptedDriver {
         tokio::time::timeout(limit, started).await.unwrap();
     }
 
-    /// Waits until every panic in a wait has happened.
+    /// Waits until every panic in a wait has happened. The clock is paused, and a sleep moves it.
     pub(super) async fn until_no_panic_is_left(&self) {
         let left = async {
             while *self.wait_panics.lock().unwrap() > 0 {

@@ -376,6 +376,7 @@ async fn an_upgrade_of_a_plugin_has_no_gap() {
     let serves = |alloc: &str| node.registry.running(&PLUGIN.into(), &alloc.into()).is_ok();
     assert!(serves(ID) && !serves("alloc-2"));
     node.plugin.set_probe_response(ProbeResponse::Ready);
+    // The clock is paused, and a sleep moves it.
     let ended = async {
         while serves(ID) {
             tokio::time::sleep(Duration::from_millis(1)).await;
