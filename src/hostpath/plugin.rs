@@ -80,7 +80,7 @@ impl Plugin {
         let below = |name: &str| {
             let path = state_dir.join(name);
             create_subdirectory(&path)
-                .and_then(|()| DataDir::open(&path))
+                .and_then(|_| DataDir::open(&path))
                 .map_err(HostError::io(format!("create directory `{name}`")))
         };
         // Without sized volumes, expansion is impossible too.

@@ -5,18 +5,19 @@
 //! machine has a file, also after a power failure. Nothing is removed recursively, and nothing through a
 //! mount.
 //!
-//! A file is durable when its content and every directory on the way to it are. A directory that exists
-//! may be from a process that was killed before it synced, so each of them is synced before each call, but
-//! only after all have been created: a file system that has a journal then commits them together. The
-//! mount point itself and every removal may be lost: the next call or undo repeats them.
+//! A file is durable when its content is, and every entry on the way to it ([`DurableEntries`]). Entries
+//! are synced before the call, but only after all have been created: a file system that has a journal
+//! then commits them together. The mount point itself and every removal may be lost: the next call or
+//! undo repeats them.
 
-use std::fs::{DirBuilder, File};
+use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::durable_entries::DurableEntries;
 use crate::model::{
     AllocId, ExternalId, MountRoot, NamespacedId, RemoteVolume, StagingPath, TargetPath,
     VolumeAlias,
@@ -84,39 +85,53 @@ impl Place {
         record.map(Some).map_err(|error| failed(error.into()))
     }
 
-    /// Creates the directories and the record, and makes them durable. Returns whether the record is new.
+    /// Returns what has this place.
+    ///
+    /// # Errors
+    /// If the record cannot be read or is damaged.
+    pub(super) fn holder(&self) -> Result<Holder, HostFileError> {
+        if let Some(record) = self.read()? {
+            return Ok(Holder::Volume(record.volume));
+        }
+        match std::fs::symlink_metadata(&self.mount) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Holder::Nothing),
+            Ok(_) | Err(_) => Ok(Holder::Unnamed),
+        }
+    }
+
+    /// Creates the directories and the record, unless it exists, and makes them durable.
     ///
     /// # Errors
     /// If something cannot be created or synced.
-    pub(super) fn prepare(&self, record: &VolumeRecord) -> Result<bool, HostFileError> {
+    pub(super) fn prepare(
+        &self,
+        record: &VolumeRecord,
+        is_new: bool,
+        durable: &DurableEntries,
+    ) -> Result<(), HostFileError> {
+        let mut entries = vec![];
         for (at, directory) in self.directories.iter().enumerate() {
             let created = match at {
-                0 => create_directory(directory).map(drop),
+                0 => create_root(directory),
                 _ => create_subdirectory(directory),
             };
-            created
+            let created = created
                 .map_err(|error| HostFileError::new("create the directory", directory, &error))?;
+            if created || !durable.contains(directory) {
+                entries.push(directory);
+            }
         }
-        let is_new = self.read()?.is_none();
         if is_new {
             let failed = |error: io::Error| HostFileError::new("write", &self.record, &error);
             let text = serde_json::to_vec_pretty(record).map_err(|error| failed(error.into()))?;
             replace(&self.record, &text).map_err(failed)?;
+            durable.note(&self.record);
+        } else if !durable.contains(&self.record) {
+            entries.push(&self.record);
         }
-        self.sync_directories(is_new)?;
-        Ok(is_new)
-    }
-
-    /// Makes every directory on the way to the record durable. The innermost one is already, after the
-    /// record was written.
-    fn sync_directories(&self, is_written: bool) -> Result<(), HostFileError> {
-        let directories = self.directories.iter().rev().map(PathBuf::as_path);
-        let around = self.directories.first().and_then(|root| root.parent());
-        for directory in directories.chain(around).skip(usize::from(is_written)) {
-            let synced = File::open(directory).and_then(|opened| opened.sync_all());
-            synced.map_err(|error| HostFileError::new("sync the directory", directory, &error))?;
-        }
-        Ok(())
+        entries
+            .into_iter()
+            .try_for_each(|entry| durable.sync(entry))
     }
 
     /// Creates the mount point as a directory, if nothing is there.
@@ -152,15 +167,16 @@ impl Place {
     ///
     /// # Errors
     /// If the record cannot be removed.
-    pub(super) fn remove_record(&self) -> Result<(), HostFileError> {
+    pub(super) fn remove_record(&self, durable: &DurableEntries) -> Result<(), HostFileError> {
         let failed = |error: io::Error| HostFileError::new("remove", &self.record, &error);
+        durable.forget(&self.record);
         done_or_absent(std::fs::remove_file(&self.record)).map_err(failed)?;
         if let Some(directory) = self.directories.last() {
             done_or_absent(remove_temporary_in(directory)).map_err(failed)?;
         }
         for directory in self.directories.iter().skip(1).rev() {
             match done_or_absent(std::fs::remove_dir(directory)) {
-                Ok(_) => {}
+                Ok(_) => durable.forget(directory),
                 Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => break,
                 Err(error) => return Err(HostFileError::new("remove", directory, &error)),
             }
@@ -179,6 +195,17 @@ impl Place {
             Err(error) => Err(HostFileError::new("examine", &self.mount, &error)),
         }
     }
+}
+
+/// What has a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Holder {
+    /// Nothing: there is no record, and no mount point.
+    Nothing,
+    /// The volume of the record.
+    Volume(RemoteVolume),
+    /// There is a mount point without a record. Something may be mounted there.
+    Unnamed,
 }
 
 /// What the agent's directories have.
@@ -246,6 +273,13 @@ fn find_in(root: &MountRoot, volume: &Path) -> Result<Vec<Found>, HostFileError>
     Ok(found)
 }
 
+/// Creates the root of a plugin. Returns whether it was created.
+fn create_root(root: &Path) -> io::Result<bool> {
+    let exists = root.try_exists()?;
+    create_directory(root)?;
+    Ok(!exists)
+}
+
 /// Returns the root and every directory from there to `directory`.
 fn directories(root: &MountRoot, directory: &Path) -> Vec<PathBuf> {
     let ancestors = directory.ancestors();
@@ -308,9 +342,11 @@ mod tests {
         let root = MountRoot::new(directory.path(), directory.path()).unwrap();
         let path = root.target(&"vol/1".into(), &"a1".into(), &"data".into());
         let place = Place::of_target(&root, &path);
-        assert_eq!(place.read(), Ok(None));
-        assert_eq!(place.prepare(&record()), Ok(true));
-        assert_eq!(place.prepare(&record()), Ok(false), "it is there");
+        let durable = DurableEntries::default();
+        assert_eq!(place.holder(), Ok(Holder::Nothing));
+        place.prepare(&record(), true, &durable).unwrap();
+        place.prepare(&record(), false, &durable).unwrap();
+        assert_eq!(place.holder(), Ok(Holder::Volume(record().volume)));
         assert_eq!(place.has_file(), Ok(false));
         place.create_mount_point().unwrap();
         place.create_mount_point().unwrap();
@@ -318,8 +354,8 @@ mod tests {
         assert_eq!(find_all(&root), Ok(vec![found]));
         assert_eq!(place.remove_mount_point(), Ok(true));
         assert_eq!(place.remove_mount_point(), Ok(false));
-        place.remove_record().unwrap();
-        place.remove_record().unwrap();
+        place.remove_record(&durable).unwrap();
+        place.remove_record(&durable).unwrap();
         assert_eq!(find_all(&root), Ok(vec![]));
         assert_eq!(entries(root.on_host()), Ok(vec![]));
     }
@@ -330,11 +366,31 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let root = MountRoot::new(directory.path(), directory.path()).unwrap();
         let place = Place::of_staging(&root, &root.staging(&"v".into()));
-        place.prepare(&record()).unwrap();
+        place
+            .prepare(&record(), true, &DurableEntries::default())
+            .unwrap();
         let interrupted = temporary_in(place.record.parent().unwrap()).unwrap();
         interrupted.keep().unwrap();
-        place.remove_record().unwrap();
+        place.remove_record(&DurableEntries::default()).unwrap();
         assert_eq!(entries(root.on_host()), Ok(vec![]));
+    }
+
+    /// A process syncs each entry once, also one that it finds, and again after the entry was removed.
+    #[test]
+    fn entries_are_made_durable_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = MountRoot::new(&directory.path().join("p"), directory.path()).unwrap();
+        let place = Place::of_target(&root, &root.target(&"v".into(), &"a1".into(), &"d".into()));
+        let entries = || place.directories.iter().chain([&place.record]);
+        let durable = DurableEntries::default();
+        place.prepare(&record(), true, &durable).unwrap();
+        assert!(entries().all(|entry| durable.contains(entry)));
+        let next_process = DurableEntries::default();
+        place.prepare(&record(), false, &next_process).unwrap();
+        assert!(entries().all(|entry| next_process.contains(entry)));
+        place.remove_record(&durable).unwrap();
+        let left: Vec<_> = entries().filter(|entry| durable.contains(entry)).collect();
+        assert_eq!(left, [root.on_host()], "the root stays");
     }
 
     /// The content of a directory that was thought to be empty stays.
@@ -343,7 +399,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let root = MountRoot::new(directory.path(), directory.path()).unwrap();
         let place = Place::of_staging(&root, &root.staging(&"v".into()));
-        place.prepare(&record()).unwrap();
+        place
+            .prepare(&record(), true, &DurableEntries::default())
+            .unwrap();
         place.create_mount_point().unwrap();
         std::fs::write(place.mount.join("data"), "precious").unwrap();
         let refused = place.remove_mount_point().unwrap_err();
@@ -356,7 +414,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let root = MountRoot::new(directory.path(), directory.path()).unwrap();
         let place = Place::of_staging(&root, &root.staging(&"v".into()));
-        place.prepare(&record()).unwrap();
+        place
+            .prepare(&record(), true, &DurableEntries::default())
+            .unwrap();
         std::fs::write(&place.record, "{").unwrap();
         let refused = find_all(&root).unwrap_err();
         assert_eq!((refused.action, refused.path), ("read", place.record));

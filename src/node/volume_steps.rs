@@ -13,7 +13,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::call_lanes::PluginCalls;
-use super::volume_files::{Found, Place, VolumeRecord, find_volume};
+use super::durable_entries::DurableEntries;
+use super::volume_files::{Found, Holder, Place, VolumeRecord, find_volume};
 use crate::model::{
     AttachmentMode, Bytes, MountRoot, NodeCapabilities, RemoteVolume, StagingPath, TargetPath,
 };
@@ -31,6 +32,7 @@ pub(super) struct VolumeSteps {
     pub(super) mounter: Arc<dyn Mounter>,
     pub(super) observer: Arc<dyn MountObserver>,
     pub(super) calls: PluginCalls,
+    pub(super) durable: DurableEntries,
 }
 
 impl VolumeSteps {
@@ -111,17 +113,12 @@ impl VolumeSteps {
         if self.is_mounted(&place.mount).await.map_err(after_call)? {
             return answer.and(Err(self.still_there(&place)));
         }
-        let removed = match blocking(&place, Place::remove_mount_point).await {
-            Ok(removed) => removed,
-            Err(error) => return answer.and(Err(HostError::NotFinished(error))),
-        };
-        if let Err(error) = answer
-            && !removed
-            && !reports_no_mount_point(&error)
-        {
-            return Err(error);
+        let is_gone = answer.as_ref().err().is_none_or(reports_no_mount_point);
+        match self.remove(&place, is_gone).await {
+            Ok(true) => Ok(()),
+            Ok(false) => answer,
+            Err(error) => answer.and(Err(error)),
         }
-        self.forget(&place).await
     }
 
     /// Undoes a staging.
@@ -142,9 +139,7 @@ impl VolumeSteps {
         if self.is_mounted(&place.mount).await.map_err(after_call)? {
             return Err(self.still_there(&place));
         }
-        let removed = blocking(&place, Place::remove_mount_point).await;
-        removed.map_err(HostError::NotFinished)?;
-        self.forget(&place).await
+        self.remove(&place, true).await.map(drop)
     }
 
     /// Expands a volume where it is published, or where it is staged.
@@ -208,9 +203,7 @@ impl VolumeSteps {
         if self.is_mounted(&place.mount).await? {
             return self.require(false, "STAGE_UNSTAGE_VOLUME");
         }
-        let removed = blocking(place, Place::remove_mount_point).await;
-        removed.map_err(HostError::NotPrepared)?;
-        self.forget(place).await
+        self.remove(place, true).await.map(drop)
     }
 
     /// Creates what the call needs. Returns whether the volume was not here before.
@@ -220,29 +213,49 @@ impl VolumeSteps {
         record: VolumeRecord,
         with_mount_point: bool,
     ) -> Result<bool, HostError> {
-        self.check_owner(place, &record.volume).await?;
+        let durable = self.durable.clone();
         let prepare = move |place: &Place| {
-            let is_new = place.prepare(&record)?;
-            match with_mount_point.then(|| place.create_mount_point()) {
-                None | Some(Ok(())) => Ok(is_new),
-                Some(Err(error)) if is_new => place.remove_record().and(Err(error)),
-                Some(Err(error)) => Err(error),
-            }
+            let holder = place.holder()?;
+            let is_new = match &holder {
+                Holder::Nothing => true,
+                Holder::Volume(volume) if *volume == record.volume => false,
+                Holder::Volume(_) | Holder::Unnamed => return Ok(Err((holder, record))),
+            };
+            create(place, &record, is_new, with_mount_point, &durable)?;
+            Ok(Ok(is_new))
         };
         let prepared = blocking(place, prepare).await;
-        prepared.map_err(HostError::NotPrepared)
+        let (holder, record) = match prepared.map_err(HostError::NotPrepared)? {
+            Ok(is_new) => return Ok(is_new),
+            Err(unclear) => unclear,
+        };
+        self.check_holder(place, &record.volume, holder).await?;
+        let durable = self.durable.clone();
+        let create = move |place: &Place| create(place, &record, true, with_mount_point, &durable);
+        let created = blocking(place, create).await;
+        created.map_err(HostError::NotPrepared)?;
+        Ok(true)
     }
 
     /// Refuses a place that something else uses.
     async fn check_owner(&self, place: &Place, volume: &RemoteVolume) -> Result<(), HostError> {
-        let record = blocking(place, Place::read).await;
-        let record = record.map_err(HostError::NotPrepared)?;
-        let is_mounted = self.is_mounted(&place.mount).await?;
-        let found = match record {
-            Some(record) if record.volume == *volume => return Ok(()),
-            Some(record) => format!("volume `{}`", record.volume.external_id),
-            None if is_mounted => "something else".to_owned(),
-            None => return Ok(()),
+        let holder = blocking(place, Place::holder).await;
+        let holder = holder.map_err(HostError::NotPrepared)?;
+        self.check_holder(place, volume, holder).await
+    }
+
+    async fn check_holder(
+        &self,
+        place: &Place,
+        volume: &RemoteVolume,
+        holder: Holder,
+    ) -> Result<(), HostError> {
+        let found = match holder {
+            Holder::Nothing => return Ok(()),
+            Holder::Volume(holder) if holder == *volume => return Ok(()),
+            Holder::Volume(holder) => format!("volume `{}`", holder.external_id),
+            Holder::Unnamed if self.is_mounted(&place.mount).await? => "something else".to_owned(),
+            Holder::Unnamed => return Ok(()),
         };
         let path = place.mount.clone();
         Err(HostError::Occupied { path, found })
@@ -282,11 +295,7 @@ impl VolumeSteps {
             return answer;
         };
         if is_new && !error.may_have_taken_effect() && !self.is_mounted(&place.mount).await? {
-            let cleaned = blocking(place, |place| {
-                place.remove_mount_point()?;
-                place.remove_record()
-            });
-            if let Err(error) = cleaned.await {
+            if let Err(error) = self.remove(place, true).await {
                 tracing::warn!(%error, "the files of a volume that was not mounted are left");
             }
         }
@@ -314,8 +323,18 @@ impl VolumeSteps {
         })
     }
 
-    async fn forget(&self, place: &Place) -> Result<(), HostError> {
-        let removed = blocking(place, Place::remove_record).await;
+    /// Removes the mount point, and then the record if the mount point was there, or if it `is_gone` in
+    /// any case. Returns whether the record was removed.
+    async fn remove(&self, place: &Place, is_gone: bool) -> Result<bool, HostError> {
+        let durable = self.durable.clone();
+        let remove = move |place: &Place| {
+            let is_gone = place.remove_mount_point()? || is_gone;
+            if is_gone {
+                place.remove_record(&durable)?;
+            }
+            Ok(is_gone)
+        };
+        let removed = blocking(place, remove).await;
         removed.map_err(HostError::NotFinished)
     }
 
@@ -373,6 +392,22 @@ fn reports_no_mount_point(error: &HostError) -> bool {
     match error {
         HostError::Plugin(error) => error.message.contains("no mount point"),
         _ => false,
+    }
+}
+
+/// Creates what a call needs at a place. Nothing is left if the record is new and the mount point fails.
+fn create(
+    place: &Place,
+    record: &VolumeRecord,
+    is_new: bool,
+    with_mount_point: bool,
+    durable: &DurableEntries,
+) -> Result<(), HostFileError> {
+    place.prepare(record, is_new, durable)?;
+    match with_mount_point.then(|| place.create_mount_point()) {
+        Some(Err(error)) if is_new => place.remove_record(durable).and(Err(error)),
+        None => Ok(()),
+        Some(created) => created,
     }
 }
 

@@ -34,16 +34,18 @@ pub fn create_directory(path: &Path) -> io::Result<PathBuf> {
 }
 
 /// Creates a directory in a private directory with mode 0700, or checks one that exists. A symbolic
-/// link is refused.
+/// link is refused. Returns whether it was created.
 ///
 /// # Errors
 /// See [`create_directory`].
-pub fn create_subdirectory(path: &Path) -> io::Result<()> {
-    match create_one(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        created => created?,
-    }
-    check(path)
+pub fn create_subdirectory(path: &Path) -> io::Result<bool> {
+    let created = match create_one(path) {
+        Ok(()) => true,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
+        Err(error) => return Err(error),
+    };
+    check(path)?;
+    Ok(created)
 }
 
 /// Whether other users can neither read nor enter a directory.

@@ -263,6 +263,7 @@ async fn a_foreign_mount_is_not_used_and_not_forgotten() {
     let host = FakeHost::start();
     host.take(Rpc::ControllerPublishVolume, 1).await.unwrap();
     let foreign = host.directory.path().join("fake/vol%2f1/staging/mount");
+    std::fs::create_dir_all(&foreign).unwrap();
     host.mounter.mount_foreign(&foreign);
     let refused = host.take(Rpc::NodeStageVolume, 1).await.unwrap_err();
     let expected = format!(
