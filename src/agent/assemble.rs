@@ -288,6 +288,7 @@ async fn register_node(
     let node = Node {
         is_eligible: known.as_ref().is_none_or(|known| known.is_eligible),
         is_draining: known.as_ref().is_some_and(|known| known.is_draining),
+        keeps_system_jobs: known.as_ref().is_some_and(|known| known.keeps_system_jobs),
         drivers: offered
             .drivers
             .iter()
@@ -332,6 +333,7 @@ fn not_committed(error: &CommitError) -> Diagnostics {
         | CommitError::VariableConflict { .. }
         | CommitError::ClaimsConflict { .. }
         | CommitError::JobConflict { .. }
+        | CommitError::NodeConflict { .. }
         | CommitError::NoNamespace { .. }
         | CommitError::InvalidEvent(_)
         | CommitError::Stopping => Diagnostic::error(

@@ -35,6 +35,9 @@ pub struct Node {
     /// Whether its allocations must leave it. Only an ineligible node drains.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_draining: bool,
+    /// Whether system jobs stay while it drains.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keeps_system_jobs: bool,
     /// The drivers that run tasks there, and what each can mount.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub drivers: BTreeMap<String, MountConfig>,
@@ -68,6 +71,7 @@ impl Node {
             status: NodeStatus::Ready,
             is_eligible: true,
             is_draining: false,
+            keeps_system_jobs: false,
             drivers: BTreeMap::new(),
             host_volumes: BTreeMap::new(),
             attributes: BTreeMap::new(),

@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::decision::{Decision, Placed, SlotDecision, SlotOutcome};
+use super::drain::must_leave;
 use super::feasible::{Candidate, Promises, refusals_beside};
 use crate::model::{AllocId, ClientStatus, JobType, Node, NodeId, TaskGroup};
 use crate::state::{AllocRecord, JobRecord, JobVersion, Placement, State};
@@ -17,7 +18,7 @@ const JOB_STOPPED: &str = "the job was stopped";
 const JOB_UPDATED: &str = "the job was updated";
 const NOT_NEEDED: &str = "the job needs fewer allocations";
 const NODE_LOST: &str = "its node is lost";
-const NODE_DRAINED: &str = "its node is not eligible";
+const NODE_DRAINED: &str = "its node is drained";
 
 /// The first pause before a failed allocation of a service is replaced, and the longest, in seconds.
 const SERVICE_PAUSES: [i64; 2] = [30, 3600];
@@ -86,19 +87,15 @@ pub fn evaluate(state: &State, record: &JobRecord, now: i64) -> Decision {
             }
         }
     }
-    let reason = if record.is_stopped {
-        JOB_STOPPED
-    } else {
-        NOT_NEEDED
-    };
-    for slot in slots.into_values() {
-        let needless = slot
-            .iter()
-            .filter(|(_, alloc, placement)| is_live(alloc, placement));
-        decision
-            .stop
-            .extend(needless.map(|(id, ..)| ((*id).clone(), reason)));
-    }
+    let needless = slots.into_values().flatten();
+    let needless = needless.filter(|(_, alloc, placement)| is_live(alloc, placement));
+    decision.stop.extend(needless.map(|(id, alloc, _)| {
+        let reason = match record.is_stopped {
+            true => JOB_STOPPED,
+            false => unfit_node(state, record, alloc).unwrap_or(NOT_NEEDED),
+        };
+        (id.clone(), reason)
+    }));
     promises.replaced = leaving(state, record, &decision);
     let mut loads = match wanted.is_empty() {
         true => BTreeMap::new(),
@@ -137,15 +134,23 @@ fn slots_of<'a>(state: &'a State, record: &JobRecord) -> BTreeMap<SlotKey, Slot<
     slots
 }
 
-/// The slots of a group: its indexes, or the nodes.
+/// The slots of a group: its indexes, or the nodes. A node that is not eligible keeps what runs there.
 fn places_of<'a>(
     state: &'a State,
     record: &JobRecord,
     group: &TaskGroup,
 ) -> Vec<(u32, Option<&'a Node>)> {
     if record.current.job.job_type.is_per_node() {
+        let keeps = |node: &Node| {
+            let mut allocs = state.allocs_of_job(&record.key());
+            allocs.any(|(_, alloc, placement)| {
+                let is_here = alloc.node == node.id && placement.group == group.name;
+                is_here && is_live(alloc, placement) && unfit_node(state, record, alloc).is_none()
+            })
+        };
         let nodes = state.nodes().filter(|node| {
-            group.count > 0 && node.is_eligible && state.node_loss(&node.id).is_none()
+            let is_lost = state.node_loss(&node.id).is_some();
+            group.count > 0 && !is_lost && (node.is_eligible || keeps(node))
         });
         return nodes.map(|node| (0, Some(node))).collect();
     }
@@ -196,14 +201,19 @@ fn unfit(
     alloc: &AllocRecord,
     placement: &Placement,
 ) -> Option<&'static str> {
+    let is_outdated = || !is_same(&record.current, &placement.job, group);
+    unfit_node(state, record, alloc).or_else(|| is_outdated().then_some(JOB_UPDATED))
+}
+
+/// Why an allocation cannot stay on its node; `None` if it can.
+fn unfit_node(state: &State, record: &JobRecord, alloc: &AllocRecord) -> Option<&'static str> {
     if state.node_loss(&alloc.node).is_some() {
         return Some(NODE_LOST);
     }
+    let job_type = record.current.job.job_type;
     let node = state.node(&alloc.node);
-    if node.is_none_or(|node| !node.is_eligible && node.is_draining) {
-        return Some(NODE_DRAINED);
-    }
-    (!is_same(&record.current, &placement.job, group)).then_some(JOB_UPDATED)
+    let leaves = node.is_none_or(|node| must_leave(state, node, job_type));
+    leaves.then_some(NODE_DRAINED)
 }
 
 /// Whether an update left the group and what it depends on as it was.

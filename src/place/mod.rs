@@ -7,6 +7,7 @@
 
 mod constraint;
 mod decision;
+mod drain;
 mod evaluate;
 mod feasible;
 mod node_attributes;
@@ -14,5 +15,6 @@ mod node_attributes;
 mod samples;
 
 pub use decision::{Decision, Placed, SlotDecision, SlotOutcome};
+pub use drain::is_drained;
 pub use evaluate::evaluate;
 pub use feasible::{Candidate, refusals};

@@ -85,13 +85,20 @@ pub fn plugin_status(state: &State, id: &PluginId) -> Option<PluginStatus> {
     state.plugins.get(id).map(PluginStatus::from)
 }
 
-/// Returns one plugin; `None` if it has no known instance.
+/// Returns one plugin with the allocations of jobs that run it; `None` if it has no known instance.
 pub fn plugin(state: &State, id: &PluginId) -> Option<PluginView> {
     let (id, record) = state.plugins.get_key_value(id)?;
-    Some(PluginView::new(id, record))
+    let mut view = PluginView::new(id, record);
+    let placed = record.allocs.keys().filter_map(|id| {
+        let alloc = state.allocs.get(id)?;
+        let placement = alloc.placement.as_deref()?;
+        Some(placed_alloc(state, id, alloc, placement))
+    });
+    view.plugin.allocs = placed.collect();
+    Some(view)
 }
 
-/// Returns all plugins whose ID has this prefix, sorted by ID.
+/// Returns all plugins whose ID has this prefix without their allocations, sorted by ID.
 pub fn plugins(state: &State, prefix: &str) -> Vec<PluginView> {
     let from = PluginId::new(prefix);
     state

@@ -207,7 +207,7 @@ fn alloc_of_claim((key, claim): (&ClaimKey, &Claim)) -> Alloc {
 /// A plugin as readers get it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PluginView {
-    /// The plugin without its allocations, which the state does not contain.
+    /// The plugin. Its allocations are those of jobs.
     pub plugin: Plugin,
     /// The index of the creation.
     pub create_index: u64,

@@ -32,7 +32,7 @@ volume "db" {
 }
 "#;
 
-fn address(agent: &AgentProcess) -> String {
+pub(crate) fn address(agent: &AgentProcess) -> String {
     match &agent.address {
         Address::Tcp(address) => format!("http://{address}"),
         Address::Unix(_) => unreachable!("the agent listens on a port"),

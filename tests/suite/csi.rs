@@ -335,6 +335,24 @@ async fn a_call_without_a_response_ends_at_its_deadline() {
     assert_eq!(begin.elapsed().as_secs(), 1800);
 }
 
+/// W58: all calls of all services share one connection, also those of a caller that connects again.
+#[tokio::test]
+async fn a_plugin_has_one_connection() {
+    let plugin = start_plugin(PluginSettings::default());
+    let calls = (0..8).map(|at| {
+        plugin
+            .plugin
+            .controller
+            .create_volume(create(&at.to_string()))
+    });
+    for created in futures_util::future::join_all(calls).await {
+        created.unwrap();
+    }
+    plugin.plugin.node.node_info().await.unwrap();
+    plugin.plugin.identity.plugin_info().await.unwrap();
+    assert_eq!(plugin.server.connections(), 1);
+}
+
 /// A connection can exist before the plugin listens, and survives its restarts. While no process
 /// listens, nothing is sent, and the message names the socket.
 #[tokio::test]
@@ -364,8 +382,10 @@ async fn a_connection_survives_restarts_of_the_plugin() {
     server.backend.restart();
     retry_until_ok(|| plugin.controller.create_volume(create("b"))).await;
     assert_eq!(server.backend.volumes().len(), 2);
+    let connections = server.connections();
     let same = connector.connect(&socket);
     same.controller.create_volume(create("c")).await.unwrap();
+    assert_eq!(server.connections(), connections, "it is shared");
 }
 
 /// Repeats a call until the connection is refused. Before that the connection may break.

@@ -6,6 +6,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use nomad_csi::csi::proto::controller_server::ControllerServer;
@@ -41,6 +42,7 @@ pub(crate) struct FakePluginServer {
     pub(crate) backend: Arc<FakeBackend>,
     socket: PathBuf,
     call_headers: Arc<Mutex<Vec<CallHeaders>>>,
+    connections: Arc<AtomicUsize>,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -65,24 +67,31 @@ impl FakePluginServer {
         };
         let listener = UnixListener::bind(socket).expect("the socket can be bound");
         let (accepted, incoming) = mpsc::channel(16);
+        let connections = Arc::<AtomicUsize>::default();
         let accept = accept(
             backend.clone(),
             socket.to_owned(),
             listener,
             cutter.clone(),
-            accepted,
+            (accepted, connections.clone()),
         );
         let serve = serve(service, envelopes.clone(), incoming);
         Self {
             backend,
             socket: socket.to_owned(),
             call_headers: envelopes,
+            connections,
             tasks: vec![tokio::spawn(accept), tokio::spawn(serve)],
         }
     }
 
     pub(crate) fn socket(&self) -> &Path {
         &self.socket
+    }
+
+    /// Returns how many connections were accepted so far.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
     }
 
     /// Returns the headers of all calls so far.
@@ -106,7 +115,7 @@ async fn accept(
     socket: PathBuf,
     first: UnixListener,
     cutter: Arc<ConnectionCutter>,
-    accepted: mpsc::Sender<io::Result<Connection>>,
+    (accepted, connections): (mpsc::Sender<io::Result<Connection>>, Arc<AtomicUsize>),
 ) {
     let mut listener = Some(first);
     loop {
@@ -124,6 +133,7 @@ async fn accept(
         tokio::select! {
             stream = listening.accept() => {
                 let (stream, _) = stream.expect("a connection is accepted");
+                connections.fetch_add(1, Ordering::SeqCst);
                 let cut = Box::pin(cutter.token().cancelled_owned());
                 if accepted.send(Ok(Connection { stream, cut })).await.is_err() {
                     return;

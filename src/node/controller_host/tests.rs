@@ -73,6 +73,56 @@ async fn a_plugin_without_the_capability_is_not_called() {
     assert_eq!(host.backend.calls(), []);
 }
 
+/// B105: attach and detach find their plugin, wait for it, and are repeated by the same rules.
+#[tokio::test]
+async fn attach_and_detach_have_the_same_rules() {
+    for step in [Rpc::ControllerPublishVolume, Rpc::ControllerUnpublishVolume] {
+        let host = FakeHost::start();
+        host.take_until(step).await;
+        let send = async |order| match step {
+            Rpc::ControllerPublishVolume => {
+                let request = host.attach_request();
+                host.controller.publish(order, request).await.map(drop)
+            }
+            _ => {
+                let request = FakeHost::detach_request();
+                host.controller.unpublish(order, request).await
+            }
+        };
+        let earlier = host.backend.count(step);
+        let mut order = host.order(8);
+        order.instance = "other".into();
+        let refused = send(order).await;
+        assert!(matches!(refused, Err(HostError::NoPlugin { .. })), "{step}");
+        let mut order = host.order(8);
+        order.session = "earlier".into();
+        let refused = send(order).await;
+        assert!(
+            matches!(refused, Err(HostError::OtherSession { .. })),
+            "{step}"
+        );
+        assert_eq!(
+            host.backend.count(step),
+            earlier,
+            "{step}: nothing was sent"
+        );
+        host.backend.inject_faults(step, [Fault::LoseReply]);
+        let lost = send(host.order(9)).await.unwrap_err();
+        assert!(lost.may_have_taken_effect(), "{step}: {lost}");
+        let busy = send(host.order(9)).await;
+        assert!(matches!(busy, Err(HostError::Busy { .. })), "{step}");
+        host.restart_plugin().await;
+        for _ in 0..2 {
+            send(host.order(9)).await.unwrap();
+        }
+        let overtaken = send(host.order(8)).await;
+        assert!(
+            matches!(overtaken, Err(HostError::Overtaken { .. })),
+            "{step}"
+        );
+    }
+}
+
 /// Deletes, expansions and snapshots of the forwarder run on the same lane as attach and detach.
 #[tokio::test]
 async fn a_delete_does_not_run_into_an_attach() {

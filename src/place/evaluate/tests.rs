@@ -1,11 +1,14 @@
 //! What a job needs, after everything that can happen to its allocations.
 
-use super::super::samples::{SECOND, World, node, web, with_volume};
+use super::super::drain::is_drained;
+use super::super::samples::{SECOND, World, capability, node, web, with_volume};
 use super::*;
-use crate::model::Job;
+use crate::claim::{ClaimEvent, ClaimKey, ClaimRequest, ClaimUsage, SealedFlags};
+use crate::model::{AccessMode, Job, VolumeAlias};
 use crate::state::EventKind;
 use crate::state::JobEvent;
-use crate::state::samples::jobs::job_key;
+use crate::state::samples::jobs::{alloc_placed, job_key};
+use crate::state::samples::key;
 
 fn decide(world: &World) -> Decision {
     decide_at(world, world.now())
@@ -83,6 +86,57 @@ fn a_system_job_runs_once_on_every_eligible_node() {
     };
     world.apply(EventKind::NodeRegistered { node });
     assert_eq!(placed(&decide(&world)), [(0, "n1")]);
+}
+
+/// A node that gets no new allocations keeps those that it has, and its plugins above all.
+#[test]
+fn an_ineligible_node_keeps_its_system_jobs() {
+    let mut world = with_job(web(JobType::System, 1));
+    world.place("a", "n1");
+    let node = Node {
+        is_eligible: false,
+        ..node("n1")
+    };
+    world.apply(EventKind::NodeRegistered { node });
+    let decision = decide(&world);
+    assert_eq!(stopped(&decision), []);
+    assert_eq!(decision.unchanged, [("g".to_owned(), 1)].into());
+    world.report("a", ClientStatus::Failed);
+    let decision = decide(&world);
+    assert_eq!((stopped(&decision), decision.failures.len()), (vec![], 0));
+}
+
+/// A system job, such as a plugin, leaves after the others and their volumes, and not if it is to be kept.
+#[test]
+fn system_jobs_leave_a_draining_node_last() {
+    let drains = |keeps_system_jobs| Node {
+        is_eligible: false,
+        is_draining: true,
+        keeps_system_jobs,
+        ..node("n1")
+    };
+    let mut world = with_job(web(JobType::System, 1));
+    world.place("a", "n1");
+    let mut user = with_volume(web(JobType::Service, 1), "data", false);
+    user.id = "user".into();
+    world.submit(user);
+    world.apply(alloc_placed(&job_key("user"), "b", "n1"));
+    claim(&mut world, "b");
+    world.apply(EventKind::NodeRegistered {
+        node: drains(false),
+    });
+    assert_eq!(stopped(&decide(&world)), [], "the other job runs");
+    world.report("b", ClientStatus::Complete);
+    assert_eq!(stopped(&decide(&world)), [], "its volume is claimed");
+    assert!(!is_drained(&world.state, &drains(true)));
+    give_back(&mut world, "b");
+    assert_eq!(stopped(&decide(&world)), [("a", NODE_DRAINED)]);
+    assert!(is_drained(&world.state, &drains(true)));
+    assert!(!is_drained(&world.state, &drains(false)));
+    world.apply(EventKind::NodeRegistered { node: drains(true) });
+    assert_eq!(stopped(&decide(&world)), []);
+    world.report("a", ClientStatus::Complete);
+    assert!(is_drained(&world.state, &drains(false)));
 }
 
 #[test]
@@ -220,34 +274,43 @@ fn a_replacement_does_not_count_the_claim_that_it_replaces() {
     assert_eq!(decision.failures["g"].queued, 1, "{decision:?}");
 }
 
-fn claim(world: &mut World, alloc: &str) {
-    use crate::claim::{ClaimEvent, ClaimKey, ClaimRequest, ClaimUsage, SealedFlags};
-    use crate::model::{AccessMode, VolumeAlias};
-    use crate::state::samples::key;
-    let id = AllocId::new(alloc);
+fn claim_key(alloc: &str) -> ClaimKey {
+    ClaimKey {
+        alloc: AllocId::new(alloc),
+        alias: VolumeAlias::new("data"),
+    }
+}
 
+fn claim(world: &mut World, alloc: &str) {
     let request = ClaimRequest {
-        key: ClaimKey {
-            alloc: id,
-            alias: VolumeAlias::new("data"),
-        },
+        key: claim_key(alloc),
         volume: key("default", "data"),
         node: NodeId::new("n1"),
         external_node: None,
         usage: ClaimUsage::new(
-            super::super::samples::capability(AccessMode::SingleNodeWriter),
+            capability(AccessMode::SingleNodeWriter),
             "",
             SealedFlags::default(),
         ),
         read_only: false,
     };
-    let volume = world.state.remote_volume(&request.volume).unwrap();
     let (key, claim) = request.granted(0);
-    world.apply(EventKind::Claim {
-        volume,
-        event: Box::new(ClaimEvent::Granted {
-            key,
-            claim: Box::new(claim),
-        }),
-    });
+    let claim = Box::new(claim);
+    apply_claim(world, ClaimEvent::Granted { key, claim });
+}
+
+fn give_back(world: &mut World, alloc: &str) {
+    let (key, reason) = (claim_key(alloc), "it has ended".to_owned());
+    let requested = ClaimEvent::ReleaseRequested {
+        key: key.clone(),
+        reason,
+    };
+    apply_claim(world, requested);
+    apply_claim(world, ClaimEvent::Released { key });
+}
+
+fn apply_claim(world: &mut World, event: ClaimEvent) {
+    let volume = world.state.remote_volume(&key("default", "data")).unwrap();
+    let event = Box::new(event);
+    world.apply(EventKind::Claim { volume, event });
 }

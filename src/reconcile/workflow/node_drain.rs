@@ -85,6 +85,11 @@ async fn follow(context: &WorkflowContext<'_>, node: &NodeId) -> Result<(), Work
             context.reporter.status(&line);
             reported = Some(left);
         }
+        if left == 0 && reported.is_some() {
+            let line = format!("node {node}: volumes are given back, then system jobs stop");
+            context.reporter.status(&line);
+            reported = None;
+        }
         sleep(PAUSE).await;
     }
 }

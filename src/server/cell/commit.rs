@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use tokio::sync::oneshot;
 
 use crate::claim::Step;
-use crate::model::{JobKey, NamespacedId, RemoteVolume, VariableKey};
+use crate::model::{JobKey, NamespacedId, Node, NodeId, RemoteVolume, VariableKey};
 use crate::ports::JournalError;
 use crate::server::error::NamespaceUser;
 use crate::state::{Event, EventConflict, Overlay, Phase, State, Subject, apply, check};
@@ -29,6 +29,8 @@ pub enum Expected {
     StepDue(RemoteVolume, Step),
     /// The job was last changed at this index; `None` if it does not exist.
     JobAt(JobKey, Option<u64>),
+    /// The node is as the author read it.
+    NodeIs(Box<Node>),
     /// The namespace exists into which the commit puts something.
     NamespaceOf(NamespaceUser),
     /// That variable was last changed at this index; `None` if it does not exist.
@@ -41,6 +43,7 @@ impl Expected {
             Self::Any => vec![],
             Self::VolumeAbsent(key) | Self::VolumeAt(key, _) => vec![Subject::Volume(key.clone())],
             Self::JobAt(key, _) => vec![Subject::Job(key.clone())],
+            Self::NodeIs(node) => vec![Subject::Node(node.id.clone())],
             Self::NamespaceOf(user) => vec![Subject::Namespace(user.namespace().clone())],
             Self::VariableAt(key, _) => vec![Subject::Variable(key.clone())],
             Self::ClaimsAt(volume, _) => vec![Subject::Claims(volume.clone())],
@@ -69,6 +72,12 @@ impl Expected {
                 let found = state.job(key).map(|record| record.modify_index);
                 let conflict = CommitError::JobConflict { job: key.clone() };
                 (found == *index).then_some(()).ok_or(conflict)
+            }
+            Self::NodeIs(node) => {
+                let is_same = state.node(&node.id) == Some(&**node);
+                let node = node.id.clone();
+                let conflict = CommitError::NodeConflict { node };
+                is_same.then_some(()).ok_or(conflict)
             }
             Self::NamespaceOf(user) => match state.namespace(user.namespace()) {
                 Some(_) => Ok(()),
@@ -119,6 +128,12 @@ pub enum CommitError {
         /// The job.
         job: JobKey,
     },
+    /// Another change came first. Read and decide again.
+    #[error("node `{node}` has changed in the meantime")]
+    NodeConflict {
+        /// The node.
+        node: NodeId,
+    },
     /// The namespace of the commit does not exist.
     #[error("namespace `{}` does not exist", user.namespace())]
     NoNamespace {
@@ -151,6 +166,7 @@ impl CommitError {
             | Self::VariableConflict { .. }
             | Self::ClaimsConflict { .. }
             | Self::JobConflict { .. }
+            | Self::NodeConflict { .. }
             | Self::NoNamespace { .. }
             | Self::InvalidEvent(_)
             | Self::Stopping => self.to_string(),

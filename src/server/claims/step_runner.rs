@@ -155,6 +155,7 @@ impl StepRunner {
                 | CommitError::VariableConflict { .. }
                 | CommitError::ClaimsConflict { .. }
                 | CommitError::JobConflict { .. }
+                | CommitError::NodeConflict { .. }
                 | CommitError::NoNamespace { .. }
                 | CommitError::InvalidEvent(_),
             ) => StepEnd::Decide,

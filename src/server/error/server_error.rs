@@ -262,6 +262,7 @@ impl From<CommitError> for ServerError {
             | CommitError::VariableConflict { .. }
             | CommitError::ClaimsConflict { .. }
             | CommitError::JobConflict { .. }
+            | CommitError::NodeConflict { .. }
             | CommitError::InvalidEvent(_)
             | CommitError::Journal(_)) => Self::Commit(error),
         }
@@ -674,6 +675,7 @@ fn commit_code(error: &CommitError) -> Code {
         | CommitError::VariableConflict { .. }
         | CommitError::ClaimsConflict { .. }
         | CommitError::JobConflict { .. }
+        | CommitError::NodeConflict { .. }
         | CommitError::InvalidEvent(_) => Code::ServerBusy,
         CommitError::Journal(error) => error.kind.code(),
         CommitError::NoNamespace { .. } => Code::VolumeUnknownNamespace,

@@ -11,8 +11,8 @@ use crate::server::error::{JobError, ServerError};
 use crate::server::services::AgentInfo;
 use crate::state::{State, Table, Topic, plugins};
 use crate::wire::{
-    HostVolumeDocument, InstanceDocument, NodeDocument, NodeDrainRequest, NodeEligibilityRequest,
-    NodeUpdateResponse, instance_to_wire, node_to_wire,
+    DrainStrategyDocument, HostVolumeDocument, InstanceDocument, NodeDocument, NodeDrainRequest,
+    NodeEligibilityRequest, NodeUpdateResponse, instance_to_wire, node_to_wire,
 };
 
 type Result<T = Reply> = std::result::Result<T, ServerError>;
@@ -79,6 +79,10 @@ pub(super) fn document(state: &State, node: &Node, address: &str) -> NodeDocumen
         node_plugins: instances(state, &node.id, |one| one.node.is_some()),
         datacenter: stub.datacenter,
         drain: stub.drain,
+        drain_strategy: node.is_draining.then(|| DrainStrategyDocument {
+            ignore_system_jobs: node.keeps_system_jobs,
+            ..DrainStrategyDocument::default()
+        }),
         drivers: stub.drivers,
         http_address: address.to_owned(),
         id: stub.id,
@@ -151,14 +155,18 @@ pub(super) async fn set_eligibility(request: &ApiRequest, id: &str) -> Result {
 pub(super) async fn drain(request: &ApiRequest, id: &str) -> Result {
     let document: NodeDrainRequest = request.document()?;
     let drains = document.drain_spec.is_some();
+    let keeps_system_jobs = document
+        .drain_spec
+        .is_some_and(|drain| drain.ignore_system_jobs);
     update(request, id, |node| {
         node.is_draining = drains;
+        node.keeps_system_jobs = keeps_system_jobs;
         node.is_eligible = !drains && (node.is_eligible || document.mark_eligible);
     })
     .await
 }
 
-async fn update(request: &ApiRequest, id: &str, change: impl FnOnce(&mut Node)) -> Result {
+async fn update(request: &ApiRequest, id: &str, change: impl Fn(&mut Node)) -> Result {
     let id = NodeId::new(id);
     let index = request.services.jobs.set_node(&id, change).await?;
     let document = NodeUpdateResponse {

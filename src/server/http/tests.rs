@@ -19,13 +19,15 @@ use tower::ServiceExt as _;
 
 use super::{HttpSettings, Limits, router};
 use crate::diagnostic::Code;
-use crate::model::{Secrets, VolumeRequest};
+use crate::model::{NodeId, Secrets, VolumeRequest};
 use crate::ports::fake::{FakeClock, FakeDirectory, FakeSealer, Fault, PluginSettings};
 use crate::ports::{IdSource, Rpc, StatusCode};
 use crate::server::fake::FakeAgent;
 use crate::server::services::Services;
 use crate::server::volumes::{VolumeLimits, VolumePorts};
-use crate::wire::{ErrorBody, INDEX, KNOWN_LEADER, LAST_CONTACT, NEXT_TOKEN};
+use crate::state::samples::jobs::{job, job_key};
+use crate::state::{Event, EventKind};
+use crate::wire::{ErrorBody, INDEX, KNOWN_LEADER, LAST_CONTACT, NEXT_TOKEN, job_to_wire};
 
 pub(super) struct Answer {
     pub(super) status: u16,
@@ -816,6 +818,56 @@ async fn cluster_endpoints_return_what_clients_need() {
         get(&agent, "/v1/namespace/default").await.json()["Name"],
         json!("default")
     );
+}
+
+/// Clients follow a drain until the node has no strategy any more.
+#[tokio::test(start_paused = true)]
+async fn a_node_has_a_strategy_while_it_drains() {
+    let agent = agent().await;
+    let path = format!("/v1/node/{}", FakeAgent::NODE);
+    let body = json!({"DrainSpec": {"IgnoreSystemJobs": true}}).to_string();
+    let line = format!("PUT {path}/drain");
+    let started = send_line(&agent, &line, &body).await;
+    assert_eq!(started.status, 200, "{}", started.text());
+    let drained = get(&agent, &format!("{path}?index={}", started.index())).await;
+    assert!(drained.index() > started.index(), "it ends by itself");
+    assert_eq!(drained.json()["DrainStrategy"], Value::Null);
+    assert_eq!(drained.json()["SchedulingEligibility"], json!("ineligible"));
+    let mut state = agent.state();
+    let mut node = state.node(&NodeId::new(FakeAgent::NODE)).unwrap().clone();
+    (node.is_draining, node.keeps_system_jobs) = (true, true);
+    let kind = EventKind::NodeRegistered { node };
+    crate::state::apply(&mut state, &Event::new(0, kind));
+    let node = state.node(&NodeId::new(FakeAgent::NODE)).unwrap();
+    let document = serde_json::to_value(super::nodes::document(&state, node, "")).unwrap();
+    assert_eq!(document["DrainStrategy"]["IgnoreSystemJobs"], json!(true));
+}
+
+/// Of a job that is recorded, and of one that is not.
+#[tokio::test(start_paused = true)]
+async fn a_placement_is_explained_with_every_reason() {
+    let agent = agent().await;
+    let mut web = job(&job_key("web"));
+    let body = json!({"Job": job_to_wire(&web)}).to_string();
+    let path = "/v1/job/web/placement";
+    assert_eq!(get(&agent, path).await.status, 404);
+    let asked = send_line(&agent, &format!("PUT {path}"), &body)
+        .await
+        .json();
+    assert_eq!(asked["Slots"][0]["Outcome"], json!("place"), "{asked}");
+    assert_eq!(asked["Slots"][0]["NodeID"], json!(FakeAgent::NODE));
+    web.datacenters = vec!["elsewhere".to_owned()];
+    web.groups[0].tasks[0].driver = "docker".to_owned();
+    let body = json!({"Job": job_to_wire(&web)}).to_string();
+    assert_eq!(send_line(&agent, "PUT /v1/jobs", &body).await.status, 200);
+    let read = get(&agent, path).await.json();
+    let slot = &read["Slots"][0];
+    assert_eq!(
+        (&slot["Outcome"], &slot["TaskGroup"]),
+        (&json!("wait"), &json!("g"))
+    );
+    let reasons = slot["Refusals"][0]["Reasons"].as_array().unwrap();
+    assert_eq!(reasons.len(), 2, "{read}");
 }
 
 /// The search of shell completion.

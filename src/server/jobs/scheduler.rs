@@ -12,8 +12,8 @@ use tracing::{info, warn};
 
 use super::evaluation::events_of;
 use super::ports::JobPorts;
-use crate::model::{AllocId, JobKey};
-use crate::place::{Decision, evaluate};
+use crate::model::{AllocId, JobKey, Node};
+use crate::place::{Decision, evaluate, is_drained};
 use crate::server::cell::{CommitError, Expected, Watch};
 use crate::state::{AllocRecord, Event, EventKind, JobEvent, JobRecord, State, Table, Topic};
 
@@ -34,7 +34,7 @@ pub struct JobScheduler {
     seen: Option<[u64; 2]>,
     /// The indexes of nodes, and of everything that placement depends on, at the last look.
     surroundings: [u64; 2],
-    /// The jobs with something that runs, which a change of a node can end.
+    /// The jobs with something that runs, which a change or the drain of a node can end.
     on_nodes: BTreeSet<JobKey>,
     /// The jobs that wait for a node, a volume, a plugin, or the end of a claim.
     waiting: BTreeSet<JobKey>,
@@ -70,6 +70,7 @@ impl JobScheduler {
             for key in self.due() {
                 self.decide(&key).await;
             }
+            self.end_drains().await;
             let pause = self.next_pause();
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -90,9 +91,14 @@ impl JobScheduler {
     fn due(&mut self) -> BTreeSet<JobKey> {
         let now = self.ports.clock.now();
         let (mut due, seen, surroundings) = self.ports.cell.read(|state| {
-            let due = changed_jobs(state, self.seen);
+            let mut due = changed_jobs(state, self.seen);
             let nodes = state.nodes_index();
             let surroundings = [nodes, nodes.max(state.volumes_index())];
+            // What leaves a node first is what the rest waits for.
+            if state.nodes().any(|node| node.is_draining) {
+                let jobs = self.on_nodes.iter().filter(|key| is_per_node(state, key));
+                due.extend(jobs.cloned());
+            }
             (
                 due,
                 [state.jobs_index(), state.allocs_index()],
@@ -111,6 +117,31 @@ impl JobScheduler {
         self.seen = Some(seen);
         self.surroundings = surroundings;
         due
+    }
+
+    /// Ends the drains that are complete. One that fails is looked at again with the next change.
+    async fn end_drains(&self) {
+        let drained: Vec<_> = self.ports.cell.read(|state| {
+            let nodes = state.nodes().filter(|node| node.is_draining);
+            let drained = nodes.filter(|node| is_drained(state, node));
+            drained.cloned().collect()
+        });
+        for known in drained {
+            let node = Node {
+                is_draining: false,
+                keeps_system_jobs: false,
+                ..known.clone()
+            };
+            let id = node.id.clone();
+            let event = Event::new(self.ports.clock.now(), EventKind::NodeRegistered { node });
+            let expected = Expected::NodeIs(Box::new(known));
+            match self.ports.cell.commit(expected, event).await {
+                Ok(_) => info!(node.id = %id, "node is drained"),
+                Err(error) => {
+                    warn!(node.id = %id, error = error.detail(), "the end of a drain was not recorded");
+                }
+            }
+        }
     }
 
     async fn decide(&mut self, key: &JobKey) {
@@ -163,6 +194,11 @@ impl JobScheduler {
             }
         }
     }
+}
+
+fn is_per_node(state: &State, key: &JobKey) -> bool {
+    let record = state.job(key);
+    record.is_some_and(|record| record.current.job.job_type.is_per_node())
 }
 
 fn log_decision(key: &JobKey, decision: &Decision) {

@@ -316,14 +316,21 @@ impl JobService {
     ///
     /// # Errors
     /// If the node does not exist.
-    pub async fn set_node(&self, id: &NodeId, change: impl FnOnce(&mut Node)) -> Result<u64> {
-        let known = self.ports.cell.read(|state| state.node(id).cloned());
-        let Some(mut node) = known else {
-            return Err(JobError::NoNode(id.to_string()).into());
-        };
-        change(&mut node);
-        let event = Event::new(self.ports.clock.now(), EventKind::NodeRegistered { node });
-        Ok(self.ports.cell.commit(Expected::Any, event).await?)
+    pub async fn set_node(&self, id: &NodeId, change: impl Fn(&mut Node)) -> Result<u64> {
+        loop {
+            let known = self.ports.cell.read(|state| state.node(id).cloned());
+            let Some(known) = known else {
+                return Err(JobError::NoNode(id.to_string()).into());
+            };
+            let mut node = known.clone();
+            change(&mut node);
+            let event = Event::new(self.ports.clock.now(), EventKind::NodeRegistered { node });
+            let expected = Expected::NodeIs(Box::new(known));
+            match self.ports.cell.commit(expected, event).await {
+                Err(CommitError::NodeConflict { .. }) => {}
+                committed => return Ok(committed?),
+            }
+        }
     }
 
     /// Returns a job as readers see it.

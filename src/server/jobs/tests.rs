@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::model::SecretOwner;
 use crate::model::{
     AccessMode, AllocId, AllocReport, AttachmentMode, ClientStatus, EvaluationId, Job, JobKey,
-    JobVolume, JobVolumeKind, NodeId, TaskEnvironment, VolumeAlias,
+    JobVolume, JobVolumeKind, Node, NodeId, TaskEnvironment, VolumeAlias,
 };
 use crate::ports::fake::PluginSettings;
 use crate::ports::{AssignedAlloc, ControlPlane as _, Sealer as _};
@@ -57,7 +57,7 @@ fn alias() -> VolumeAlias {
 
 /// Waits until the state is as the test needs it.
 async fn until(agent: &FakeAgent, is_ready: impl Fn(&State) -> bool) {
-    let tables = [Table::Jobs, Table::Allocs, Table::Claims];
+    let tables = [Table::Jobs, Table::Allocs, Table::Claims, Table::Nodes];
     let topics = |_: &State| tables.map(Topic::all).into();
     let reached = agent.cell.wait_until(topics, is_ready);
     let reached = tokio::time::timeout(Duration::from_secs(600), reached).await;
@@ -199,6 +199,36 @@ async fn a_job_that_is_too_large_is_refused() {
     assert!(text.contains("with 1000 allocations"), "{text}");
     long.groups[0].count = 1;
     agent.services.jobs.register(long, None).await.unwrap();
+}
+
+/// A drain ends by itself, one of an empty node at once, and a change of an operator is not lost.
+#[tokio::test(start_paused = true)]
+async fn a_drain_ends_when_nothing_is_left() {
+    let agent = agent().await;
+    let id = NodeId::new(FakeAgent::NODE);
+    let drain = async || {
+        let start = |node: &mut Node| (node.is_eligible, node.is_draining) = (false, true);
+        agent.services.jobs.set_node(&id, start).await.unwrap()
+    };
+    let is_draining = |state: &State| state.node(&id).unwrap().is_draining;
+    let started = drain().await;
+    until(&agent, |state| !is_draining(state)).await;
+    assert!(agent.cell.read(State::nodes_index) > started);
+    assert!(!agent.state().node(&id).unwrap().is_eligible);
+    let accept = |node: &mut Node| node.is_eligible = true;
+    agent.services.jobs.set_node(&id, accept).await.unwrap();
+    agent.services.jobs.register(web(), None).await.unwrap();
+    let alloc = assigned_of(&agent, "web").await.id;
+    report(&agent, &alloc, ClientStatus::Running).await;
+    drain().await;
+    until(&agent, |state| {
+        let record = state.alloc(&alloc).unwrap();
+        record.placement.as_ref().unwrap().stop_reason.is_some()
+    })
+    .await;
+    assert!(agent.cell.read(is_draining), "it still runs");
+    report(&agent, &alloc, ClientStatus::Complete).await;
+    until(&agent, |state| !is_draining(state)).await;
 }
 
 /// The stop returns at once; the volume is given back when the node reports the end (B31).

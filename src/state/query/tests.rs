@@ -1,9 +1,10 @@
 //! Computed health, and queries for single objects.
 
 use super::*;
-use crate::model::{AllocId, NodeId, PluginInstance};
+use crate::model::{AllocId, ClientStatus, NodeId, PluginInstance};
 use crate::state::event::{Event, EventKind};
-use crate::state::samples::{instance, key, registered, started, state_of};
+use crate::state::samples::jobs::{alloc_placed, alloc_reported, job_key, job_registered};
+use crate::state::samples::{instance, key, node_registered, registered, started, state_of};
 
 fn observed(node: &str, edit: impl FnOnce(&mut PluginInstance)) -> EventKind {
     let mut instance = instance(true);
@@ -93,6 +94,27 @@ fn an_instance_is_listed_under_each_of_its_services() {
 }
 
 /// B95: health counts follow from the reports, so no order of them makes the counts drift.
+/// The instance of an allocation that no job placed, such as the agent's own plugin, is not among them.
+#[test]
+fn a_plugin_names_the_allocations_of_jobs_that_run_it() {
+    let job = job_key("storage");
+    let state = state_of([
+        started(),
+        node_registered(1),
+        job_registered(&job),
+        alloc_placed(&job, "n1-alloc", "node-1"),
+        alloc_reported("n1-alloc", ClientStatus::Running),
+        observed("node-1", |instance| instance.alloc_id = "n1-alloc".into()),
+        observed("node-2", |_| {}),
+    ]);
+    let view = plugin(&state, &PluginId::new("hostpath")).unwrap();
+    let allocs = view.plugin.allocs.iter();
+    let allocs: Vec<_> = allocs
+        .map(|alloc| (alloc.id.as_str(), alloc.job_id.as_str(), &alloc.client))
+        .collect();
+    assert_eq!(allocs, [("n1-alloc", "storage", &ClientStatus::Running)]);
+}
+
 #[test]
 fn health_counts_follow_from_the_last_report_of_each_instance() {
     let unhealthy = |instance: &mut PluginInstance| instance.health.healthy = false;

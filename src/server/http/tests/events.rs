@@ -4,8 +4,7 @@ use axum::body::BodyDataStream;
 use futures_util::StreamExt as _;
 
 use super::*;
-use crate::state::samples::jobs::{job, job_key};
-use crate::wire::{EventBatchDocument, job_to_wire};
+use crate::wire::EventBatchDocument;
 
 async fn open(agent: &FakeAgent, query: &str) -> (u16, BodyDataStream) {
     let request = Request::get(format!("/v1/event/stream{query}"));
