@@ -81,8 +81,8 @@ impl Simulation {
         let state = self.directory.join("state");
         let plugin = Plugin::open(&state, NODE.to_owned(), profile, host).unwrap();
         let plugin = Arc::new(plugin);
-        recovery::recover(&plugin).await.unwrap();
-        recovery::finish_deletions(plugin.clone()).await;
+        recovery::recover(&plugin).unwrap();
+        recovery::finish_deletions(&plugin);
         self.plugin = Some(plugin);
     }
 

@@ -5,8 +5,9 @@
 //! so a damaged file is refused. The file is private (`private`): a link or a file of another user is
 //! not opened. All calls block.
 
+use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use redb::backends::FileBackend;
 use redb::{
@@ -15,18 +16,19 @@ use redb::{
 };
 use serde::Serialize;
 
-use super::records::VolumeRecord;
+use super::group_write::WriteQueue;
+use super::records::{Backing, VolumeRecord};
 use super::tables::{self, META, VOLUMES};
 use crate::ports::contained;
 use crate::private::{self, NotPrivate};
 
 /// The version of the record format. Opening rewrites an earlier version and refuses a later one.
-pub(super) const FORMAT: u64 = 2;
+pub(super) const FORMAT: u64 = 3;
 /// The memory limit of the database's cache.
 const CACHE_BYTES: usize = 4 << 20;
 
 /// Why the catalogue cannot be read or written.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 pub(in crate::hostpath) struct CatalogError {
     /// The reason.
@@ -68,6 +70,12 @@ pub(super) fn damaged(what: impl std::fmt::Display) -> CatalogError {
 
 /// The plugin's records. Only this process has them open.
 pub(in crate::hostpath) struct Catalog {
+    store: Store,
+    queue: WriteQueue,
+}
+
+/// The open database file.
+pub(super) struct Store {
     file: std::path::PathBuf,
     /// `None` only while the file is reopened.
     database: RwLock<Option<Database>>,
@@ -76,46 +84,21 @@ pub(in crate::hostpath) struct Catalog {
 impl Catalog {
     /// Opens the catalogue in `file`, and creates it if it does not exist.
     pub(in crate::hostpath) fn open(file: &Path) -> Result<Self, CatalogError> {
-        guarded(|| Self::open_file(file))
-    }
-
-    fn open_file(file: &Path) -> Result<Self, CatalogError> {
-        let database = open_database(file)?;
-        let transaction = begin(&database)?;
-        {
-            let mut meta = transaction.open_table(META)?;
-            let format = meta.get("format")?.map(|format| format.value());
-            tables::create_all(&transaction)?;
-            match format {
-                None => drop(meta.insert("format", FORMAT)?),
-                Some(1) => {
-                    rewrite_volumes(&transaction)?;
-                    meta.insert("format", FORMAT)?;
-                }
-                Some(FORMAT) => {}
-                Some(other) => {
-                    return Err(damaged(format_args!(
-                        "its format is {other}, and this version supports {FORMAT}: a newer version wrote it"
-                    )));
-                }
-            }
-        }
-        transaction.commit()?;
         Ok(Self {
-            file: file.to_owned(),
-            database: RwLock::new(Some(database)),
+            store: guarded(|| Store::open_file(file))?,
+            queue: WriteQueue::default(),
         })
     }
 
     /// Counts one more use of a fault across all runs, and returns the count.
     pub(in crate::hostpath) fn count_fault(&self, fault: &str) -> Result<u64, CatalogError> {
         let key = format!("fault:{fault}");
-        let count = self.number(&key)? + 1;
-        self.write(|transaction| {
-            transaction.open_table(META)?.insert(key.as_str(), count)?;
-            Ok(())
-        })?;
-        Ok(count)
+        self.write(move |transaction| {
+            let mut meta = transaction.open_table(META)?;
+            let count = meta.get(key.as_str())?.map_or(0, |count| count.value()) + 1;
+            meta.insert(key.as_str(), count)?;
+            Ok(count)
+        })
     }
 
     pub(super) fn number(&self, key: &str) -> Result<u64, CatalogError> {
@@ -153,27 +136,90 @@ impl Catalog {
         &self,
         look: impl Fn(&ReadTransaction) -> Result<T, CatalogError>,
     ) -> Result<T, CatalogError> {
-        self.with_database(|database| look(&database.begin_read()?))
+        self.store
+            .with_database(|database| look(&database.begin_read()?))
     }
 
-    /// Runs one durable transaction.
-    pub(super) fn write<T>(
+    /// Makes a durable change. Changes that wait at the same moment share one transaction.
+    pub(super) fn write<T: Send + 'static>(
         &self,
-        change: impl Fn(&WriteTransaction) -> Result<T, CatalogError>,
+        change: impl Fn(&WriteTransaction) -> Result<T, CatalogError> + Send + 'static,
     ) -> Result<T, CatalogError> {
-        self.with_database(|database| {
-            let transaction = begin(database)?;
-            let changed = change(&transaction)?;
-            transaction.commit()?;
-            Ok(changed)
+        self.queue.write(&self.store, None, change)
+    }
+
+    /// Makes a durable change after it has synced `directory`, so that the record never names an
+    /// entry that a power failure removed.
+    pub(super) fn write_after_sync<T: Send + 'static>(
+        &self,
+        directory: Arc<OwnedFd>,
+        change: impl Fn(&WriteTransaction) -> Result<T, CatalogError> + Send + 'static,
+    ) -> Result<T, CatalogError> {
+        self.queue.write(&self.store, Some(directory), change)
+    }
+
+    /// Makes a change with the next transaction, after it has synced `directory`. A crash before that
+    /// loses the change.
+    pub(super) fn write_later(
+        &self,
+        directory: Arc<OwnedFd>,
+        change: impl Fn(&WriteTransaction) -> Result<(), CatalogError> + Send + 'static,
+    ) {
+        drop(self.queue.add(Some(directory), change));
+    }
+
+    /// Writes the changes that wait for a transaction.
+    pub(in crate::hostpath) fn flush(&self) {
+        self.queue.flush(&self.store);
+    }
+
+    /// Returns how many changes wait for a transaction.
+    #[cfg(test)]
+    pub(super) fn waiting_changes(&self) -> usize {
+        self.queue.waiting()
+    }
+}
+
+impl Drop for Catalog {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+impl Store {
+    fn open_file(file: &Path) -> Result<Self, CatalogError> {
+        let database = open_database(file)?;
+        let transaction = begin(&database)?;
+        {
+            let mut meta = transaction.open_table(META)?;
+            let format = meta.get("format")?.map(|format| format.value());
+            tables::create_all(&transaction)?;
+            match format {
+                None => drop(meta.insert("format", FORMAT)?),
+                Some(1 | 2) => {
+                    rewrite_volumes(&transaction)?;
+                    meta.insert("format", FORMAT)?;
+                }
+                Some(FORMAT) => {}
+                Some(other) => {
+                    return Err(damaged(format_args!(
+                        "its format is {other}, and this version supports {FORMAT}: a newer version wrote it"
+                    )));
+                }
+            }
+        }
+        transaction.commit()?;
+        Ok(Self {
+            file: file.to_owned(),
+            database: RwLock::new(Some(database)),
         })
     }
 
     /// Runs a call. After an I/O error, such as a full disk, the database refuses all calls until
     /// it is reopened. This function reopens it once per call.
-    fn with_database<T>(
+    pub(super) fn with_database<T>(
         &self,
-        call: impl Fn(&Database) -> Result<T, CatalogError>,
+        mut call: impl FnMut(&Database) -> Result<T, CatalogError>,
     ) -> Result<T, CatalogError> {
         let first = {
             let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
@@ -245,14 +291,16 @@ pub(super) fn begin(database: &Database) -> Result<WriteTransaction, CatalogErro
     Ok(transaction)
 }
 
-/// Rewrites every volume in the current format.
+/// Rewrites every volume in the current format. Earlier formats opened a directory to its users when
+/// they created it.
 fn rewrite_volumes(transaction: &WriteTransaction) -> Result<(), CatalogError> {
     let mut volumes = transaction.open_table(VOLUMES)?;
     let mut records: Vec<VolumeRecord> = vec![];
     for entry in volumes.iter()? {
         records.push(decode(entry?.1.value())?);
     }
-    for record in records {
+    for mut record in records {
+        record.content.is_prepared |= record.content.backing == Backing::Directory;
         volumes.insert(record.id.as_str(), encode(&record)?.as_slice())?;
     }
     Ok(())

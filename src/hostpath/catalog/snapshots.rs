@@ -130,11 +130,12 @@ impl Catalog {
         snapshots: &[SnapshotRecord],
         group: Option<&GroupRecord>,
     ) -> Result<(), CatalogError> {
-        self.write(|transaction| {
-            for record in snapshots {
+        let (snapshots, group) = (snapshots.to_vec(), group.cloned());
+        self.write(move |transaction| {
+            for record in &snapshots {
                 put_snapshot(transaction, record)?;
             }
-            let Some(group) = group else {
+            let Some(group) = &group else {
                 return Ok(());
             };
             let mut names = transaction.open_table(GROUP_NAMES)?;
@@ -159,11 +160,12 @@ impl Catalog {
         snapshots: &[SnapshotRecord],
         group: Option<&GroupRecord>,
     ) -> Result<(), CatalogError> {
-        self.write(|transaction| {
-            for record in snapshots {
+        let (snapshots, group) = (snapshots.to_vec(), group.cloned());
+        self.write(move |transaction| {
+            for record in &snapshots {
                 remove_snapshot(transaction, record)?;
             }
-            let Some(group) = group else {
+            let Some(group) = &group else {
                 return Ok(());
             };
             let mut names = transaction.open_table(GROUP_NAMES)?;
