@@ -149,7 +149,7 @@ fn restore_block_devices(plugin: &Arc<Plugin>) -> Result<(), HostError> {
 }
 
 /// Continues the deletions that an earlier run began.
-pub(super) fn finish_deletions(plugin: &Arc<Plugin>) {
+pub(super) fn finish_deletions(plugin: &Plugin) {
     let records = plugin.catalog.unfinished_volumes().unwrap_or_else(|error| {
         tracing::warn!(%error, "cannot find unfinished deletions");
         vec![]
@@ -158,8 +158,8 @@ pub(super) fn finish_deletions(plugin: &Arc<Plugin>) {
         if record.state != RecordState::Deleting {
             continue;
         }
-        let id = record.id.clone();
-        if let Err(error) = volumes::delete(plugin, record.id) {
+        let id = &record.id;
+        if let Err(error) = volumes::delete(plugin, id) {
             tracing::warn!(volume.external_id = %id, %error,
                 "cannot finish the deletion of a volume; the next start tries again");
         }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use redb::WriteTransaction;
 
-use super::database::{CatalogError, Store, begin, damaged};
+use super::store::{CatalogError, Store, begin, damaged};
 
 /// A change that waits for its transaction.
 trait Change: Send {

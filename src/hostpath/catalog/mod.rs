@@ -15,14 +15,16 @@ mod database;
 mod group_write;
 mod records;
 mod snapshots;
+mod store;
 mod tables;
 mod volumes;
 
-pub(super) use database::{Catalog, CatalogError};
+pub(super) use database::Catalog;
 pub(super) use records::{
     Attachment, Backing, Content, ContentSource, GroupRecord, PathRecord, RecordState,
     RequestedVolume, SnapshotRecord, VolumeRecord,
 };
+pub(super) use store::CatalogError;
 pub(super) use volumes::Limits;
 
 #[cfg(test)]

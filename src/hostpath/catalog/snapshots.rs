@@ -4,8 +4,9 @@
 
 use redb::{ReadableTable as _, WriteTransaction};
 
-use super::database::{Catalog, CatalogError, damaged, decode, encode, key_after};
+use super::database::Catalog;
 use super::records::{GroupRecord, RecordState, SnapshotRecord};
+use super::store::{CatalogError, damaged, decode, encode, key_after};
 use super::tables::{
     GROUP_NAMES, GROUPS, SNAPSHOT_NAMES, SNAPSHOTS, SNAPSHOTS_OF_VOLUME, UNFINISHED_SNAPSHOTS,
 };

@@ -5,11 +5,12 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, mpsc};
 
-use super::database::{Catalog, CatalogError, FORMAT, begin, damaged, encode, open_database};
+use super::database::Catalog;
 use super::records::{
     Attachment, Backing, Content, ContentSource, GroupRecord, PathRecord, RecordState,
     RequestedVolume, SnapshotRecord, VolumeRecord,
 };
+use super::store::{CatalogError, FORMAT, begin, damaged, encode, open_database};
 use super::tables::{META, NAMES, VOLUMES};
 use super::volumes::Limits;
 use crate::hostpath::volume_capability::{AccessMode, VolumeCapability};

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use redb::{ReadableTable as _, WriteTransaction};
 
-use super::database::{Catalog, CatalogError, damaged, decode, encode, key_after};
+use super::database::Catalog;
 use super::records::{PathRecord, RecordState, VolumeRecord};
+use super::store::{CatalogError, damaged, decode, encode, key_after};
 use super::tables::{META, NAMES, PATHS, UNFINISHED, VOLUMES};
 
 /// The key of the bytes that all volumes together may use.

@@ -55,7 +55,7 @@ impl Controller for ControllerService {
         let request = request.get_ref();
         let id = request::volume_id(&request.volume_id)?;
         request::small_map("secrets", &request.secrets)?;
-        let work = move |plugin: &Arc<Plugin>| volumes::delete(plugin, id);
+        let work = move |plugin: &Arc<Plugin>| volumes::delete(plugin, &id);
         self.0.call(work).await?;
         Ok(Response::new(proto::DeleteVolumeResponse {}))
     }
@@ -235,7 +235,7 @@ impl Controller for ControllerService {
     ) -> Result<Response<proto::ControllerUnpublishVolumeResponse>, Status> {
         let request = request.into_inner();
         let id = request::volume_id(&request.volume_id)?;
-        let work = move |plugin: &Arc<Plugin>| volumes::detach(plugin, id, request.node_id);
+        let work = move |plugin: &Arc<Plugin>| volumes::detach(plugin, id, &request.node_id);
         self.0.call(work).await?;
         Ok(Response::new(proto::ControllerUnpublishVolumeResponse {}))
     }
@@ -263,7 +263,7 @@ impl Controller for ControllerService {
         let request = request.get_ref();
         let id = request::id("snapshot", &request.snapshot_id)?;
         request::small_map("secrets", &request.secrets)?;
-        let work = move |plugin: &Arc<Plugin>| snapshots::delete_snapshot(plugin, id);
+        let work = move |plugin: &Arc<Plugin>| snapshots::delete_snapshot(plugin, &id);
         self.0.call(work).await?;
         Ok(Response::new(proto::DeleteSnapshotResponse {}))
     }
@@ -343,7 +343,8 @@ impl Controller for ControllerService {
         let capability = capability
             .map(|capability| request::volume_capability(Some(capability)))
             .transpose()?;
-        let work = move |plugin: &Arc<Plugin>| volumes::expand(plugin, id, range, capability);
+        let work =
+            move |plugin: &Arc<Plugin>| volumes::expand(plugin, id, range, capability.as_ref());
         let expanded = self.0.call(work).await?;
         Ok(Response::new(proto::ControllerExpandVolumeResponse {
             capacity_bytes: wire_bytes(expanded.bytes),

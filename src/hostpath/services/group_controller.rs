@@ -50,7 +50,8 @@ impl GroupController for GroupControllerService {
             .iter()
             .map(|id| request::volume_id(id))
             .collect();
-        let work = move |plugin: &Arc<Plugin>| snapshots::create_group(plugin, name, sources?);
+        let sources = sources?;
+        let work = move |plugin: &Arc<Plugin>| snapshots::create_group(plugin, name, sources);
         let group = self.0.call(work).await?;
         Ok(Response::new(proto::CreateVolumeGroupSnapshotResponse {
             group_snapshot: Some(to_proto(&group)),
@@ -65,7 +66,7 @@ impl GroupController for GroupControllerService {
         let id = request::id("group", &request.group_snapshot_id)?;
         request::small_map("secrets", &request.secrets)?;
         let work =
-            move |plugin: &Arc<Plugin>| snapshots::delete_group(plugin, id, request.snapshot_ids);
+            move |plugin: &Arc<Plugin>| snapshots::delete_group(plugin, &id, &request.snapshot_ids);
         self.0.call(work).await?;
         Ok(Response::new(proto::DeleteVolumeGroupSnapshotResponse {}))
     }

@@ -41,7 +41,7 @@ impl Node for NodeService {
             "staging_target_path",
             &request.staging_target_path,
         )?;
-        let work = move |plugin: &Arc<Plugin>| volumes::unstage(plugin, id, path);
+        let work = move |plugin: &Arc<Plugin>| volumes::unstage(plugin, id, &path);
         self.0.call(work).await?;
         Ok(Response::new(proto::NodeUnstageVolumeResponse {}))
     }
@@ -51,7 +51,7 @@ impl Node for NodeService {
         request: Request<proto::NodePublishVolumeRequest>,
     ) -> Result<Response<proto::NodePublishVolumeResponse>, Status> {
         let request = PublishRequest::parse(request.get_ref())?;
-        let work = move |plugin: &Arc<Plugin>| volumes::publish(plugin, request);
+        let work = move |plugin: &Arc<Plugin>| volumes::publish(plugin, &request);
         self.0.call(work).await?;
         Ok(Response::new(proto::NodePublishVolumeResponse {}))
     }
@@ -62,7 +62,7 @@ impl Node for NodeService {
     ) -> Result<Response<proto::NodeUnpublishVolumeResponse>, Status> {
         let request = request.get_ref();
         let (id, path) = id_and_path(&request.volume_id, "target_path", &request.target_path)?;
-        let work = move |plugin: &Arc<Plugin>| volumes::unpublish(plugin, id, path);
+        let work = move |plugin: &Arc<Plugin>| volumes::unpublish(plugin, id, &path);
         self.0.call(work).await?;
         Ok(Response::new(proto::NodeUnpublishVolumeResponse {}))
     }
@@ -131,7 +131,7 @@ impl Node for NodeService {
             .map(|capability| request::volume_capability(Some(capability)))
             .transpose()?;
         let work = move |plugin: &Arc<Plugin>| {
-            volumes::expand_on_node(plugin, id, path, range, capability)
+            volumes::expand_on_node(plugin, id, path, range, capability.as_ref())
         };
         let bytes = self.0.call(work).await?;
         Ok(Response::new(proto::NodeExpandVolumeResponse {

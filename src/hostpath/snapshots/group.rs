@@ -47,13 +47,13 @@ pub(in crate::hostpath) fn create(
                     // The lock prevents thawing a volume that another call has frozen.
                     let _operation =
                         plugin.begin_operation(OperationKey::Volume(source.clone()))?;
-                    volumes::thaw(&plugin, source.clone())?;
+                    volumes::thaw(plugin, source.clone())?;
                 }
                 remove_data_and_records(plugin, &known)?;
             }
         }
     }
-    create_new(&plugin, name, sources)
+    create_new(plugin, name, sources)
 }
 
 fn create_new(
@@ -144,16 +144,16 @@ pub(in crate::hostpath) fn remove_data_and_records(
 
 /// Implements DeleteVolumeGroupSnapshot. Deleting an unknown group succeeds.
 pub(in crate::hostpath) fn delete(
-    plugin: &Arc<Plugin>,
-    id: String,
-    members: Vec<String>,
+    plugin: &Plugin,
+    id: &str,
+    members: &[String],
 ) -> Result<(), DeleteSnapshotError> {
-    let _operation = plugin.begin_operation(OperationKey::Snapshot(id.clone()))?;
-    let found = plugin.catalog.group(&id).map_err(HostError::from)?;
+    let _operation = plugin.begin_operation(OperationKey::Snapshot(id.to_owned()))?;
+    let found = plugin.catalog.group(id).map_err(HostError::from)?;
     let Some(record) = found.filter(|found| found.state != RecordState::Creating) else {
         return Ok(());
     };
-    check_members(&record, &members)?;
+    check_members(&record, members)?;
     // A member that is being restored cannot be deleted.
     let held = record.members.iter();
     let held = held.map(|member| plugin.begin_operation(OperationKey::Snapshot(member.clone())));

@@ -33,14 +33,14 @@ pub(in crate::hostpath) fn create(
                 // volume that another call has frozen.
                 let operation =
                     plugin.begin_operation(OperationKey::Volume(known.source.clone()))?;
-                volumes::thaw(&plugin, known.source.clone())?;
+                volumes::thaw(plugin, known.source.clone())?;
                 drop(operation);
-                undo(&plugin, known)?;
-                create_new(&plugin, name, source)
+                undo(plugin, known)?;
+                create_new(plugin, name, source)
             }
         };
     }
-    create_new(&plugin, name, source)
+    create_new(plugin, name, source)
 }
 
 fn create_new(
@@ -165,12 +165,9 @@ pub(in crate::hostpath) fn remove_data(
 
 /// Implements DeleteSnapshot. Deleting an unknown snapshot succeeds; a member of a group can only
 /// be deleted with the group.
-pub(in crate::hostpath) fn delete(
-    plugin: &Arc<Plugin>,
-    id: String,
-) -> Result<(), DeleteSnapshotError> {
-    let _operation = plugin.begin_operation(OperationKey::Snapshot(id.clone()))?;
-    let found = plugin.catalog.snapshot(&id).map_err(HostError::from)?;
+pub(in crate::hostpath) fn delete(plugin: &Plugin, id: &str) -> Result<(), DeleteSnapshotError> {
+    let _operation = plugin.begin_operation(OperationKey::Snapshot(id.to_owned()))?;
+    let found = plugin.catalog.snapshot(id).map_err(HostError::from)?;
     let Some(record) = found.filter(|found| found.state != RecordState::Creating) else {
         return Ok(());
     };

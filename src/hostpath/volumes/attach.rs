@@ -22,7 +22,7 @@ pub(in crate::hostpath) fn attach(
     capability: VolumeCapability,
     read_only: bool,
 ) -> Result<(), ControllerPublishError> {
-    let mut volume = Volume::open::<ControllerPublishError>(&plugin, id)?;
+    let mut volume = Volume::open::<ControllerPublishError>(plugin, id)?;
     if node != plugin.node_id {
         return Err(NodeNotFound {
             requested: node,
@@ -69,12 +69,12 @@ pub(in crate::hostpath) fn attach(
 pub(in crate::hostpath) fn detach(
     plugin: &Arc<Plugin>,
     id: String,
-    node: String,
+    node: &str,
 ) -> Result<(), ControllerUnpublishError> {
     if !node.is_empty() && node != plugin.node_id {
         return Ok(());
     }
-    let mut volume = match Volume::open::<ControllerUnpublishError>(&plugin, id) {
+    let mut volume = match Volume::open::<ControllerUnpublishError>(plugin, id) {
         Err(ControllerUnpublishError::VolumeNotFound(_)) => return Ok(()),
         opened => opened?,
     };

@@ -8,18 +8,11 @@
 //! **The plugin formats nothing that has content.** The catalogue must record the volume as blank, and
 //! its file must be absent or empty. If the two disagree, staging is refused.
 
-use super::volume::Volume;
+use super::volume::{ContentMade, Volume};
 use crate::hostpath::catalog::Backing;
 use crate::hostpath::data;
 use crate::hostpath::error::{FailedPrecondition, HostError};
 use crate::ports::{FileContent, FileSystem};
-
-/// Whether this call made the content of a volume, so that its record changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::hostpath) enum ContentMade {
-    Now,
-    Before,
-}
 
 impl Volume {
     /// Makes what the first use needs, and checks the rest. The caller writes the changed record.

@@ -4,7 +4,6 @@
 //! the next change. After a crash the next start continues. A volume without data needs one
 //! transaction. A volume in use is never deleted.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::mount_source;
@@ -17,12 +16,9 @@ const DEVICE_RELEASE_ATTEMPTS: u32 = 200;
 const DEVICE_RELEASE_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Implements DeleteVolume. Deleting an unknown volume succeeds; a volume in use is refused.
-pub(in crate::hostpath) fn delete(
-    plugin: &Arc<Plugin>,
-    id: String,
-) -> Result<(), DeleteVolumeError> {
-    let _operation = plugin.begin_operation(OperationKey::Volume(id.clone()))?;
-    let record = plugin.catalog.volume(&id).map_err(HostError::from)?;
+pub(in crate::hostpath) fn delete(plugin: &Plugin, id: &str) -> Result<(), DeleteVolumeError> {
+    let _operation = plugin.begin_operation(OperationKey::Volume(id.to_owned()))?;
+    let record = plugin.catalog.volume(id).map_err(HostError::from)?;
     let Some(record) = record.filter(|record| record.state != RecordState::Creating) else {
         return Ok(());
     };
@@ -50,7 +46,7 @@ fn has_file(plugin: &Plugin, record: &VolumeRecord) -> Result<bool, HostError> {
 
 /// Returns where a volume is in use: the node it is attached to, a mount or a device.
 fn find_use(
-    plugin: &Arc<Plugin>,
+    plugin: &Plugin,
     record: &VolumeRecord,
 ) -> Result<Option<std::path::PathBuf>, HostError> {
     if record.attachment.is_some() && record.state == RecordState::Ready {

@@ -30,10 +30,10 @@ pub(in crate::hostpath) fn expand(
     plugin: &Arc<Plugin>,
     id: String,
     range: SizeRange,
-    capability: Option<VolumeCapability>,
+    capability: Option<&VolumeCapability>,
 ) -> Result<Expanded, ExpandVolumeError> {
-    let mut volume = Volume::open::<ExpandVolumeError>(&plugin, id)?;
-    check_capability(&volume, capability.as_ref())?;
+    let mut volume = Volume::open::<ExpandVolumeError>(plugin, id)?;
+    check_capability(&volume, capability)?;
     let is_used = !volume.devices()?.is_empty();
     if is_used && range.required > volume.record.content.bytes {
         check_online_growth(&volume)?;
@@ -119,9 +119,9 @@ pub(in crate::hostpath) fn expand_on_node(
     id: String,
     path: String,
     range: SizeRange,
-    capability: Option<VolumeCapability>,
+    capability: Option<&VolumeCapability>,
 ) -> Result<u64, ExpandVolumeError> {
-    let mut volume = Volume::open::<ExpandVolumeError>(&plugin, id)?;
+    let mut volume = Volume::open::<ExpandVolumeError>(plugin, id)?;
     let is_there = match volume.paths.get(&path) {
         None => false,
         Some(path_record) => {
@@ -133,7 +133,7 @@ pub(in crate::hostpath) fn expand_on_node(
         let id = volume.record.id;
         return Err(NotAtPath { id, path }.into());
     }
-    check_capability(&volume, capability.as_ref())?;
+    check_capability(&volume, capability)?;
     if volume.backing() == Backing::Directory {
         return Ok(0);
     }

@@ -17,7 +17,7 @@ pub(in crate::hostpath) fn modify(
     id: String,
     changes: BTreeMap<String, String>,
 ) -> Result<(), ModifyVolumeError> {
-    let mut volume = Volume::open::<ModifyVolumeError>(&plugin, id)?;
+    let mut volume = Volume::open::<ModifyVolumeError>(plugin, id)?;
     let tuning = parameters::tuning(&changes, volume.backing())?;
     volume.record.mutable.extend(changes);
     volume.save()?;

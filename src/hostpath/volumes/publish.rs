@@ -6,9 +6,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::content::ContentMade;
 use super::stage::check_usable;
-use super::volume::{MountState, Volume, foreign_mount, satisfies};
+use super::volume::{ContentMade, MountState, Volume, foreign_mount, satisfies};
 use crate::hostpath::catalog::{Backing, PathRecord};
 use crate::hostpath::error::{
     ConflictingUse, FailedPrecondition, HostError, NotStaged, PublishVolumeError, SecondTarget,
@@ -23,14 +22,14 @@ use crate::ports::MountFlags;
 /// Implements NodePublishVolume.
 pub(in crate::hostpath) fn publish(
     plugin: &Arc<Plugin>,
-    request: PublishRequest,
+    request: &PublishRequest,
 ) -> Result<(), PublishVolumeError> {
-    let mut volume = Volume::open::<PublishVolumeError>(&plugin, request.volume_id.clone())?;
+    let mut volume = Volume::open::<PublishVolumeError>(plugin, request.volume_id.clone())?;
     let path = &request.target_path;
     volume.check_path_outside_state_dir(path)?;
     check_usable::<PublishVolumeError>(&volume, &request.capability)?;
-    check_staged(&volume, &request)?;
-    let flags = flags(&volume, &request);
+    check_staged(&volume, request)?;
+    let flags = flags(&volume, request);
     let is_file = volume.backing() == Backing::Block;
     let known = volume.paths.get(path);
     let mut made_directory = known.is_some_and(PathRecord::made_directory);
@@ -38,7 +37,7 @@ pub(in crate::hostpath) fn publish(
     match found {
         MountState::NotMounted => made_directory |= is_absent_or_empty(path, is_file)?,
         MountState::Foreign => return Err(foreign_mount(path).into()),
-        MountState::Volume(_) if !known.is_some_and(|known| is_same_request(known, &request)) => {
+        MountState::Volume(_) if !known.is_some_and(|known| is_same_request(known, request)) => {
             return Err(ConflictingUse {
                 id: volume.record.id,
                 path: path.clone(),
@@ -51,7 +50,7 @@ pub(in crate::hostpath) fn publish(
         }
         MountState::Volume(_) => {}
     }
-    check_single_target(&volume, &request)?;
+    check_single_target(&volume, request)?;
     let record = PathRecord::Target {
         capability: request.capability.clone(),
         read_only: request.read_only,
@@ -66,7 +65,7 @@ pub(in crate::hostpath) fn publish(
     };
     volume.put_path_record(path, record, made)?;
     make_target(path, is_file)?;
-    mount(&mut volume, &request, flags, found)?;
+    mount(&mut volume, request, flags, found)?;
     tracing::info!(volume.external_id = %volume.id(), target_path = %path,
         read_only = flags.read_only, "published a volume");
     Ok(())
@@ -97,19 +96,19 @@ fn mount(
 pub(in crate::hostpath) fn unpublish(
     plugin: &Arc<Plugin>,
     volume_id: String,
-    path: String,
+    path: &str,
 ) -> Result<(), UnpublishVolumeError> {
-    let mut volume = Volume::open::<UnpublishVolumeError>(&plugin, volume_id)?;
-    let made_directory = match volume.paths.get(&path) {
+    let mut volume = Volume::open::<UnpublishVolumeError>(plugin, volume_id)?;
+    let made_directory = match volume.paths.get(path) {
         Some(PathRecord::Target { made_directory, .. }) => *made_directory,
         Some(PathRecord::Staging { .. }) | None => return Ok(()),
     };
-    volume.unmount::<UnpublishVolumeError>(&path)?;
+    volume.unmount::<UnpublishVolumeError>(path)?;
     if made_directory {
-        remove_target(&path, volume.backing() == Backing::Block)?;
+        remove_target(path, volume.backing() == Backing::Block)?;
     }
-    volume.release_devices(&path)?;
-    volume.remove_path_record(&path)?;
+    volume.release_devices(path)?;
+    volume.remove_path_record(path)?;
     tracing::info!(volume.external_id = %volume.id(), target_path = %path, "unpublished a volume");
     Ok(())
 }

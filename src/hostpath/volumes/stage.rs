@@ -23,7 +23,7 @@ pub(in crate::hostpath) fn stage(
     plugin: &Arc<Plugin>,
     request: StageRequest,
 ) -> Result<(), StageVolumeError> {
-    let mut volume = Volume::open::<StageVolumeError>(&plugin, request.volume_id)?;
+    let mut volume = Volume::open::<StageVolumeError>(plugin, request.volume_id)?;
     let (path, capability) = (request.staging_path, request.capability);
     volume.check_path_outside_state_dir(&path)?;
     check_directory(&path)?;
@@ -97,16 +97,16 @@ where
 pub(in crate::hostpath) fn unstage(
     plugin: &Arc<Plugin>,
     volume_id: String,
-    path: String,
+    path: &str,
 ) -> Result<(), UnstageVolumeError> {
-    let mut volume = Volume::open::<UnstageVolumeError>(&plugin, volume_id)?;
-    match volume.paths.get(&path) {
+    let mut volume = Volume::open::<UnstageVolumeError>(plugin, volume_id)?;
+    match volume.paths.get(path) {
         Some(PathRecord::Staging { .. }) => {}
         Some(PathRecord::Target { .. }) | None => return Ok(()),
     }
-    volume.unmount::<UnstageVolumeError>(&path)?;
-    volume.release_devices(&path)?;
-    volume.remove_path_record(&path)?;
+    volume.unmount::<UnstageVolumeError>(path)?;
+    volume.release_devices(path)?;
+    volume.remove_path_record(path)?;
     tracing::info!(volume.external_id = %volume.id(), staging_path = %path, "unstaged a volume");
     Ok(())
 }
@@ -126,7 +126,7 @@ pub(in crate::hostpath) fn stats(
     volume_id: String,
     path: String,
 ) -> Result<Stats, VolumeStatsError> {
-    let volume = Volume::read::<VolumeStatsError>(&plugin, volume_id)?;
+    let volume = Volume::read::<VolumeStatsError>(plugin, volume_id)?;
     let found = match volume.paths.get(&path) {
         None => MountState::NotMounted,
         Some(path_record) if volume.is_block_staged(path_record)? => {

@@ -137,7 +137,7 @@ fn a_caller_can_finish_a_deletion_too() {
     let plugin = open(directory.path());
     // The name is already free.
     let made = create(&plugin, request()).unwrap();
-    delete(&plugin, ID.to_owned()).unwrap();
+    delete(&plugin, ID).unwrap();
     assert_eq!(plugin.ready_volume(ID).unwrap(), None);
     plugin.catalog.flush();
     assert_eq!(plugin.catalog.volume(ID).unwrap(), None);
@@ -170,13 +170,13 @@ fn only_one_operation_runs_on_a_volume() {
     let under_way = plugin
         .begin_operation(OperationKey::Volume(made.id.clone()))
         .unwrap();
-    let refused = delete(&plugin, made.id.clone());
+    let refused = delete(&plugin, &made.id);
     assert!(matches!(
         refused,
         Err(DeleteVolumeError::OperationPending(_))
     ));
     drop(under_way);
-    delete(&plugin, made.id).unwrap();
+    delete(&plugin, &made.id).unwrap();
 }
 
 /// A crash between the directory and the record of a new volume leaves an empty directory. One with
@@ -205,7 +205,7 @@ fn a_deleted_volume_leaves_its_record_to_the_next_transaction() {
     let directory = tempfile::tempdir().unwrap();
     let plugin = open(directory.path());
     let made = create(&plugin, request()).unwrap();
-    delete(&plugin, made.id.clone()).unwrap();
+    delete(&plugin, &made.id).unwrap();
     assert_eq!(plugin.ready_volume(&made.id).unwrap(), None);
     let left = plugin.catalog.volume(&made.id).unwrap().unwrap();
     assert_eq!(left.state, RecordState::Deleting);

@@ -13,7 +13,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::content::ContentMade;
 use super::mount_source::MountSource;
 use super::parameters;
 use crate::hostpath::catalog::{Backing, PathRecord, VolumeRecord};
@@ -35,6 +34,13 @@ pub(in crate::hostpath) enum MountState {
     Volume(MountFlags),
     /// Another file system is mounted, or another program mounted this volume.
     Foreign,
+}
+
+/// Whether this call made the content of a volume, so that its record changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::hostpath) enum ContentMade {
+    Now,
+    Before,
 }
 
 /// A volume that exists.
