@@ -17,16 +17,20 @@ use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
 
+/// The beginning of the name of a file that is not finished. No ID begins with it.
+const UNFINISHED: &str = "unfinished-";
+
 /// A directory that holds the data of volumes or snapshots.
 #[derive(Debug)]
 pub(super) struct DataDir {
     path: PathBuf,
-    directory: OwnedFd,
+    directory: Arc<OwnedFd>,
     stopping: AtomicBool,
 }
 
@@ -55,7 +59,7 @@ impl DataDir {
         let directory = rustix::fs::open(path, directory_flags(), Mode::empty())?;
         Ok(Self {
             path: path.to_owned(),
-            directory,
+            directory: Arc::new(directory),
             stopping: AtomicBool::new(false),
         })
     }
@@ -70,14 +74,31 @@ impl DataDir {
         &self.path
     }
 
-    /// Creates the directory of a volume and makes it durable. Keeps one that exists.
-    pub(super) fn create(&self, id: &str) -> io::Result<()> {
+    /// Returns the open directory. A sync of it makes created and removed names durable.
+    pub(super) fn handle(&self) -> Arc<OwnedFd> {
+        self.directory.clone()
+    }
+
+    /// Creates the directory of a volume for its owner alone. Keeps one that exists. It is durable
+    /// after a sync of [`DataDir::handle`].
+    pub(super) fn create_unsynced(&self, id: &str) -> io::Result<()> {
         match rustix::fs::mkdirat(&self.directory, id, Mode::RWXU) {
             // The umask may have removed the owner's permissions.
-            Ok(()) => rustix::fs::chmodat(&self.directory, id, Mode::RWXU, AtFlags::empty())?,
-            Err(Errno::EXIST) => {}
-            Err(error) => return Err(error.into()),
+            Ok(()) => Ok(rustix::fs::chmodat(
+                &self.directory,
+                id,
+                Mode::RWXU,
+                AtFlags::empty(),
+            )?),
+            Err(Errno::EXIST) => Ok(()),
+            Err(error) => Err(error.into()),
         }
+    }
+
+    /// Creates the directory of a volume, opens it to every user and makes it durable. Keeps one that
+    /// exists.
+    pub(super) fn create(&self, id: &str) -> io::Result<()> {
+        self.create_unsynced(id)?;
         let volume = self.open_volume(id)?;
         rustix::fs::fchmod(&volume, Mode::RWXU | Mode::RWXG | Mode::RWXO)?;
         rustix::fs::fsync(&volume)?;
@@ -93,16 +114,63 @@ impl DataDir {
         }
     }
 
-    /// Creates a sparse file of this length and makes it durable. Replaces one that exists.
-    pub(super) fn create_file(&self, id: &str, bytes: u64) -> io::Result<()> {
-        self.remove(id)?;
+    /// Makes a sparse file of this length, has `fill` write to it, and makes it durable. The file gets
+    /// its name at the end, so it is complete or absent. Replaces one that exists. `unfinished` is
+    /// unique to this call: a program of a killed plugin may still write to an earlier attempt.
+    pub(super) fn make_file(
+        &self,
+        id: &str,
+        unfinished: &str,
+        bytes: u64,
+        fill: impl FnOnce(&Path) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let unfinished = format!("{UNFINISHED}{unfinished}");
+        let made = self.fill_file(&unfinished, bytes, fill).and_then(|()| {
+            let directory = &self.directory;
+            Ok(rustix::fs::renameat(directory, &unfinished, directory, id)?)
+        });
+        if let Err(error) = made {
+            rustix::fs::unlinkat(&self.directory, &unfinished, AtFlags::empty()).ok();
+            return Err(error);
+        }
+        Ok(rustix::fs::fsync(&self.directory)?)
+    }
+
+    fn fill_file(
+        &self,
+        name: &str,
+        bytes: u64,
+        fill: impl FnOnce(&Path) -> io::Result<()>,
+    ) -> io::Result<()> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let mode = Mode::RUSR | Mode::WUSR;
-        let file = rustix::fs::openat(&self.directory, id, flags, mode)?;
+        let file = rustix::fs::openat(&self.directory, name, flags, mode)?;
         rustix::fs::fchmod(&file, mode)?;
         rustix::fs::ftruncate(&file, bytes)?;
-        rustix::fs::fsync(&file)?;
-        Ok(rustix::fs::fsync(&self.directory)?)
+        fill(&self.path.join(name))?;
+        Ok(rustix::fs::fsync(&file)?)
+    }
+
+    /// Removes the files that interrupted calls of [`DataDir::make_file`] left. No call may run.
+    pub(super) fn remove_unfinished(&self) -> io::Result<()> {
+        for name in self.names()? {
+            if name.starts_with(UNFINISHED) {
+                rustix::fs::unlinkat(&self.directory, &name, AtFlags::empty())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the names of all entries.
+    pub(super) fn names(&self) -> io::Result<Vec<String>> {
+        let mut names = vec![];
+        for entry in Dir::read_from(&self.directory)? {
+            let entry = entry?;
+            if !is_self_or_parent(entry.file_name()) {
+                names.push(entry.file_name().to_string_lossy().into_owned());
+            }
+        }
+        Ok(names)
     }
 
     /// Extends a file and makes it durable. Keeps one that is long enough.
@@ -131,18 +199,14 @@ impl DataDir {
     /// Returns the allocated bytes of all files. Reads the metadata of each.
     pub(super) fn allocated_bytes(&self) -> io::Result<u64> {
         let mut sum = 0;
-        for entry in Dir::read_from(&self.directory)? {
-            let entry = entry?;
-            if !is_self_or_parent(entry.file_name()) {
-                let name = entry.file_name().to_string_lossy();
-                sum += self.file(&name)?.map_or(0, |file| file.allocated_bytes);
-            }
+        for name in self.names()? {
+            sum += self.file(&name)?.map_or(0, |file| file.allocated_bytes);
         }
         Ok(sum)
     }
 
-    /// Undoes [`DataDir::create`]: removes the directory if it is empty. Succeeds if it does not
-    /// exist.
+    /// Undoes [`DataDir::create_unsynced`]: removes the directory if it is empty. Succeeds if it does
+    /// not exist.
     pub(super) fn remove_empty(&self, id: &str) -> io::Result<()> {
         match rustix::fs::unlinkat(&self.directory, id, AtFlags::REMOVEDIR) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -153,11 +217,16 @@ impl DataDir {
     /// Removes a file, or a directory with its content, and makes that durable. Succeeds if nothing
     /// exists. The caller must have checked that nothing is mounted there.
     pub(super) fn remove(&self, id: &str) -> io::Result<()> {
+        self.remove_unsynced(id)?;
+        Ok(rustix::fs::fsync(&self.directory)?)
+    }
+
+    /// As [`DataDir::remove`], but durable only after a sync of [`DataDir::handle`].
+    pub(super) fn remove_unsynced(&self, id: &str) -> io::Result<()> {
         let volume = match self.open_volume(id) {
             Err(Errno::NOENT) => return Ok(()),
             Err(Errno::NOTDIR) => {
-                rustix::fs::unlinkat(&self.directory, id, AtFlags::empty())?;
-                return Ok(rustix::fs::fsync(&self.directory)?);
+                return Ok(rustix::fs::unlinkat(&self.directory, id, AtFlags::empty())?);
             }
             opened => opened?,
         };
@@ -168,8 +237,11 @@ impl DataDir {
             stopping: &self.stopping,
         };
         while removal.empty_once()? {}
-        rustix::fs::unlinkat(&self.directory, id, AtFlags::REMOVEDIR)?;
-        Ok(rustix::fs::fsync(&self.directory)?)
+        Ok(rustix::fs::unlinkat(
+            &self.directory,
+            id,
+            AtFlags::REMOVEDIR,
+        )?)
     }
 
     /// Interrupts every removal with an error of the kind `Interrupted`.

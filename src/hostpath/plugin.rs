@@ -1,14 +1,14 @@
 //! The state that all services share, and the rule that work in progress always runs to its end.
 //!
 //! gRPC drops the future of a call when the caller disconnects or its deadline passes. CSI requires
-//! that a cancelled call may still complete. So the work of each call runs in its own task, and a
-//! shutdown waits for these tasks. Only one operation runs on a volume at a time. A second one
-//! fails with ABORTED immediately, so no queue builds up (CSI, "Concurrency").
+//! that a cancelled call may still complete. So the work of each call runs on one blocking thread
+//! from start to end, and a shutdown waits for these threads. Nothing below [`Plugin::call`] is
+//! async. Only one operation runs on a volume at a time. A second one fails with ABORTED
+//! immediately, so no queue builds up (CSI, "Concurrency").
 
 use std::collections::BTreeSet;
-use std::future::Future;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio_util::task::TaskTracker;
 use tonic::Status;
@@ -18,14 +18,14 @@ use super::data::DataDir;
 use super::error::{HostError, OperationPending};
 use super::profile::{PluginCapability, PluginProfile};
 
-use crate::ports::{BlockStorage, Clock, IdSource, Mounter};
+use crate::ports::{BlockStorage, Clock, IdSource, MountCalls};
 use crate::private::create_subdirectory;
 
 /// What the plugin needs from its host.
 #[derive(Clone)]
 pub struct Host {
     /// Mounts and unmounts.
-    pub mounter: Arc<dyn Mounter>,
+    pub mounter: Arc<dyn MountCalls>,
     /// Loop devices, file systems and copies.
     pub storage: Arc<dyn BlockStorage>,
     /// The time at which a snapshot is created.
@@ -48,7 +48,6 @@ pub(super) struct Plugin {
     pub(super) node_id: String,
     pub(super) profile: PluginProfile,
     pending: Arc<Mutex<BTreeSet<OperationKey>>>,
-    provisioning: Mutex<()>,
     work: TaskTracker,
 }
 
@@ -98,7 +97,6 @@ impl Plugin {
             node_id,
             profile,
             pending: Arc::default(),
-            provisioning: Mutex::default(),
             work: TaskTracker::new(),
             state_dir,
         };
@@ -137,64 +135,36 @@ impl Plugin {
         })
     }
 
-    /// Locks the provisioning of space: from the check of the free space until the record of the
-    /// new volume is written. Blocks.
-    pub(super) fn lock_provisioning(&self) -> MutexGuard<'_, ()> {
-        self.provisioning
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Runs work to its end, even if the caller goes away.
-    pub(super) async fn run_to_completion<T, E>(
-        &self,
-        work: impl Future<Output = Result<T, E>> + Send + 'static,
+    /// Runs the work of one call on a blocking thread, to its end even if the caller goes away.
+    pub(super) async fn call<T, E>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Arc<Self>) -> Result<T, E> + Send + 'static,
     ) -> Result<T, Status>
     where
         T: Send + 'static,
         E: From<HostError> + Send + 'static,
         Status: From<E>,
     {
-        let result = self.work.spawn(work).await;
+        let plugin = self.clone();
+        let result = self.work.spawn_blocking(move || work(&plugin)).await;
         result
             .unwrap_or_else(|ended| Err(E::from(HostError::TaskFailed(ended))))
             .map_err(Status::from)
     }
 
-    /// Runs work in the background. Only a shutdown waits for it.
-    pub(super) fn spawn_background(&self, work: impl Future<Output = ()> + Send + 'static) {
-        drop(self.work.spawn(work));
+    /// Runs work in the background, on a blocking thread. Only a shutdown waits for it.
+    pub(super) fn spawn_background(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Arc<Self>) + Send + 'static,
+    ) {
+        let plugin = self.clone();
+        drop(self.work.spawn_blocking(move || work(&plugin)));
     }
 
     /// Interrupts removals. The next start continues them.
     pub(super) fn stop_removals(&self) {
         self.directories.stop_removals();
         self.snapshots.stop_removals();
-    }
-
-    /// Runs a closure on a blocking thread.
-    pub(super) async fn blocking<T, E>(
-        self: &Arc<Self>,
-        part: impl FnOnce(&Self) -> Result<T, E> + Send + 'static,
-    ) -> Result<T, E>
-    where
-        T: Send + 'static,
-        E: From<HostError> + Send + 'static,
-    {
-        let plugin = self.clone();
-        let result = tokio::task::spawn_blocking(move || part(&plugin)).await;
-        result.unwrap_or_else(|ended| Err(E::from(HostError::TaskFailed(ended))))
-    }
-
-    /// Runs an I/O operation on a blocking thread. `action` completes "cannot …" in its error.
-    pub(super) async fn blocking_io<T: Send + 'static>(
-        self: &Arc<Self>,
-        action: impl Into<String>,
-        part: impl FnOnce(&Self) -> std::io::Result<T> + Send + 'static,
-    ) -> Result<T, HostError> {
-        let action = action.into();
-        self.blocking(move |plugin| part(plugin).map_err(HostError::io(action)))
-            .await
     }
 
     /// Returns the volume with this ID if it is `Ready`.

@@ -17,20 +17,17 @@ use super::snapshots;
 use super::volumes::{self, Volume};
 
 /// Does everything that must be complete before the plugin answers calls.
-pub(super) async fn recover(plugin: &Arc<Plugin>) -> Result<(), HostError> {
-    undo_unfinished(plugin).await?;
-    reconcile_devices(plugin).await?;
-    restore_block_devices(plugin).await
+pub(super) fn recover(plugin: &Arc<Plugin>) -> Result<(), HostError> {
+    undo_unfinished(plugin)?;
+    remove_unrecorded(plugin)?;
+    reconcile_devices(plugin)?;
+    restore_block_devices(plugin)
 }
 
 /// Undoes unfinished creations. Runs before the plugin answers calls.
-pub(super) async fn undo_unfinished(plugin: &Arc<Plugin>) -> Result<(), HostError> {
-    let (volumes, snapshots) = plugin
-        .blocking(|plugin| {
-            let volumes = plugin.catalog.unfinished_volumes()?;
-            Ok::<_, HostError>((volumes, plugin.catalog.unfinished_snapshots()?))
-        })
-        .await?;
+pub(super) fn undo_unfinished(plugin: &Arc<Plugin>) -> Result<(), HostError> {
+    let volumes = plugin.catalog.unfinished_volumes()?;
+    let snapshots = plugin.catalog.unfinished_snapshots()?;
     let mut sources = BTreeSet::new();
     for record in volumes
         .iter()
@@ -47,19 +44,34 @@ pub(super) async fn undo_unfinished(plugin: &Arc<Plugin>) -> Result<(), HostErro
         sources.insert(record.source.clone());
     }
     for source in sources {
-        volumes::thaw(plugin, source).await?;
+        volumes::thaw(plugin, source)?;
     }
-    plugin
-        .blocking(move |plugin| {
-            for record in volumes {
-                volumes::undo_creation(plugin, &record)?;
-            }
-            for record in snapshots {
-                undo_snapshot(plugin, record)?;
-            }
-            Ok::<_, HostError>(())
-        })
-        .await
+    for record in &volumes {
+        volumes::undo_creation(plugin, record)?;
+    }
+    for record in snapshots {
+        undo_snapshot(plugin, record)?;
+    }
+    Ok(())
+}
+
+/// Removes what a crash left without a record: unfinished files, and empty directories of volumes that
+/// were not recorded. A directory with content stays, because the catalogue may have been lost.
+fn remove_unrecorded(plugin: &Plugin) -> Result<(), HostError> {
+    for data in [&plugin.images, &plugin.snapshots] {
+        let removed = data.remove_unfinished();
+        removed.map_err(HostError::io("remove unfinished files"))?;
+    }
+    let names = plugin.directories.names();
+    for id in names.map_err(HostError::io("list the volumes' directories"))? {
+        if plugin.catalog.volume(&id)?.is_none()
+            && let Err(error) = plugin.directories.remove_empty(&id)
+        {
+            tracing::warn!(directory = %plugin.directories.path_of(&id).display(), %error,
+                "a directory belongs to no volume; it is not removed, because it is not empty");
+        }
+    }
+    Ok(())
 }
 
 fn undo_snapshot(plugin: &Plugin, record: SnapshotRecord) -> Result<(), HostError> {
@@ -85,21 +97,13 @@ fn undo_snapshot(plugin: &Plugin, record: SnapshotRecord) -> Result<(), HostErro
 }
 
 /// Detaches devices that no record needs.
-async fn reconcile_devices(plugin: &Arc<Plugin>) -> Result<(), HostError> {
-    let devices = plugin
-        .blocking_io("list loop devices", |plugin| {
-            plugin.host.storage.attached(plugin.images.path())
-        })
-        .await?;
-    for device in devices {
+fn reconcile_devices(plugin: &Arc<Plugin>) -> Result<(), HostError> {
+    let storage = &plugin.host.storage;
+    let devices = storage.attached(plugin.images.path());
+    for device in devices.map_err(HostError::io("list loop devices"))? {
         let id = device.file.file_name().unwrap_or_default();
-        let id = id.to_string_lossy().into_owned();
-        let known = plugin
-            .blocking(move |plugin| {
-                let paths = plugin.catalog.paths(&id)?;
-                Ok::<_, HostError>((plugin.ready_volume(&id)?, paths))
-            })
-            .await?;
+        let id = id.to_string_lossy();
+        let known = (plugin.ready_volume(&id)?, plugin.catalog.paths(&id)?);
         let is_needed = match known {
             (Some(record), paths) => {
                 // The kernel detaches the device of an image with its last mount.
@@ -110,12 +114,7 @@ async fn reconcile_devices(plugin: &Arc<Plugin>) -> Result<(), HostError> {
         if !is_needed {
             tracing::info!(device = %device.path.display(), file = %device.file.display(),
                 "detaching an unused device");
-            let detached = plugin
-                .blocking_io("detach a device", move |plugin| {
-                    plugin.host.storage.detach(&device)
-                })
-                .await;
-            if let Err(error) = detached {
+            if let Err(error) = storage.detach(&device) {
                 tracing::warn!(%error, "cannot detach an unused device");
             }
         }
@@ -124,12 +123,9 @@ async fn reconcile_devices(plugin: &Arc<Plugin>) -> Result<(), HostError> {
 }
 
 /// Sets up the missing devices of staged block volumes, as after a reboot.
-async fn restore_block_devices(plugin: &Arc<Plugin>) -> Result<(), HostError> {
-    let staged = plugin
-        .blocking(|plugin| Ok::<_, HostError>(plugin.catalog.volumes_with_paths()?))
-        .await?;
-    for id in staged {
-        let volume = match Volume::open::<StageVolumeError>(plugin, id.clone()).await {
+fn restore_block_devices(plugin: &Arc<Plugin>) -> Result<(), HostError> {
+    for id in plugin.catalog.volumes_with_paths()? {
+        let volume = match Volume::open::<StageVolumeError>(plugin, id.clone()) {
             Ok(volume) => volume,
             Err(error) => {
                 tracing::warn!(volume.external_id = %id, %error,
@@ -142,9 +138,7 @@ async fn restore_block_devices(plugin: &Arc<Plugin>) -> Result<(), HostError> {
         }
         for path_record in volume.paths.values() {
             if let PathRecord::Staging { capability } = path_record
-                && let Err(error) = volume
-                    .block_device(volume.is_read_only(capability, false))
-                    .await
+                && let Err(error) = volume.block_device(volume.is_read_only(capability, false))
             {
                 tracing::warn!(volume.external_id = %volume.id(), %error,
                     "cannot set up the device of a staged volume");
@@ -155,10 +149,8 @@ async fn restore_block_devices(plugin: &Arc<Plugin>) -> Result<(), HostError> {
 }
 
 /// Continues the deletions that an earlier run began.
-pub(super) async fn finish_deletions(plugin: Arc<Plugin>) {
-    let unfinished =
-        plugin.blocking(|plugin| Ok::<_, HostError>(plugin.catalog.unfinished_volumes()?));
-    let records = unfinished.await.unwrap_or_else(|error| {
+pub(super) fn finish_deletions(plugin: &Plugin) {
+    let records = plugin.catalog.unfinished_volumes().unwrap_or_else(|error| {
         tracing::warn!(%error, "cannot find unfinished deletions");
         vec![]
     });
@@ -166,10 +158,11 @@ pub(super) async fn finish_deletions(plugin: Arc<Plugin>) {
         if record.state != RecordState::Deleting {
             continue;
         }
-        let id = record.id.clone();
-        if let Err(error) = volumes::delete(plugin.clone(), record.id).await {
+        let id = &record.id;
+        if let Err(error) = volumes::delete(plugin, id) {
             tracing::warn!(volume.external_id = %id, %error,
                 "cannot finish the deletion of a volume; the next start tries again");
         }
     }
+    plugin.catalog.flush();
 }

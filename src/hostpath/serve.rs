@@ -95,15 +95,15 @@ pub async fn serve(
     host: Host,
     stop: impl Future<Output = ()> + Send,
 ) -> Result<(), ServeError> {
-    let plugin = Arc::new(open_plugin(&config, host).await?);
-    let recovered = recovery::recover(&plugin).await;
-    recovered.map_err(|error| unusable(&config, &error))?;
+    let plugin = open_plugin(&config, host).await?;
     let socket = config.socket.clone();
     let (listener, socket_file) = listen(&socket).await?;
     tracing::info!(socket = %socket.display(), state = %config.state_dir.display(),
         node.id = %config.node_id, "plugin is listening");
-    log_limits(&plugin).await;
-    plugin.spawn_background(recovery::finish_deletions(plugin.clone()));
+    plugin.spawn_background(|plugin| {
+        log_limits(plugin);
+        recovery::finish_deletions(plugin);
+    });
     let (stopping, stopped) = tokio::sync::oneshot::channel::<()>();
     let server = Server::builder()
         .concurrency_limit_per_connection(MAX_CONCURRENT_CALLS)
@@ -167,14 +167,16 @@ async fn run_server(
     }
 }
 
-/// Opens the plugin's state on a blocking thread.
-async fn open_plugin(config: &Config, host: Host) -> Result<Plugin, ServeError> {
+/// Opens and recovers the plugin's state on a blocking thread.
+async fn open_plugin(config: &Config, host: Host) -> Result<Arc<Plugin>, ServeError> {
     let state_dir = config.state_dir.clone();
     let node_id = config.node_id.clone();
     let profile = config.profile.clone();
     let opened = tokio::task::spawn_blocking(move || {
         create_directory(&state_dir).map_err(HostError::io("create it"))?;
-        Plugin::open(&state_dir, node_id, profile, host)
+        let plugin = Arc::new(Plugin::open(&state_dir, node_id, profile, host)?);
+        recovery::recover(&plugin)?;
+        Ok(plugin)
     })
     .await
     .unwrap_or_else(|ended| Err(HostError::TaskFailed(ended)));
@@ -187,21 +189,16 @@ async fn open_plugin(config: &Config, host: Host) -> Result<Plugin, ServeError> 
 }
 
 /// Logs once which capabilities this machine or this process does not have.
-async fn log_limits(plugin: &Arc<Plugin>) {
-    let features = plugin.blocking(|plugin| Ok::<_, HostError>(plugin.host.storage.features()));
-    match features.await {
-        Err(error) => tracing::warn!(%error, "cannot detect the features of this machine"),
-        Ok(features) => {
-            if let Some(reason) = &features.loop_devices_unavailable {
-                tracing::warn!(%reason, "loop devices are not available: volumes are directories without a size, and EXPAND_VOLUME is not advertised");
-            }
-            for kind in &features.offline_growth_only {
-                tracing::warn!(
-                    file_system = kind.name(),
-                    "this process lacks CAP_SYS_RESOURCE: volumes with this file system grow only while they are not in use, and volume expansion is advertised as OFFLINE"
-                );
-            }
-        }
+fn log_limits(plugin: &Plugin) {
+    let features = plugin.host.storage.features();
+    if let Some(reason) = &features.loop_devices_unavailable {
+        tracing::warn!(%reason, "loop devices are not available: volumes are directories without a size, and EXPAND_VOLUME is not advertised");
+    }
+    for kind in &features.offline_growth_only {
+        tracing::warn!(
+            file_system = kind.name(),
+            "this process lacks CAP_SYS_RESOURCE: volumes with this file system grow only while they are not in use, and volume expansion is advertised as OFFLINE"
+        );
     }
 }
 

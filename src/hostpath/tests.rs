@@ -25,7 +25,7 @@ mod model;
 
 use model::{
     ATTACH_LIMIT, Call, CallResult, Kind, Message, Model, MountPaths, PluginTraits, SeededRng,
-    random_call,
+    VOLUMES, random_call,
 };
 
 const NODE: &str = "node";
@@ -81,8 +81,8 @@ impl Simulation {
         let state = self.directory.join("state");
         let plugin = Plugin::open(&state, NODE.to_owned(), profile, host).unwrap();
         let plugin = Arc::new(plugin);
-        recovery::recover(&plugin).await.unwrap();
-        recovery::finish_deletions(plugin.clone()).await;
+        recovery::recover(&plugin).unwrap();
+        recovery::finish_deletions(&plugin);
         self.plugin = Some(plugin);
     }
 
@@ -174,6 +174,33 @@ impl Simulation {
         Ok(result)
     }
 
+    /// Sends a call, sometimes beside others that share its transactions.
+    async fn send_beside_others(
+        &self,
+        call: Call,
+        rng: &mut SeededRng,
+    ) -> Result<CallResult, Status> {
+        if rng.below(8) != 0 {
+            return self.send(call).await;
+        }
+        let life = async |volume, kind| {
+            let made = self.send(Call::Create(volume, kind, 0)).await.unwrap();
+            let request = proto::DeleteVolumeRequest {
+                volume_id: made.id,
+                ..Default::default()
+            };
+            let controller = self.controller();
+            let deleted = controller.delete_volume(Request::new(request)).await;
+            deleted.unwrap();
+        };
+        let (answer, (), ()) = tokio::join!(
+            self.send(call),
+            life(VOLUMES, Kind::Directory),
+            life(VOLUMES + 1, Kind::Image),
+        );
+        answer
+    }
+
     /// Sends a call, sometimes after an interrupted attempt, sometimes twice. Its answer must match
     /// the model.
     async fn step(&mut self, call: Call, rng: &mut SeededRng) {
@@ -181,12 +208,12 @@ impl Simulation {
         if rng.below(10) == 0 {
             let steps = u32::try_from(rng.below(6)).unwrap();
             self.mounter.fail_after(Some(steps));
-            self.send(call).await.ok();
+            self.send_beside_others(call, rng).await.ok();
             self.restart().await;
         }
         let repeats = 1 + u64::from(rng.below(4) == 0);
         for _ in 0..repeats {
-            let answer = self.send(call).await;
+            let answer = self.send_beside_others(call, rng).await;
             let code = answer.as_ref().err().map_or(Code::Ok, Status::code);
             assert_eq!(code, expected, "{call:?}: {answer:?}\n{:#?}", self.model);
             if let Ok(result) = answer {

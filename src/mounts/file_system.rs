@@ -1,16 +1,17 @@
-//! Creates file systems with their `mkfs` programs, and grows, freezes and thaws them.
+//! Creates file systems with their `mkfs` programs, recognizes them, and grows, freezes and thaws them.
 //!
 //! The programs (`mkfs.ext4`, `mkfs.xfs` with `xfs_growfs`, `mkfs.btrfs`) are run from system
 //! directories and not from `PATH`, which the caller of this process controls. A file system is
 //! supported if its programs are installed and the kernel supports it.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::loop_device;
-use crate::ports::FileSystem;
+use crate::ports::{FileContent, FileSystem};
 
 const DIRECTORIES: [&str; 6] = [
     "/usr/sbin",
@@ -78,6 +79,33 @@ fn find_program(name: &str) -> Option<PathBuf> {
         .iter()
         .map(|directory| Path::new(directory).join(name));
     paths.into_iter().find(|path| path.is_file())
+}
+
+/// The signature of each file system and its offset in the superblock.
+const SIGNATURES: [(FileSystem, u64, &[u8]); 3] = [
+    (FileSystem::Ext4, 1024 + 56, &[0x53, 0xEF]),
+    (FileSystem::Xfs, 0, b"XFSB"),
+    (FileSystem::Btrfs, 65_536 + 64, b"_BHRfS_M"),
+];
+
+/// Returns what a file contains.
+pub(super) fn probe(file: &Path) -> io::Result<FileContent> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
+        .open(file)?;
+    match rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(0)) {
+        Err(rustix::io::Errno::NXIO) => return Ok(FileContent::Empty),
+        other => other?,
+    };
+    for (kind, offset, signature) in SIGNATURES {
+        let mut found = vec![0; signature.len()];
+        let read = file.read_at(&mut found, offset)?;
+        if read == signature.len() && found == signature {
+            return Ok(FileContent::FileSystem(kind));
+        }
+    }
+    Ok(FileContent::Other)
 }
 
 /// Creates an empty file system that fills the file, and keeps holes where possible.

@@ -1,4 +1,4 @@
-//! [`LinuxMounter`]: mounts with mount(2), on blocking threads.
+//! [`LinuxMounter`]: mounts with mount(2).
 //!
 //! A bind mount inherits the flags of its source, and mount(2) ignores flags while binding. A second
 //! call sets the flags and repeats the inherited ones: to drop `nosuid` would be a security hole, and
@@ -13,29 +13,21 @@ use async_trait::async_trait;
 use rustix::mount::{MountFlags as Flags, MountPropagationFlags as Propagation, UnmountFlags};
 
 use super::mountinfo;
-use crate::ports::{FileSystem, MountEntry, MountError, MountFlags, Mounter};
+use crate::ports::{FileSystem, MountCalls, MountEntry, MountError, MountFlags, Mounter};
 
 /// Mounts in the mount namespace of this process. Needs `CAP_SYS_ADMIN`, except for reading.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LinuxMounter;
 
-#[async_trait]
-impl Mounter for LinuxMounter {
-    async fn bind(
-        &self,
-        source: &Path,
-        target: &Path,
-        flags: MountFlags,
-    ) -> Result<(), MountError> {
-        let source = source.to_owned();
-        run_blocking("bind-mount onto", target, move |target| {
-            rustix::mount::mount_bind(&source, target)?;
+impl MountCalls for LinuxMounter {
+    fn bind(&self, source: &Path, target: &Path, flags: MountFlags) -> Result<(), MountError> {
+        named("bind-mount onto", target, || {
+            rustix::mount::mount_bind(source, target)?;
             add_flags(target, flags)
         })
-        .await
     }
 
-    async fn mount_device(
+    fn mount_device(
         &self,
         device: &Path,
         target: &Path,
@@ -43,53 +35,100 @@ impl Mounter for LinuxMounter {
         options: &[String],
         flags: MountFlags,
     ) -> Result<(), MountError> {
-        let device = device.to_owned();
         let (superblock, data) = superblock_options(file_system, options);
-        run_blocking("mount a file system at", target, move |target| {
+        named("mount a file system at", target, || {
             let data = CString::new(data)?;
             let name = file_system.name();
-            rustix::mount::mount(&device, target, name, superblock, data.as_c_str())?;
+            rustix::mount::mount(device, target, name, superblock, data.as_c_str())?;
             add_flags(target, flags)
         })
-        .await
     }
 
-    async fn share(&self, directory: &Path) -> Result<(), MountError> {
-        run_blocking("share", directory, share_directory).await
-    }
-
-    async fn unmount(&self, target: &Path) -> Result<(), MountError> {
-        run_blocking("unmount", target, |target| {
+    fn unmount(&self, target: &Path) -> Result<(), MountError> {
+        named("unmount", target, || {
             Ok(rustix::mount::unmount(target, UnmountFlags::NOFOLLOW)?)
         })
-        .await
     }
 
-    async fn entry(&self, target: &Path) -> Result<Option<MountEntry>, MountError> {
-        run_blocking("list the mounts at", target, topmost_mount).await
+    fn is_mount_point(&self, target: &Path) -> Result<bool, MountError> {
+        named("list the mounts at", target, || is_mount_root(target))
     }
 
-    async fn list(&self) -> Result<Vec<MountEntry>, MountError> {
-        run_blocking("list the mounts below", Path::new("/"), |_| mount_table()).await
+    fn list(&self) -> Result<Vec<MountEntry>, MountError> {
+        named("list the mounts below", Path::new("/"), mount_table)
     }
 }
 
-/// Runs one call on a blocking thread. The error names the operation and the path.
-async fn run_blocking<T: Send + 'static>(
+#[async_trait]
+impl Mounter for LinuxMounter {
+    async fn share(&self, directory: &Path) -> Result<(), MountError> {
+        run_blocking(directory, |directory| {
+            named("share", directory, || share_directory(directory))
+        })
+        .await
+    }
+
+    async fn unmount(&self, target: &Path) -> Result<(), MountError> {
+        run_blocking(target, |target| MountCalls::unmount(&Self, target)).await
+    }
+
+    async fn entry(&self, target: &Path) -> Result<Option<MountEntry>, MountError> {
+        run_blocking(target, |target| {
+            named("list the mounts at", target, || topmost_mount(target))
+        })
+        .await
+    }
+
+    async fn list(&self) -> Result<Vec<MountEntry>, MountError> {
+        run_blocking(Path::new("/"), |_| MountCalls::list(&Self)).await
+    }
+}
+
+/// Runs one call. Its error names the operation and the path.
+fn named<T>(
     operation: &'static str,
     path: &Path,
-    call: impl FnOnce(&Path) -> io::Result<T> + Send + 'static,
+    call: impl FnOnce() -> io::Result<T>,
+) -> Result<T, MountError> {
+    call().map_err(|source| MountError {
+        operation,
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// Runs one call on a blocking thread.
+async fn run_blocking<T: Send + 'static>(
+    path: &Path,
+    call: impl FnOnce(&Path) -> Result<T, MountError> + Send + 'static,
 ) -> Result<T, MountError> {
     let path = path.to_owned();
     let name = path.clone();
     let result = tokio::task::spawn_blocking(move || call(&path)).await;
-    result
-        .unwrap_or_else(|stopped| Err(io::Error::other(stopped)))
-        .map_err(|source| MountError {
-            operation,
+    result.unwrap_or_else(|stopped| {
+        Err(MountError {
+            operation: "work with the mount at",
             path: name,
-            source,
+            source: io::Error::other(stopped),
         })
+    })
+}
+
+/// Whether the path is the root of a mount. The kernel reports that without its table since Linux 5.8.
+fn is_mount_root(path: &Path) -> io::Result<bool> {
+    use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
+    match statx(CWD, path, AtFlags::NO_AUTOMOUNT, StatxFlags::TYPE) {
+        Ok(found)
+            if found
+                .stx_attributes_mask
+                .contains(StatxAttributes::MOUNT_ROOT) =>
+        {
+            Ok(found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+        }
+        Err(rustix::io::Errno::NOENT) => Ok(false),
+        // An older kernel, or a broken file system at the path.
+        Ok(_) | Err(_) => Ok(topmost_mount(path)?.is_some()),
+    }
 }
 
 /// Adds flags to the mount at `target`, and unmounts it if that fails.

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use super::{copy, file_system, loop_device};
 use crate::ports::{
     AttachOptions, AttachedDevice, BlockStorage, BlockStorageFeatures, CopyMethod, DeviceTuning,
-    FileSystem, LoopDevice,
+    FileContent, FileSystem, LoopDevice,
 };
 
 /// The block storage of this machine. Loop devices need `CAP_SYS_ADMIN` and `/dev/loop-control`.
@@ -87,6 +87,10 @@ impl BlockStorage for LinuxBlockStorage {
 
     fn flush(&self, device: &Path) -> io::Result<()> {
         std::fs::File::open(device)?.sync_all()
+    }
+
+    fn probe(&self, file: &Path) -> io::Result<FileContent> {
+        file_system::probe(file)
     }
 
     fn make_file_system(&self, file: &Path, kind: FileSystem) -> io::Result<()> {

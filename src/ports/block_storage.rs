@@ -112,6 +112,17 @@ pub struct DeviceTuning {
     pub read_ahead_kib: Option<u32>,
 }
 
+/// What a file contains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileContent {
+    /// Holes only.
+    Empty,
+    /// A file system that [`BlockStorage::make_file_system`] can create.
+    FileSystem(FileSystem),
+    /// Anything else.
+    Other,
+}
+
 /// How a file was copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyMethod {
@@ -155,6 +166,9 @@ pub trait BlockStorage: Send + Sync {
 
     /// Writes the cached data of a loop device to its file.
     fn flush(&self, device: &Path) -> io::Result<()>;
+
+    /// Returns what the file contains. Reads only the signatures of the known file systems.
+    fn probe(&self, file: &Path) -> io::Result<FileContent>;
 
     /// Creates an empty file system that fills the file.
     fn make_file_system(&self, file: &Path, kind: FileSystem) -> io::Result<()>;

@@ -51,7 +51,7 @@ pub use allocation_api::{AllocationApi, LogReader, LogRequest};
 pub use attachment::{ControllerPublishVolume, ControllerUnpublishVolume, NodeExpandVolume};
 pub use block_storage::{
     AttachOptions, AttachedDevice, BlockStorage, BlockStorageFeatures, CopyMethod, DeviceTuning,
-    FileSystem, LoopDevice,
+    FileContent, FileSystem, LoopDevice,
 };
 pub use call_observer::{CallLoad, CallObserver};
 pub use claim_api::{ClaimApi, ClaimQuery, VolumeClaimRequest, VolumeReleaseRequest};
@@ -72,7 +72,7 @@ pub use job_api::{JobApi, JobRegistration};
 pub use journal::{Journal, JournalError, JournalErrorKind, Replay};
 pub use ledger::{Ledger, LedgerError, LedgerFailure, LockHolder, SetLock};
 pub use mount_observer::{MountAction, MountEvent, MountObserver};
-pub use mounter::{MountEntry, MountError, MountFlags, Mounter};
+pub use mounter::{MountCalls, MountEntry, MountError, MountFlags, Mounter};
 pub use namespace_api::NamespaceApi;
 pub use node_api::{DrainChange, NodeApi};
 pub use node_host::{

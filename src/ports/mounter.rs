@@ -11,7 +11,7 @@ use super::block_storage::FileSystem;
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {operation} {}", path.display())]
 pub struct MountError {
-    /// The failed operation: `bind-mount onto`, `mount a file system at`, `share`, `unmount`, `list the mounts at`.
+    /// The failed operation, such as `bind-mount onto`, `mount a file system at` or `unmount`.
     pub operation: &'static str,
     /// The mount point.
     pub path: PathBuf,
@@ -83,18 +83,23 @@ pub struct MountEntry {
     pub flags: MountFlags,
 }
 
-/// Creates and removes mounts. No call deletes a directory or descends into a mount.
-#[async_trait]
-pub trait Mounter: Send + Sync {
+/// Creates, removes and lists mounts, for callers on blocking threads. No call deletes a directory or
+/// descends into a mount. Calls block.
+pub trait MountCalls: Send + Sync {
     /// Bind-mounts `source` onto `target`: two existing directories or two existing files. The flags
     /// are added to those of the mount that contains `source`. If `target` is already a mount point,
-    /// this adds another mount on top, so call [`Mounter::entry`] first. An interrupted call may
+    /// this adds another mount on top, so look there first. An interrupted call may
     /// leave a mount without its flags; compare them before you rely on the mount.
-    async fn bind(&self, source: &Path, target: &Path, flags: MountFlags)
-    -> Result<(), MountError>;
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    fn bind(&self, source: &Path, target: &Path, flags: MountFlags) -> Result<(), MountError>;
     /// Mounts the file system on `device` at the existing directory `target`. `options` belong to
     /// the file system (as mount(8) spells them), `flags` to this mount.
-    async fn mount_device(
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    fn mount_device(
         &self,
         device: &Path,
         target: &Path,
@@ -102,6 +107,26 @@ pub trait Mounter: Send + Sync {
         options: &[String],
         flags: MountFlags,
     ) -> Result<(), MountError>;
+    /// Removes the topmost mount at `target`.
+    ///
+    /// # Errors
+    /// If nothing is mounted there, or the mount is busy.
+    fn unmount(&self, target: &Path) -> Result<(), MountError>;
+    /// Whether something is mounted exactly at `target`. Costs less than [`MountCalls::list`].
+    ///
+    /// # Errors
+    /// If the path cannot be read.
+    fn is_mount_point(&self, target: &Path) -> Result<bool, MountError>;
+    /// Returns all mounts of this process's mount namespace, in the order of their creation.
+    ///
+    /// # Errors
+    /// If the table cannot be read.
+    fn list(&self) -> Result<Vec<MountEntry>, MountError>;
+}
+
+/// The same calls for async callers, which need fewer of them.
+#[async_trait]
+pub trait Mounter: Send + Sync {
     /// Makes a directory a shared mount of its own, unless it is one: mounts in it reach the tasks that
     /// get it bidirectionally, and theirs reach the host. Fails if something is mounted below it.
     async fn share(&self, directory: &Path) -> Result<(), MountError>;

@@ -7,7 +7,7 @@ use nomad_csi::csi::proto;
 use nomad_csi::csi::proto::volume_capability::access_mode::Mode;
 use nomad_csi::mounts::{LinuxBlockStorage, LinuxMounter};
 use nomad_csi::ports::{
-    AttachOptions, BlockStorage as _, DeviceTuning, FileSystem, MountFlags, Mounter as _,
+    AttachOptions, BlockStorage as _, DeviceTuning, FileSystem, MountCalls, MountFlags,
 };
 use tonic::Code;
 
@@ -19,7 +19,7 @@ const MIB: i64 = 1 << 20;
 const WRITTEN: usize = 32 << 20;
 
 /// Mounts a file system with reflinks.
-async fn mounted(directory: &Path, kind: FileSystem) -> PathBuf {
+fn mounted(directory: &Path, kind: FileSystem) -> PathBuf {
     let storage = LinuxBlockStorage::default();
     let (image, target) = (directory.join("image"), directory.join("mounted"));
     std::fs::File::create(&image)
@@ -33,7 +33,7 @@ async fn mounted(directory: &Path, kind: FileSystem) -> PathBuf {
     let mounter = LinuxMounter;
     let flags = MountFlags::default();
     let mounted = mounter.mount_device(&device.path, &target, kind, &[], flags);
-    mounted.await.unwrap();
+    mounted.unwrap();
     target
 }
 
@@ -118,9 +118,9 @@ fn copies_share_blocks_where_the_file_system_supports_reflinks() {
                     continue;
                 }
                 let directory = tempfile::tempdir().unwrap();
-                let base = mounted(directory.path(), kind).await;
+                let base = mounted(directory.path(), kind);
                 copies_share(&base).await;
-                LinuxMounter.unmount(&base).await.unwrap();
+                MountCalls::unmount(&LinuxMounter, &base).unwrap();
             }
         },
     );

@@ -93,6 +93,7 @@ async fn a_size_is_exact_to_the_sector() {
     };
     let id = client.try_create(any).await.unwrap();
     assert_eq!(capacity_of(client, &id).await, 1 << 30);
+    fixture.use_once(&id, writer()).await;
     let length = std::fs::metadata(image(&fixture, &id)).unwrap().len();
     assert_eq!(length, 1 << 30);
 }
@@ -313,6 +314,7 @@ async fn a_copy_equals_its_source() {
         .try_create(device("a", 2 * MIB))
         .await
         .unwrap();
+    fixture.use_once(&id, block(Mode::SingleNodeWriter)).await;
     let file = std::fs::File::options()
         .write(true)
         .open(image(&fixture, &id))
@@ -744,6 +746,7 @@ async fn delta(
 async fn the_blocks_of_a_snapshot_are_reported_in_order() {
     let mut fixture = PluginFixture::with_devices().await;
     let id = fixture.client.try_create(device("a", MIB)).await.unwrap();
+    fixture.use_once(&id, block(Mode::SingleNodeWriter)).await;
     let file = std::fs::File::options()
         .write(true)
         .open(image(&fixture, &id))
@@ -1033,6 +1036,7 @@ async fn a_volume_without_its_data_is_abnormal_and_cannot_be_used() {
         let status = get(client, &id).await.status.unwrap();
         status.volume_condition.unwrap().abnormal
     };
+    fixture.use_once(&id, writer()).await;
     assert!(!is_abnormal(&mut fixture.client).await);
     let file = std::fs::File::options()
         .write(true)

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use nomad_csi::csi::proto;
 use nomad_csi::csi::proto::volume_capability::access_mode::Mode;
 use nomad_csi::ports::fake::FakeMounter;
-use nomad_csi::ports::{MountFlags, Mounter as _};
+use nomad_csi::ports::{MountCalls as _, MountFlags};
 use tonic::Code;
 
 use crate::support::hostpath::{PluginFixture, code, writer};
@@ -302,7 +302,7 @@ async fn paths_of_other_programs_are_not_touched() {
         .plugin
         .mounter
         .bind(&data, &foreign, MountFlags::default());
-    by_hand.await.unwrap();
+    by_hand.unwrap();
     client.unpublish(&id, &foreign).await.unwrap();
     client.unstage(&id, &foreign).await.unwrap();
     let at_foreign = Publish {

@@ -54,6 +54,7 @@ mod hostpath_check;
 mod hostpath_controller;
 #[cfg(feature = "agent")]
 mod hostpath_devices;
+mod hostpath_formatting;
 #[cfg(feature = "agent")]
 mod hostpath_growth;
 #[cfg(feature = "agent")]

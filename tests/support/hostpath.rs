@@ -189,6 +189,14 @@ impl PluginFixture {
         path
     }
 
+    /// Stages and unstages a volume, so that its data exists.
+    pub(crate) async fn use_once(&mut self, id: &str, capability: proto::VolumeCapability) {
+        let staging = self.create_dir("used-once");
+        let client = &mut self.client;
+        client.stage(id, &staging, capability).await.unwrap();
+        client.unstage(id, &staging).await.unwrap();
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }

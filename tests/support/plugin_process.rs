@@ -18,17 +18,24 @@ impl PluginProcess {
     /// Starts a plugin with its socket and its state in a directory.
     pub(crate) async fn start(directory: &Path, flags: &[&str]) -> Self {
         let socket = directory.join("s/csi.sock");
-        let process = Command::new(env!("CARGO_BIN_EXE_nomad-csi"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nomad-csi"));
+        command
             .args(["plugin", "serve", "--node-id", "n", "--endpoint"])
             .arg(format!("unix://{}", socket.display()))
             .arg("--state-dir")
             .arg(directory.join("state"))
-            .args(flags)
+            .args(flags);
+        Self::run(command, &socket).await
+    }
+
+    /// Starts a plugin with this command and waits until it answers on the socket.
+    pub(crate) async fn run(mut command: Command, socket: &Path) -> Self {
+        let process = command
             .stdin(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let mut client = Client::over(channel(&socket));
+        let mut client = Client::over(channel(socket));
         until_async("the plugin to answer", async || {
             let answer = client.identity.probe(proto::ProbeRequest {}).await;
             answer.map(drop).map_err(|status| status.to_string())

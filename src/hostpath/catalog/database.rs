@@ -1,121 +1,41 @@
-//! The database of the catalogue: one file, opened by one process, with durable transactions.
-//!
-//! Two-phase commit and quick repair make each transaction atomic: after a `kill -9` or a power
-//! failure the file holds the state before it or after it. Opening verifies the checksums of all pages,
-//! so a damaged file is refused. The file is private (`private`): a link or a file of another user is
-//! not opened. All calls block.
+//! [`Catalog`]: reads, and durable changes that share transactions. All calls block.
 
+use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::{PoisonError, RwLock};
+use std::sync::Arc;
 
-use redb::backends::FileBackend;
 use redb::{
-    Database, ReadTransaction, ReadableDatabase as _, ReadableTable as _, TableDefinition,
-    WriteTransaction,
+    ReadTransaction, ReadableDatabase as _, ReadableTable as _, TableDefinition, WriteTransaction,
 };
-use serde::Serialize;
 
-use super::records::VolumeRecord;
-use super::tables::{self, META, VOLUMES};
-use crate::ports::contained;
-use crate::private::{self, NotPrivate};
-
-/// The version of the record format. Opening rewrites an earlier version and refuses a later one.
-pub(super) const FORMAT: u64 = 2;
-/// The memory limit of the database's cache.
-const CACHE_BYTES: usize = 4 << 20;
-
-/// Why the catalogue cannot be read or written.
-#[derive(Debug, thiserror::Error)]
-#[error("{message}")]
-pub(in crate::hostpath) struct CatalogError {
-    /// The reason.
-    pub(in crate::hostpath) message: String,
-    /// Whether the disk or its quota is full.
-    pub(in crate::hostpath) is_full: bool,
-    /// Whether another process has the file open.
-    pub(in crate::hostpath) is_in_use: bool,
-    is_poisoned: bool,
-}
-
-impl<E: Into<redb::Error>> From<E> for CatalogError {
-    fn from(error: E) -> Self {
-        let error = error.into();
-        let full = |error: &std::io::Error| {
-            use std::io::ErrorKind::{QuotaExceeded, StorageFull};
-            matches!(error.kind(), StorageFull | QuotaExceeded)
-        };
-        Self {
-            is_full: matches!(&error, redb::Error::Io(io) if full(io)),
-            is_in_use: matches!(&error, redb::Error::DatabaseAlreadyOpen),
-            is_poisoned: matches!(&error, redb::Error::PreviousIo),
-            message: match &error {
-                redb::Error::Io(io) => NotPrivate::explain(io),
-                other => other.to_string(),
-            },
-        }
-    }
-}
-
-pub(super) fn damaged(what: impl std::fmt::Display) -> CatalogError {
-    CatalogError {
-        message: format!("the plugin's catalogue is damaged: {what}"),
-        is_full: false,
-        is_in_use: false,
-        is_poisoned: false,
-    }
-}
+use super::group_write::WriteQueue;
+use super::store::{CatalogError, Store, decode};
+use super::tables::META;
 
 /// The plugin's records. Only this process has them open.
 pub(in crate::hostpath) struct Catalog {
-    file: std::path::PathBuf,
-    /// `None` only while the file is reopened.
-    database: RwLock<Option<Database>>,
+    store: Store,
+    queue: WriteQueue,
 }
 
 impl Catalog {
     /// Opens the catalogue in `file`, and creates it if it does not exist.
     pub(in crate::hostpath) fn open(file: &Path) -> Result<Self, CatalogError> {
-        guarded(|| Self::open_file(file))
-    }
-
-    fn open_file(file: &Path) -> Result<Self, CatalogError> {
-        let database = open_database(file)?;
-        let transaction = begin(&database)?;
-        {
-            let mut meta = transaction.open_table(META)?;
-            let format = meta.get("format")?.map(|format| format.value());
-            tables::create_all(&transaction)?;
-            match format {
-                None => drop(meta.insert("format", FORMAT)?),
-                Some(1) => {
-                    rewrite_volumes(&transaction)?;
-                    meta.insert("format", FORMAT)?;
-                }
-                Some(FORMAT) => {}
-                Some(other) => {
-                    return Err(damaged(format_args!(
-                        "its format is {other}, and this version supports {FORMAT}: a newer version wrote it"
-                    )));
-                }
-            }
-        }
-        transaction.commit()?;
         Ok(Self {
-            file: file.to_owned(),
-            database: RwLock::new(Some(database)),
+            store: Store::open(file)?,
+            queue: WriteQueue::default(),
         })
     }
 
     /// Counts one more use of a fault across all runs, and returns the count.
     pub(in crate::hostpath) fn count_fault(&self, fault: &str) -> Result<u64, CatalogError> {
         let key = format!("fault:{fault}");
-        let count = self.number(&key)? + 1;
-        self.write(|transaction| {
-            transaction.open_table(META)?.insert(key.as_str(), count)?;
-            Ok(())
-        })?;
-        Ok(count)
+        self.write(move |transaction| {
+            let mut meta = transaction.open_table(META)?;
+            let count = meta.get(key.as_str())?.map_or(0, |count| count.value()) + 1;
+            meta.insert(key.as_str(), count)?;
+            Ok(count)
+        })
     }
 
     pub(super) fn number(&self, key: &str) -> Result<u64, CatalogError> {
@@ -153,121 +73,52 @@ impl Catalog {
         &self,
         look: impl Fn(&ReadTransaction) -> Result<T, CatalogError>,
     ) -> Result<T, CatalogError> {
-        self.with_database(|database| look(&database.begin_read()?))
+        self.store
+            .with_database(|database| look(&database.begin_read()?))
     }
 
-    /// Runs one durable transaction.
-    pub(super) fn write<T>(
+    /// Makes a durable change. Changes that wait at the same moment share one transaction.
+    pub(super) fn write<T: Send + 'static>(
         &self,
-        change: impl Fn(&WriteTransaction) -> Result<T, CatalogError>,
+        change: impl Fn(&WriteTransaction) -> Result<T, CatalogError> + Send + 'static,
     ) -> Result<T, CatalogError> {
-        self.with_database(|database| {
-            let transaction = begin(database)?;
-            let changed = change(&transaction)?;
-            transaction.commit()?;
-            Ok(changed)
-        })
+        self.queue.write(&self.store, None, change)
     }
 
-    /// Runs a call. After an I/O error, such as a full disk, the database refuses all calls until
-    /// it is reopened. This function reopens it once per call.
-    fn with_database<T>(
+    /// Makes a durable change after it has synced `directory`, so that the record never names an
+    /// entry that a power failure removed.
+    pub(super) fn write_after_sync<T: Send + 'static>(
         &self,
-        call: impl Fn(&Database) -> Result<T, CatalogError>,
+        directory: Arc<OwnedFd>,
+        change: impl Fn(&WriteTransaction) -> Result<T, CatalogError> + Send + 'static,
     ) -> Result<T, CatalogError> {
-        let first = {
-            let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
-            database.as_ref().map(|database| guarded(|| call(database)))
-        };
-        match first {
-            Some(Err(error)) if error.is_poisoned => {}
-            Some(result) => return result,
-            None => {}
-        }
-        let mut database = self
-            .database
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        let failed = database.take();
-        guarded(|| {
-            drop(failed);
-            call(database.insert(open_database(&self.file)?))
-        })
+        self.queue.write(&self.store, Some(directory), change)
+    }
+
+    /// Makes a change with the next transaction, after it has synced `directory`. A crash before that
+    /// loses the change.
+    pub(super) fn write_later(
+        &self,
+        directory: Arc<OwnedFd>,
+        change: impl Fn(&WriteTransaction) -> Result<(), CatalogError> + Send + 'static,
+    ) {
+        drop(self.queue.add(Some(directory), change));
+    }
+
+    /// Writes the changes that wait for a transaction.
+    pub(in crate::hostpath) fn flush(&self) {
+        self.queue.flush(&self.store);
+    }
+
+    /// Returns how many changes wait for a transaction.
+    #[cfg(test)]
+    pub(super) fn waiting_changes(&self) -> usize {
+        self.queue.waiting()
     }
 }
 
-/// Runs work with the database, which panics on some damaged files. It must be opened again then.
-fn guarded<T>(work: impl FnOnce() -> Result<T, CatalogError>) -> Result<T, CatalogError> {
-    contained(work).unwrap_or_else(|panic| {
-        Err(CatalogError {
-            is_poisoned: true,
-            ..damaged(panic)
-        })
-    })
-}
-
-/// Opens the file, or creates it. An empty file is damaged: it once held records. The database cannot open a file whose creation was interrupted.
-/// So a new file is completed under another name, then renamed.
-pub(super) fn open_database(file: &Path) -> Result<Database, CatalogError> {
-    let mut builder = Database::builder();
-    builder.set_cache_size(CACHE_BYTES);
-    if !file.try_exists()? {
-        let unfinished = file.with_extension("new");
-        let create = || -> Result<Database, CatalogError> {
-            let file = private::open_or_create(&unfinished)?;
-            Ok(builder.create_with_backend(FileBackend::new(file)?)?)
-        };
-        drop(match create() {
-            Err(error) if !error.is_in_use && !error.is_full => {
-                std::fs::remove_file(&unfinished)?;
-                create()?
-            }
-            made => made?,
-        });
-        std::fs::rename(&unfinished, file)?;
-        let directory = file.parent().filter(|path| !path.as_os_str().is_empty());
-        std::fs::File::open(directory.unwrap_or(Path::new(".")))?.sync_all()?;
+impl Drop for Catalog {
+    fn drop(&mut self) {
+        self.flush();
     }
-    let opened = private::open_existing(file)?;
-    if opened.metadata()?.len() == 0 {
-        return Err(damaged("its file is empty"));
-    }
-    let mut database = builder.create_with_backend(FileBackend::new(opened)?)?;
-    // The records have no checksums of their own, and the database panics where it writes next to damage.
-    database.check_integrity()?;
-    Ok(database)
-}
-
-pub(super) fn begin(database: &Database) -> Result<WriteTransaction, CatalogError> {
-    let mut transaction = database.begin_write()?;
-    transaction.set_two_phase_commit(true);
-    transaction.set_quick_repair(true);
-    Ok(transaction)
-}
-
-/// Rewrites every volume in the current format.
-fn rewrite_volumes(transaction: &WriteTransaction) -> Result<(), CatalogError> {
-    let mut volumes = transaction.open_table(VOLUMES)?;
-    let mut records: Vec<VolumeRecord> = vec![];
-    for entry in volumes.iter()? {
-        records.push(decode(entry?.1.value())?);
-    }
-    for record in records {
-        volumes.insert(record.id.as_str(), encode(&record)?.as_slice())?;
-    }
-    Ok(())
-}
-
-/// Returns the smallest string greater than `id`: the end of the range of keys whose first part is
-/// `id`.
-pub(super) fn key_after(id: &str) -> String {
-    format!("{id}\0")
-}
-
-pub(super) fn encode(record: &impl Serialize) -> Result<Vec<u8>, CatalogError> {
-    serde_json::to_vec(record).map_err(damaged)
-}
-
-pub(super) fn decode<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, CatalogError> {
-    serde_json::from_slice(bytes).map_err(damaged)
 }

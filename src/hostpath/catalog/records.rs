@@ -1,7 +1,7 @@
-//! The records of the catalogue in format 2. Stored names never change.
+//! The records of the catalogue in format 3. Stored names never change.
 //!
-//! A field that format 1 did not have defaults to the value that its volumes had: plain directories
-//! without a size.
+//! A field that an earlier format did not have defaults to the value that its volumes had: plain
+//! directories without a size, whose data exists.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -79,6 +79,9 @@ pub(in crate::hostpath) struct Content {
     pub(in crate::hostpath) file_system_bytes: u64,
     /// Whether the root directory is open to every user. The first mount does that.
     pub(in crate::hostpath) is_prepared: bool,
+    /// Whether the volume was never staged, so that its file may not exist and has no content. The
+    /// first staging makes the file and its file system.
+    pub(in crate::hostpath) is_blank: bool,
 }
 
 /// A volume.

@@ -4,8 +4,9 @@
 
 use redb::{ReadableTable as _, WriteTransaction};
 
-use super::database::{Catalog, CatalogError, damaged, decode, encode, key_after};
+use super::database::Catalog;
 use super::records::{GroupRecord, RecordState, SnapshotRecord};
+use super::store::{CatalogError, damaged, decode, encode, key_after};
 use super::tables::{
     GROUP_NAMES, GROUPS, SNAPSHOT_NAMES, SNAPSHOTS, SNAPSHOTS_OF_VOLUME, UNFINISHED_SNAPSHOTS,
 };
@@ -130,11 +131,12 @@ impl Catalog {
         snapshots: &[SnapshotRecord],
         group: Option<&GroupRecord>,
     ) -> Result<(), CatalogError> {
-        self.write(|transaction| {
-            for record in snapshots {
+        let (snapshots, group) = (snapshots.to_vec(), group.cloned());
+        self.write(move |transaction| {
+            for record in &snapshots {
                 put_snapshot(transaction, record)?;
             }
-            let Some(group) = group else {
+            let Some(group) = &group else {
                 return Ok(());
             };
             let mut names = transaction.open_table(GROUP_NAMES)?;
@@ -159,11 +161,12 @@ impl Catalog {
         snapshots: &[SnapshotRecord],
         group: Option<&GroupRecord>,
     ) -> Result<(), CatalogError> {
-        self.write(|transaction| {
-            for record in snapshots {
+        let (snapshots, group) = (snapshots.to_vec(), group.cloned());
+        self.write(move |transaction| {
+            for record in &snapshots {
                 remove_snapshot(transaction, record)?;
             }
-            let Some(group) = group else {
+            let Some(group) = &group else {
                 return Ok(());
             };
             let mut names = transaction.open_table(GROUP_NAMES)?;

@@ -1,13 +1,18 @@
 //! Records survive a restart, and a catalogue that cannot be opened reports the reason.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, mpsc};
 
-use super::database::{Catalog, FORMAT, begin, encode, open_database};
+use super::database::Catalog;
 use super::records::{
     Attachment, Backing, Content, ContentSource, GroupRecord, PathRecord, RecordState,
     RequestedVolume, SnapshotRecord, VolumeRecord,
 };
+use super::store::{CatalogError, FORMAT, begin, damaged, encode, open_database};
 use super::tables::{META, NAMES, VOLUMES};
+use super::volumes::Limits;
 use crate::hostpath::volume_capability::{AccessMode, VolumeCapability};
 use crate::ports::FileSystem;
 
@@ -63,9 +68,9 @@ fn records_survive_a_reopening() {
     let staging = PathRecord::Staging {
         capability: volume_capability(),
     };
-    catalog.put_path("1", "/staging", &staging).unwrap();
-    catalog.put_path("1", "/target", &target()).unwrap();
-    catalog.put_path("10", "/other", &staging).unwrap();
+    catalog.put_path("1", "/staging", &staging, None).unwrap();
+    catalog.put_path("1", "/target", &target(), None).unwrap();
+    catalog.put_path("10", "/other", &staging, None).unwrap();
     drop(catalog);
     let catalog = Catalog::open(&file).unwrap();
     assert_eq!(catalog.unfinished_volumes().unwrap(), []);
@@ -163,7 +168,7 @@ fn only_one_process_can_open_a_catalogue() {
 
 /// Later versions read these bytes: a change here requires a new format.
 #[test]
-fn records_are_stored_in_format_2() {
+fn records_are_stored_in_format_3() {
     let spelled = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     let mut volume = record("1", "a", RecordState::Ready);
     volume.requested.source = Some(ContentSource::Snapshot("s".to_owned()));
@@ -173,10 +178,11 @@ fn records_are_stored_in_format_2() {
         file_system: Some(FileSystem::Ext4),
         file_system_bytes: 512,
         is_prepared: true,
+        is_blank: true,
     };
     assert_eq!(
         spelled(encode(&volume).unwrap()),
-        r#"{"id":"1","name":"a","stage":"ready","wanted":{"required_bytes":1,"limit_bytes":2,"usages":[{"access_mode":"single-node-writer","flags":{"read_only":false,"no_exec":true,"no_suid":false,"no_dev":false,"no_atime":false,"no_dir_atime":false}}],"parameters":{},"mutable":{},"source":{"snapshot":"s"}},"content":{"backing":"image","bytes":4096,"file_system":"ext4","file_system_bytes":512,"is_prepared":true},"mutable":{},"attachment":null}"#
+        r#"{"id":"1","name":"a","stage":"ready","wanted":{"required_bytes":1,"limit_bytes":2,"usages":[{"access_mode":"single-node-writer","flags":{"read_only":false,"no_exec":true,"no_suid":false,"no_dev":false,"no_atime":false,"no_dir_atime":false}}],"parameters":{},"mutable":{},"source":{"snapshot":"s"}},"content":{"backing":"image","bytes":4096,"file_system":"ext4","file_system_bytes":512,"is_prepared":true,"is_blank":true},"mutable":{},"attachment":null}"#
     );
     assert_eq!(
         spelled(encode(&target()).unwrap()),
@@ -184,11 +190,12 @@ fn records_are_stored_in_format_2() {
     );
     assert_eq!(
         spelled(encode(&snapshot("s", "1", RecordState::Ready)).unwrap()),
-        r#"{"id":"s","name":"name of s","stage":"ready","source":"1","cut_at":7,"content":{"backing":"directory","bytes":0,"file_system":null,"file_system_bytes":0,"is_prepared":false},"group":null}"#
+        r#"{"id":"s","name":"name of s","stage":"ready","source":"1","cut_at":7,"content":{"backing":"directory","bytes":0,"file_system":null,"file_system_bytes":0,"is_prepared":false,"is_blank":false},"group":null}"#
     );
 }
 
-/// A catalogue of the first version: every volume is a directory, and every record is kept.
+/// A catalogue of the first version: every volume is a directory that is open to its users, and every
+/// record is kept.
 #[test]
 fn a_catalogue_of_format_1_is_upgraded() {
     let directory = tempfile::tempdir().unwrap();
@@ -215,7 +222,8 @@ fn a_catalogue_of_format_1_is_upgraded() {
     drop(database);
     for _ in 0..2 {
         let catalog = Catalog::open(&file).unwrap();
-        let expected = record("1", "a", RecordState::Ready);
+        let mut expected = record("1", "a", RecordState::Ready);
+        expected.content.is_prepared = true;
         assert_eq!(catalog.volume_by_name("a").unwrap(), Some(expected));
         assert_eq!(catalog.provisioned_bytes().unwrap(), 0);
         assert_eq!(catalog.number("format").unwrap(), FORMAT);
@@ -264,14 +272,32 @@ fn totals_follow_the_states_of_volumes() {
         }),
         ..sized(id, RecordState::Ready, 100)
     };
-    assert!(catalog.put_attached(&attached("1"), 1).unwrap());
+    let one_attached = Limits {
+        attached: Some(1),
+        ..Limits::default()
+    };
+    let put_attached = |id| catalog.put_volume_within(&attached(id), one_attached);
+    assert!(put_attached("1").unwrap());
     assert_eq!(catalog.attached_count().unwrap(), 1);
-    assert!(!catalog.put_attached(&attached("2"), 1).unwrap());
+    assert!(!put_attached("2").unwrap());
     assert_eq!(catalog.volume("2").unwrap().unwrap().attachment, None);
     catalog
         .put_volume(&sized("1", RecordState::Ready, 100))
         .unwrap();
     assert_eq!(catalog.attached_count().unwrap(), 0);
+    let most_bytes = |most| Limits {
+        provisioned_bytes: Some(most),
+        ..Limits::default()
+    };
+    let put_within = |bytes, most| {
+        let volume = sized("2", RecordState::Ready, bytes);
+        catalog
+            .put_volume_within(&volume, most_bytes(most))
+            .unwrap()
+    };
+    assert!(!put_within(171, 270));
+    assert!(put_within(170, 270));
+    assert!(put_within(70, 0), "a smaller sum needs no limit");
     catalog
         .put_volume(&sized("1", RecordState::Deleting, 100))
         .unwrap();
@@ -364,4 +390,103 @@ fn an_interrupted_first_start_does_not_block_the_next() {
     drop(open_database(&file).unwrap());
     assert!(!file.with_extension("new").exists());
     assert!(open_database(&file).is_ok());
+}
+
+/// Runs the changes while another one holds the database, so that they share the next transaction.
+fn write_together(
+    catalog: &Catalog,
+    changes: Vec<Box<dyn FnOnce() -> Result<(), CatalogError> + Send + '_>>,
+) -> Vec<Result<(), CatalogError>> {
+    let (release, released) = mpsc::sync_channel::<()>(0);
+    let released = std::sync::Mutex::new(released);
+    let count = changes.len();
+    std::thread::scope(|scope| {
+        let (begun, has_begun) = mpsc::channel();
+        scope.spawn(move || {
+            catalog
+                .write(move |_| {
+                    begun.send(()).ok();
+                    released.lock().unwrap().recv().ok();
+                    Ok(())
+                })
+                .unwrap();
+        });
+        has_begun.recv().unwrap();
+        let running: Vec<_> = changes.into_iter().map(|one| scope.spawn(one)).collect();
+        while catalog.waiting_changes() < count {
+            std::thread::yield_now();
+        }
+        release.send(()).unwrap();
+        running
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
+    })
+}
+
+/// A socket cannot be synced, so the transaction of its change fails.
+fn unsyncable() -> Arc<OwnedFd> {
+    Arc::new(UnixStream::pair().unwrap().0.into())
+}
+
+#[test]
+fn a_failed_transaction_fails_every_change_that_shares_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let catalog = Catalog::open(&directory.path().join("c")).unwrap();
+    let put = |id: &'static str| {
+        let catalog = &catalog;
+        move || catalog.put_volume(&record(id, id, RecordState::Ready))
+    };
+    let fails = || {
+        let volume = record("3", "3", RecordState::Ready);
+        catalog.put_volume_after_sync(&volume, unsyncable())
+    };
+    let results = write_together(
+        &catalog,
+        vec![Box::new(put("1")), Box::new(put("2")), Box::new(fails)],
+    );
+    assert!(results.iter().all(Result::is_err), "{results:?}");
+    let (page, _) = catalog.volume_page(None, 9).unwrap();
+    assert_eq!(ids(&page), [""; 0]);
+    put("1")().unwrap();
+    let (page, _) = catalog.volume_page(None, 9).unwrap();
+    assert_eq!(ids(&page), ["1"]);
+}
+
+#[test]
+fn a_change_that_cannot_be_applied_fails_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let catalog = Catalog::open(&directory.path().join("c")).unwrap();
+    let put = |id: &'static str| {
+        let catalog = &catalog;
+        move || catalog.put_volume(&record(id, id, RecordState::Ready))
+    };
+    let fails = || catalog.write(|_| Err::<(), _>(damaged("a test")));
+    let results = write_together(
+        &catalog,
+        vec![Box::new(put("1")), Box::new(fails), Box::new(put("2"))],
+    );
+    let failed: Vec<_> = results.iter().map(Result::is_err).collect();
+    assert_eq!(failed, [false, true, false]);
+    let (page, _) = catalog.volume_page(None, 9).unwrap();
+    assert_eq!(ids(&page), ["1", "2"]);
+}
+
+/// A change that nothing waits for is written with the next one, or when the catalogue is closed.
+#[test]
+fn a_later_change_shares_the_next_transaction() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("c");
+    let catalog = Catalog::open(&file).unwrap();
+    let data: Arc<OwnedFd> = Arc::new(std::fs::File::open(directory.path()).unwrap().into());
+    for id in ["1", "2"] {
+        let volume = record(id, id, RecordState::Deleting);
+        catalog.put_volume(&volume).unwrap();
+        catalog.remove_volume_later(volume, data.clone());
+        assert!(catalog.volume(id).unwrap().is_some());
+    }
+    assert_eq!(catalog.volume("1").unwrap(), None);
+    drop(catalog);
+    let catalog = Catalog::open(&file).unwrap();
+    assert_eq!(catalog.volume("2").unwrap(), None);
 }

@@ -1,11 +1,14 @@
 //! The records of volumes and of the paths where each is staged or published.
 
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use redb::{ReadableTable as _, WriteTransaction};
 
-use super::database::{Catalog, CatalogError, damaged, decode, encode, key_after};
+use super::database::Catalog;
 use super::records::{PathRecord, RecordState, VolumeRecord};
+use super::store::{CatalogError, damaged, decode, encode, key_after};
 use super::tables::{META, NAMES, PATHS, UNFINISHED, VOLUMES};
 
 /// The key of the bytes that all volumes together may use.
@@ -90,55 +93,34 @@ impl Catalog {
         })
     }
 
-    /// Writes a volume. `Creating` reserves its name, `Deleting` releases it.
+    /// Writes a volume. A new record reserves its name, `Deleting` releases it.
     pub(in crate::hostpath) fn put_volume(
         &self,
         record: &VolumeRecord,
     ) -> Result<(), CatalogError> {
-        let bytes = encode(record)?;
-        let id = record.id.as_str();
-        self.write(|transaction| {
-            let mut names = transaction.open_table(NAMES)?;
-            let mut unfinished = transaction.open_table(UNFINISHED)?;
-            match record.state {
-                RecordState::Creating => {
-                    names.insert(record.name.as_str(), id)?;
-                    unfinished.insert(id, ())?;
-                }
-                RecordState::Ready => drop(unfinished.remove(id)?),
-                RecordState::Deleting => {
-                    names.remove(record.name.as_str())?;
-                    unfinished.insert(id, ())?;
-                }
-            }
-            let mut volumes = transaction.open_table(VOLUMES)?;
-            let before = volumes.insert(id, bytes.as_slice())?;
-            let before = before.map(|bytes| decode(bytes.value())).transpose()?;
-            update_totals(transaction, before.as_ref(), Some(record))
-        })
+        let record = record.clone();
+        self.write(move |transaction| put(transaction, &record, Limits::default()).map(drop))
     }
 
-    /// Writes a volume that becomes attached. Changes nothing and returns `false` if `limit`
-    /// volumes are attached.
-    pub(in crate::hostpath) fn put_attached(
+    /// Writes a volume within limits. Changes nothing and returns `false` if it exceeds one.
+    pub(in crate::hostpath) fn put_volume_within(
         &self,
         record: &VolumeRecord,
-        limit: u64,
+        limits: Limits,
     ) -> Result<bool, CatalogError> {
-        let bytes = encode(record)?;
-        self.write(|transaction| {
-            let attached = {
-                let meta = transaction.open_table(META)?;
-                meta.get(ATTACHED)?.map_or(0, |number| number.value())
-            };
-            if attached >= limit {
-                return Ok(false);
-            }
-            let mut volumes = transaction.open_table(VOLUMES)?;
-            let before = volumes.insert(record.id.as_str(), bytes.as_slice())?;
-            let before = before.map(|bytes| decode(bytes.value())).transpose()?;
-            update_totals(transaction, before.as_ref(), Some(record))?;
-            Ok(true)
+        let record = record.clone();
+        self.write(move |transaction| put(transaction, &record, limits))
+    }
+
+    /// Writes a volume after it has synced the directory that holds its data.
+    pub(in crate::hostpath) fn put_volume_after_sync(
+        &self,
+        record: &VolumeRecord,
+        directory: Arc<OwnedFd>,
+    ) -> Result<(), CatalogError> {
+        let record = record.clone();
+        self.write_after_sync(directory, move |transaction| {
+            put(transaction, &record, Limits::default()).map(drop)
         })
     }
 
@@ -147,24 +129,18 @@ impl Catalog {
         &self,
         record: &VolumeRecord,
     ) -> Result<(), CatalogError> {
-        let id = record.id.as_str();
-        self.write(|transaction| {
-            let mut names = transaction.open_table(NAMES)?;
-            let owner = names.get(record.name.as_str())?;
-            let is_owner = owner.is_some_and(|owner| owner.value() == id);
-            if is_owner {
-                names.remove(record.name.as_str())?;
-            }
-            transaction.open_table(UNFINISHED)?.remove(id)?;
-            let mut volumes = transaction.open_table(VOLUMES)?;
-            let before = volumes.remove(id)?;
-            let before = before.map(|bytes| decode(bytes.value())).transpose()?;
-            update_totals(transaction, before.as_ref(), None)?;
-            transaction
-                .open_table(PATHS)?
-                .retain_in((id, "")..(key_after(id).as_str(), ""), |_, _| false)?;
-            Ok(())
-        })
+        let record = record.clone();
+        self.write(move |transaction| remove(transaction, &record))
+    }
+
+    /// Removes all records of a volume whose data was removed from `directory`, with the next
+    /// transaction. After a crash before that, the next start removes them.
+    pub(in crate::hostpath) fn remove_volume_later(
+        &self,
+        record: VolumeRecord,
+        directory: Arc<OwnedFd>,
+    ) {
+        self.write_later(directory, move |transaction| remove(transaction, &record));
     }
 
     /// Returns the staging and target paths of a volume.
@@ -199,17 +175,22 @@ impl Catalog {
         })
     }
 
-    /// Writes the purpose of a path.
+    /// Writes the purpose of a path and, if it changed, the record of the volume.
     pub(in crate::hostpath) fn put_path(
         &self,
         id: &str,
         path: &str,
         record: &PathRecord,
+        volume: Option<&VolumeRecord>,
     ) -> Result<(), CatalogError> {
         let bytes = encode(record)?;
-        self.write(|transaction| {
+        let (id, path, volume) = (id.to_owned(), path.to_owned(), volume.cloned());
+        self.write(move |transaction| {
             let mut paths = transaction.open_table(PATHS)?;
-            paths.insert((id, path), bytes.as_slice())?;
+            paths.insert((id.as_str(), path.as_str()), bytes.as_slice())?;
+            if let Some(volume) = &volume {
+                put(transaction, volume, Limits::default())?;
+            }
             Ok(())
         })
     }
@@ -220,29 +201,106 @@ impl Catalog {
         id: &str,
         path: &str,
     ) -> Result<(), CatalogError> {
-        self.write(|transaction| {
-            transaction.open_table(PATHS)?.remove((id, path))?;
+        let (id, path) = (id.to_owned(), path.to_owned());
+        self.write(move |transaction| {
+            let mut paths = transaction.open_table(PATHS)?;
+            paths.remove((id.as_str(), path.as_str()))?;
             Ok(())
         })
     }
 }
 
-/// Updates the totals for a changed record.
+/// The largest totals that a write may reach by raising them; `None` means no limit.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::hostpath) struct Limits {
+    /// The bytes that all volumes together may use.
+    pub(in crate::hostpath) provisioned_bytes: Option<u64>,
+    /// The number of attached volumes.
+    pub(in crate::hostpath) attached: Option<u64>,
+}
+
+fn put(
+    transaction: &WriteTransaction,
+    record: &VolumeRecord,
+    limits: Limits,
+) -> Result<bool, CatalogError> {
+    let id = record.id.as_str();
+    let mut volumes = transaction.open_table(VOLUMES)?;
+    let before: Option<VolumeRecord> = match volumes.get(id)? {
+        Some(bytes) => Some(decode(bytes.value())?),
+        None => None,
+    };
+    if !update_totals(transaction, before.as_ref(), Some(record), limits)? {
+        return Ok(false);
+    }
+    volumes.insert(id, encode(record)?.as_slice())?;
+    let state = before.map(|before| before.state);
+    if state == Some(record.state) {
+        return Ok(true);
+    }
+    let mut names = transaction.open_table(NAMES)?;
+    if record.state == RecordState::Deleting {
+        names.remove(record.name.as_str())?;
+    } else if state.is_none() {
+        names.insert(record.name.as_str(), id)?;
+    }
+    let mut unfinished = transaction.open_table(UNFINISHED)?;
+    if record.state != RecordState::Ready {
+        unfinished.insert(id, ())?;
+    } else if state.is_some() {
+        unfinished.remove(id)?;
+    }
+    Ok(true)
+}
+
+fn remove(transaction: &WriteTransaction, record: &VolumeRecord) -> Result<(), CatalogError> {
+    let id = record.id.as_str();
+    let mut names = transaction.open_table(NAMES)?;
+    let owner = names.get(record.name.as_str())?;
+    let is_owner = owner.is_some_and(|owner| owner.value() == id);
+    if is_owner {
+        names.remove(record.name.as_str())?;
+    }
+    transaction.open_table(UNFINISHED)?.remove(id)?;
+    let mut volumes = transaction.open_table(VOLUMES)?;
+    let before = volumes.remove(id)?;
+    let before = before.map(|bytes| decode(bytes.value())).transpose()?;
+    update_totals(transaction, before.as_ref(), None, Limits::default())?;
+    transaction
+        .open_table(PATHS)?
+        .retain_in((id, "")..(key_after(id).as_str(), ""), |_, _| false)?;
+    Ok(())
+}
+
+/// Updates the totals for a changed record. Changes nothing and returns `false` if one rises above its
+/// limit.
 fn update_totals(
     transaction: &WriteTransaction,
     before: Option<&VolumeRecord>,
     now: Option<&VolumeRecord>,
-) -> Result<(), CatalogError> {
+    limits: Limits,
+) -> Result<bool, CatalogError> {
     let totals =
         |record: Option<&VolumeRecord>| record.map(VolumeRecord::totals).unwrap_or_default();
     let (before, now) = (totals(before), totals(now));
     if before == now {
-        return Ok(());
+        return Ok(true);
     }
     let mut meta = transaction.open_table(META)?;
-    for (key, minus, plus) in [(PROVISIONED, before.0, now.0), (ATTACHED, before.1, now.1)] {
+    let mut sums = vec![];
+    for (key, minus, plus, limit) in [
+        (PROVISIONED, before.0, now.0, limits.provisioned_bytes),
+        (ATTACHED, before.1, now.1, limits.attached),
+    ] {
         let sum = meta.get(key)?.map_or(0, |number| number.value());
-        meta.insert(key, sum.saturating_sub(minus).saturating_add(plus))?;
+        let sum = sum.saturating_sub(minus).saturating_add(plus);
+        if plus > minus && limit.is_some_and(|limit| sum > limit) {
+            return Ok(false);
+        }
+        sums.push((key, sum));
     }
-    Ok(())
+    for (key, sum) in sums {
+        meta.insert(key, sum)?;
+    }
+    Ok(true)
 }

@@ -41,8 +41,8 @@ impl Controller for ControllerService {
     ) -> Result<Response<proto::CreateVolumeResponse>, Status> {
         let request = CreateRequest::parse(request.get_ref())?;
         self.check_access_modes(&request.requested.capabilities)?;
-        let work = volumes::create(self.0.clone(), request);
-        let record = self.0.run_to_completion(work).await?;
+        let work = move |plugin: &Arc<Plugin>| volumes::create(plugin, request);
+        let record = self.0.call(work).await?;
         Ok(Response::new(proto::CreateVolumeResponse {
             volume: Some(self.volume(&record)),
         }))
@@ -55,8 +55,8 @@ impl Controller for ControllerService {
         let request = request.get_ref();
         let id = request::volume_id(&request.volume_id)?;
         request::small_map("secrets", &request.secrets)?;
-        let work = volumes::delete(self.0.clone(), id);
-        self.0.run_to_completion(work).await?;
+        let work = move |plugin: &Arc<Plugin>| volumes::delete(plugin, &id);
+        self.0.call(work).await?;
         Ok(Response::new(proto::DeleteVolumeResponse {}))
     }
 
@@ -69,7 +69,7 @@ impl Controller for ControllerService {
         let id = request.volume_id.clone();
         let record = self
             .0
-            .blocking(move |plugin| {
+            .call(move |plugin| {
                 let record = plugin.ready_volume(&id)?;
                 Ok::<_, ValidateVolumeError>(record.ok_or(VolumeNotFound(id))?)
             })
@@ -100,7 +100,7 @@ impl Controller for ControllerService {
             page(&request.starting_token, request.max_entries).map_err(ListVolumesError::from)?;
         let (entries, last) = self
             .0
-            .blocking(move |plugin| {
+            .call(move |plugin| {
                 let page = plugin.catalog.volume_page(after.as_deref(), limit);
                 let (records, has_more) = page.map_err(HostError::from)?;
                 let last = records.last().filter(|_| has_more);
@@ -142,7 +142,7 @@ impl Controller for ControllerService {
         let parameters = request.parameters;
         let (left, total) = self
             .0
-            .blocking(move |plugin| {
+            .call(move |plugin| {
                 volumes::check_parameter_names(&parameters)?;
                 let total = plugin.directories.space();
                 let total = total.map_err(HostError::io("measure the file system"))?;
@@ -169,7 +169,7 @@ impl Controller for ControllerService {
         let id = request::volume_id(&request.get_ref().volume_id)?;
         let (record, condition) = self
             .0
-            .blocking(move |plugin| {
+            .call(move |plugin| {
                 let record = plugin.ready_volume(&id)?.ok_or(VolumeNotFound(id))?;
                 let condition = volumes::reported_condition(plugin, &record)?;
                 Ok::<_, GetVolumeError>((record, condition))
@@ -220,8 +220,10 @@ impl Controller for ControllerService {
             )
             .into());
         }
-        let work = volumes::attach(self.0.clone(), id, node, capability, request.readonly);
-        self.0.run_to_completion(work).await?;
+        let work = move |plugin: &Arc<Plugin>| {
+            volumes::attach(plugin, id, node, capability, request.readonly)
+        };
+        self.0.call(work).await?;
         Ok(Response::new(
             proto::ControllerPublishVolumeResponse::default(),
         ))
@@ -233,8 +235,8 @@ impl Controller for ControllerService {
     ) -> Result<Response<proto::ControllerUnpublishVolumeResponse>, Status> {
         let request = request.into_inner();
         let id = request::volume_id(&request.volume_id)?;
-        let work = volumes::detach(self.0.clone(), id, request.node_id);
-        self.0.run_to_completion(work).await?;
+        let work = move |plugin: &Arc<Plugin>| volumes::detach(plugin, id, &request.node_id);
+        self.0.call(work).await?;
         Ok(Response::new(proto::ControllerUnpublishVolumeResponse {}))
     }
 
@@ -247,8 +249,8 @@ impl Controller for ControllerService {
         let source = request::id("source volume", &request.source_volume_id)?;
         request::no_parameters("snapshot parameters", &request.parameters)?;
         request::small_map("secrets", &request.secrets)?;
-        let work = snapshots::create_snapshot(self.0.clone(), name, source);
-        let record = self.0.run_to_completion(work).await?;
+        let work = move |plugin: &Arc<Plugin>| snapshots::create_snapshot(plugin, name, source);
+        let record = self.0.call(work).await?;
         Ok(Response::new(proto::CreateSnapshotResponse {
             snapshot: Some(snapshots::to_proto(&record)),
         }))
@@ -261,8 +263,8 @@ impl Controller for ControllerService {
         let request = request.get_ref();
         let id = request::id("snapshot", &request.snapshot_id)?;
         request::small_map("secrets", &request.secrets)?;
-        let work = snapshots::delete_snapshot(self.0.clone(), id);
-        self.0.run_to_completion(work).await?;
+        let work = move |plugin: &Arc<Plugin>| snapshots::delete_snapshot(plugin, &id);
+        self.0.call(work).await?;
         Ok(Response::new(proto::DeleteSnapshotResponse {}))
     }
 
@@ -276,7 +278,7 @@ impl Controller for ControllerService {
             page(&request.starting_token, request.max_entries).map_err(ListSnapshotsError::from)?;
         let (found, last) = self
             .0
-            .blocking(move |plugin| {
+            .call(move |plugin| {
                 let source = Some(request.source_volume_id).filter(|id| !id.is_empty());
                 if !request.snapshot_id.is_empty() {
                     let found = match snapshots::find_snapshot(plugin, &request.snapshot_id) {
@@ -319,7 +321,7 @@ impl Controller for ControllerService {
         let id = request::id("snapshot", &request.get_ref().snapshot_id)?;
         let found = self
             .0
-            .blocking(move |plugin| snapshots::find_snapshot(plugin, &id))
+            .call(move |plugin| snapshots::find_snapshot(plugin, &id))
             .await?;
         Ok(Response::new(proto::GetSnapshotResponse {
             snapshot: Some(snapshots::to_proto(&found)),
@@ -341,8 +343,9 @@ impl Controller for ControllerService {
         let capability = capability
             .map(|capability| request::volume_capability(Some(capability)))
             .transpose()?;
-        let work = volumes::expand(self.0.clone(), id, range, capability);
-        let expanded = self.0.run_to_completion(work).await?;
+        let work =
+            move |plugin: &Arc<Plugin>| volumes::expand(plugin, id, range, capability.as_ref());
+        let expanded = self.0.call(work).await?;
         Ok(Response::new(proto::ControllerExpandVolumeResponse {
             capacity_bytes: wire_bytes(expanded.bytes),
             node_expansion_required: expanded.needs_node_expansion,
@@ -361,8 +364,8 @@ impl Controller for ControllerService {
             return Err(InvalidArgument("mutable_parameters are missing".to_owned()).into());
         }
         request::small_map("mutable_parameters", &changes)?;
-        let work = volumes::modify(self.0.clone(), id, changes);
-        self.0.run_to_completion(work).await?;
+        let work = move |plugin: &Arc<Plugin>| volumes::modify(plugin, id, changes);
+        self.0.call(work).await?;
         Ok(Response::new(proto::ControllerModifyVolumeResponse {}))
     }
 }

@@ -12,7 +12,7 @@ use tonic::body::Body;
 use tonic::{Code, Status};
 use tower::{Layer, Service};
 
-use crate::hostpath::error::HostError;
+use crate::hostpath::error::{ProbeError, Unhealthy};
 use crate::hostpath::plugin::Plugin;
 use crate::hostpath::profile::{Fault, FaultKind};
 
@@ -51,10 +51,11 @@ impl FaultLayer {
         let count = match fault.kind {
             FaultKind::Crash | FaultKind::CrashAfter => {
                 let text = fault.text.clone();
-                let counted = self
-                    .plugin
-                    .blocking(move |plugin| Ok::<_, HostError>(plugin.catalog.count_fault(&text)?))
-                    .await;
+                let work = move |plugin: &Arc<Plugin>| {
+                    let counted = plugin.catalog.count_fault(&text);
+                    counted.map_err(|error| Unhealthy(error.to_string()).into())
+                };
+                let counted = self.plugin.call::<_, ProbeError>(work).await;
                 counted.unwrap_or(u64::MAX)
             }
             _ => {

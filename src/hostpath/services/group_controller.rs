@@ -50,8 +50,9 @@ impl GroupController for GroupControllerService {
             .iter()
             .map(|id| request::volume_id(id))
             .collect();
-        let work = snapshots::create_group(self.0.clone(), name, sources?);
-        let group = self.0.run_to_completion(work).await?;
+        let sources = sources?;
+        let work = move |plugin: &Arc<Plugin>| snapshots::create_group(plugin, name, sources);
+        let group = self.0.call(work).await?;
         Ok(Response::new(proto::CreateVolumeGroupSnapshotResponse {
             group_snapshot: Some(to_proto(&group)),
         }))
@@ -64,8 +65,9 @@ impl GroupController for GroupControllerService {
         let request = request.into_inner();
         let id = request::id("group", &request.group_snapshot_id)?;
         request::small_map("secrets", &request.secrets)?;
-        let work = snapshots::delete_group(self.0.clone(), id, request.snapshot_ids);
-        self.0.run_to_completion(work).await?;
+        let work =
+            move |plugin: &Arc<Plugin>| snapshots::delete_group(plugin, &id, &request.snapshot_ids);
+        self.0.call(work).await?;
         Ok(Response::new(proto::DeleteVolumeGroupSnapshotResponse {}))
     }
 
@@ -78,7 +80,7 @@ impl GroupController for GroupControllerService {
         let members = request.snapshot_ids;
         let group = self
             .0
-            .blocking(move |plugin| snapshots::get_group(plugin, &id, &members))
+            .call(move |plugin| snapshots::get_group(plugin, &id, &members))
             .await?;
         Ok(Response::new(proto::GetVolumeGroupSnapshotResponse {
             group_snapshot: Some(to_proto(&group)),

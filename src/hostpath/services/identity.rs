@@ -81,7 +81,7 @@ impl Identity for IdentityService {
         &self,
         _: Request<proto::ProbeRequest>,
     ) -> Result<Response<proto::ProbeResponse>, Status> {
-        let check = self.0.blocking(|plugin| {
+        let check = self.0.call(|plugin| {
             let catalog = plugin.catalog.volume("").map(drop);
             catalog.map_err(|error| Unhealthy(error.to_string()))?;
             let space = plugin.directories.space().map(drop);
@@ -98,7 +98,7 @@ impl IdentityService {
     async fn expansion(&self) -> Result<Option<volume_expansion::Type>, Status> {
         let features = self
             .0
-            .blocking(|plugin| Ok::<_, ProbeError>(plugin.host.storage.features()));
+            .call(|plugin| Ok::<_, ProbeError>(plugin.host.storage.features()));
         let is_online = features.await?.supports_online_expansion();
         let controller =
             self.0.has(PluginCapability::Controller) && self.0.has(PluginCapability::Expand);

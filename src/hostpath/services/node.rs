@@ -26,8 +26,8 @@ impl Node for NodeService {
         request: Request<proto::NodeStageVolumeRequest>,
     ) -> Result<Response<proto::NodeStageVolumeResponse>, Status> {
         let request = StageRequest::parse(request.get_ref())?;
-        let work = volumes::stage(self.0.clone(), request);
-        self.0.run_to_completion(work).await?;
+        let work = move |plugin: &Arc<Plugin>| volumes::stage(plugin, request);
+        self.0.call(work).await?;
         Ok(Response::new(proto::NodeStageVolumeResponse {}))
     }
 
@@ -41,8 +41,8 @@ impl Node for NodeService {
             "staging_target_path",
             &request.staging_target_path,
         )?;
-        let work = volumes::unstage(self.0.clone(), id, path);
-        self.0.run_to_completion(work).await?;
+        let work = move |plugin: &Arc<Plugin>| volumes::unstage(plugin, id, &path);
+        self.0.call(work).await?;
         Ok(Response::new(proto::NodeUnstageVolumeResponse {}))
     }
 
@@ -51,8 +51,8 @@ impl Node for NodeService {
         request: Request<proto::NodePublishVolumeRequest>,
     ) -> Result<Response<proto::NodePublishVolumeResponse>, Status> {
         let request = PublishRequest::parse(request.get_ref())?;
-        let work = volumes::publish(self.0.clone(), request);
-        self.0.run_to_completion(work).await?;
+        let work = move |plugin: &Arc<Plugin>| volumes::publish(plugin, &request);
+        self.0.call(work).await?;
         Ok(Response::new(proto::NodePublishVolumeResponse {}))
     }
 
@@ -62,8 +62,8 @@ impl Node for NodeService {
     ) -> Result<Response<proto::NodeUnpublishVolumeResponse>, Status> {
         let request = request.get_ref();
         let (id, path) = id_and_path(&request.volume_id, "target_path", &request.target_path)?;
-        let work = volumes::unpublish(self.0.clone(), id, path);
-        self.0.run_to_completion(work).await?;
+        let work = move |plugin: &Arc<Plugin>| volumes::unpublish(plugin, id, &path);
+        self.0.call(work).await?;
         Ok(Response::new(proto::NodeUnpublishVolumeResponse {}))
     }
 
@@ -80,8 +80,8 @@ impl Node for NodeService {
         }
         let path = request::absolute("volume_path", &request.volume_path)
             .unwrap_or_else(|_| request.volume_path.clone());
-        let work = volumes::stats(self.0.clone(), id, path);
-        let stats = self.0.run_to_completion(work).await?;
+        let work = move |plugin: &Arc<Plugin>| volumes::stats(plugin, id, path);
+        let stats = self.0.call(work).await?;
         let usage = |unit: Unit, total, available, used| proto::VolumeUsage {
             unit: unit.into(),
             total: wire(total),
@@ -130,8 +130,10 @@ impl Node for NodeService {
         let capability = capability
             .map(|capability| request::volume_capability(Some(capability)))
             .transpose()?;
-        let work = volumes::expand_on_node(self.0.clone(), id, path, range, capability);
-        let bytes = self.0.run_to_completion(work).await?;
+        let work = move |plugin: &Arc<Plugin>| {
+            volumes::expand_on_node(plugin, id, path, range, capability.as_ref())
+        };
+        let bytes = self.0.call(work).await?;
         Ok(Response::new(proto::NodeExpandVolumeResponse {
             capacity_bytes: wire(bytes),
         }))

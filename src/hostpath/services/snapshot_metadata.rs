@@ -66,7 +66,7 @@ impl SnapshotMetadata for SnapshotMetadataService {
         let max_ranges = max_ranges(request.max_results)?;
         let opened = self
             .0
-            .blocking(move |plugin| Ok::<_, MetadataError>(open(plugin, &id)?.1));
+            .call(move |plugin| Ok::<_, MetadataError>(open(plugin, &id)?.1));
         let opened = opened.await?;
         let options = stream_options(request.starting_offset, max_ranges, opened.bytes)?;
         let (sender, receiver) = mpsc::channel(CHANNEL_CAPACITY);
@@ -99,7 +99,7 @@ impl SnapshotMetadata for SnapshotMetadataService {
         let target = request::id("target snapshot", &request.target_snapshot_id);
         let target = target?;
         let max_ranges = max_ranges(request.max_results)?;
-        let opened = self.0.blocking(move |plugin| {
+        let opened = self.0.call(move |plugin| {
             let (base, base_file) = open(plugin, &base)?;
             let (target, target_file) = open(plugin, &target)?;
             if base.source != target.source {

@@ -24,23 +24,17 @@ pub(in crate::hostpath) struct Group {
 }
 
 /// Implements CreateVolumeGroupSnapshot. A name identifies one group.
-pub(in crate::hostpath) async fn create(
-    plugin: Arc<Plugin>,
+pub(in crate::hostpath) fn create(
+    plugin: &Arc<Plugin>,
     name: String,
     sources: BTreeSet<String>,
 ) -> Result<Group, CreateSnapshotError> {
     let _operation = plugin.begin_operation(OperationKey::SnapshotName(format!("group {name}")))?;
-    let requested = name.clone();
-    let known = plugin
-        .blocking(move |plugin| {
-            let known = plugin
-                .catalog
-                .group_by_name(&requested)
-                .map_err(HostError::from)?;
-            let known = known.map(|record| with_members(plugin, record)).transpose();
-            Ok::<_, CreateSnapshotError>(known?)
-        })
-        .await?;
+    let known = plugin.catalog.group_by_name(&name);
+    let known = known.map_err(HostError::from)?;
+    let known = known
+        .map(|record| with_members(plugin, record))
+        .transpose()?;
     if let Some(known) = known {
         let what = "group snapshot";
         match known.record.state {
@@ -53,16 +47,16 @@ pub(in crate::hostpath) async fn create(
                     // The lock prevents thawing a volume that another call has frozen.
                     let _operation =
                         plugin.begin_operation(OperationKey::Volume(source.clone()))?;
-                    volumes::thaw(&plugin, source.clone()).await?;
+                    volumes::thaw(plugin, source.clone())?;
                 }
-                undo(&plugin, known).await?;
+                remove_data_and_records(plugin, &known)?;
             }
         }
     }
-    create_new(&plugin, name, sources).await
+    create_new(plugin, name, sources)
 }
 
-async fn create_new(
+fn create_new(
     plugin: &Arc<Plugin>,
     name: String,
     sources: BTreeSet<String>,
@@ -70,8 +64,8 @@ async fn create_new(
     let id = plugin.host.ids.uuid();
     let mut copy_sources = vec![];
     for source in &sources {
-        let volume = Volume::open::<CreateSnapshotError>(plugin, source.clone()).await?;
-        let copy_source = CopySource::inspect(volume).await?;
+        let volume = Volume::open::<CreateSnapshotError>(plugin, source.clone())?;
+        let copy_source = CopySource::inspect(volume)?;
         copy_source.check_consistent_copy(sources.len())?;
         copy_sources.push(copy_source);
     }
@@ -92,14 +86,14 @@ async fn create_new(
         },
         members,
     };
-    put(plugin, group.clone()).await?;
-    let copied = match freeze_all(&copy_sources).await {
+    put(plugin, &group)?;
+    let copied = match freeze_all(&copy_sources) {
         Ok(frozen) => {
             let pairs: Vec<_> = copy_sources
                 .into_iter()
                 .zip(group.members.clone())
                 .collect();
-            snapshot::copy_all(plugin, &pairs, frozen).await
+            snapshot::copy_all(plugin, &pairs, frozen)
         }
         Err(error) => Err(error),
     };
@@ -107,13 +101,13 @@ async fn create_new(
         Ok(created_at) => created_at,
         Err(CopyError { error, is_frozen }) => {
             if !is_frozen {
-                undo(plugin, group).await?;
+                remove_data_and_records(plugin, &group)?;
             }
             return Err(error.into());
         }
     };
     let ready = group.with_state_and_time(RecordState::Ready, created_at);
-    put(plugin, ready.clone()).await?;
+    put(plugin, &ready)?;
     tracing::info!(group.id = %ready.record.id, members = ready.members.len(),
         "created a group snapshot");
     Ok(ready)
@@ -131,19 +125,9 @@ impl Group {
     }
 }
 
-async fn put(plugin: &Arc<Plugin>, group: Group) -> Result<(), HostError> {
-    plugin
-        .blocking(move |plugin| {
-            let Group { record, members } = group;
-            Ok(plugin.catalog.put_snapshots(&members, Some(&record))?)
-        })
-        .await
-}
-
-async fn undo(plugin: &Arc<Plugin>, group: Group) -> Result<(), HostError> {
-    plugin
-        .blocking(move |plugin| remove_data_and_records(plugin, &group))
-        .await
+fn put(plugin: &Plugin, group: &Group) -> Result<(), HostError> {
+    let Group { record, members } = group;
+    Ok(plugin.catalog.put_snapshots(members, Some(record))?)
 }
 
 /// Removes the data of all members, then all records.
@@ -159,35 +143,26 @@ pub(in crate::hostpath) fn remove_data_and_records(
 }
 
 /// Implements DeleteVolumeGroupSnapshot. Deleting an unknown group succeeds.
-pub(in crate::hostpath) async fn delete(
-    plugin: Arc<Plugin>,
-    id: String,
-    members: Vec<String>,
+pub(in crate::hostpath) fn delete(
+    plugin: &Plugin,
+    id: &str,
+    members: &[String],
 ) -> Result<(), DeleteSnapshotError> {
-    let _operation = plugin.begin_operation(OperationKey::Snapshot(id.clone()))?;
-    plugin
-        .blocking(move |plugin| {
-            let found = plugin.catalog.group(&id).map_err(HostError::from)?;
-            let Some(record) = found.filter(|found| found.state != RecordState::Creating) else {
-                return Ok(());
-            };
-            check_members(&record, &members)?;
-            // A member that is being restored cannot be deleted.
-            let held = record.members.iter();
-            let held =
-                held.map(|member| plugin.begin_operation(OperationKey::Snapshot(member.clone())));
-            let _members = held.collect::<Result<Vec<_>, _>>()?;
-            let group = with_members(plugin, record)?.with_state(RecordState::Deleting);
-            let Group { record, members } = &group;
-            plugin
-                .catalog
-                .put_snapshots(members, Some(record))
-                .map_err(HostError::from)?;
-            remove_data_and_records(plugin, &group)?;
-            tracing::info!(group.id = %id, "deleted a group snapshot");
-            Ok(())
-        })
-        .await
+    let _operation = plugin.begin_operation(OperationKey::Snapshot(id.to_owned()))?;
+    let found = plugin.catalog.group(id).map_err(HostError::from)?;
+    let Some(record) = found.filter(|found| found.state != RecordState::Creating) else {
+        return Ok(());
+    };
+    check_members(&record, members)?;
+    // A member that is being restored cannot be deleted.
+    let held = record.members.iter();
+    let held = held.map(|member| plugin.begin_operation(OperationKey::Snapshot(member.clone())));
+    let _members = held.collect::<Result<Vec<_>, _>>()?;
+    let group = with_members(plugin, record)?.with_state(RecordState::Deleting);
+    put(plugin, &group)?;
+    remove_data_and_records(plugin, &group)?;
+    tracing::info!(group.id = %id, "deleted a group snapshot");
+    Ok(())
 }
 
 impl Group {

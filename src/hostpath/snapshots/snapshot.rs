@@ -16,20 +16,14 @@ use crate::hostpath::volumes::{self, CopyError, CopySource, FrozenVolumes, Volum
 use crate::csi::proto;
 
 /// Implements CreateSnapshot. A name identifies one snapshot.
-pub(in crate::hostpath) async fn create(
-    plugin: Arc<Plugin>,
+pub(in crate::hostpath) fn create(
+    plugin: &Arc<Plugin>,
     name: String,
     source: String,
 ) -> Result<SnapshotRecord, CreateSnapshotError> {
     let _operation = plugin.begin_operation(OperationKey::SnapshotName(name.clone()))?;
-    let requested = name.clone();
-    let known = plugin
-        .blocking(move |plugin| {
-            let known = plugin.catalog.snapshot_by_name(&requested);
-            Ok::<_, CreateSnapshotError>(known.map_err(HostError::from)?)
-        })
-        .await?;
-    if let Some(known) = known {
+    let known = plugin.catalog.snapshot_by_name(&name);
+    if let Some(known) = known.map_err(HostError::from)? {
         let what = "snapshot";
         return match known.state {
             _ if known.source != source => Err(SnapshotNameTaken { name, what }.into()),
@@ -39,35 +33,35 @@ pub(in crate::hostpath) async fn create(
                 // volume that another call has frozen.
                 let operation =
                     plugin.begin_operation(OperationKey::Volume(known.source.clone()))?;
-                volumes::thaw(&plugin, known.source.clone()).await?;
+                volumes::thaw(plugin, known.source.clone())?;
                 drop(operation);
-                undo(&plugin, known).await?;
-                create_new(&plugin, name, source).await
+                undo(plugin, known)?;
+                create_new(plugin, name, source)
             }
         };
     }
-    create_new(&plugin, name, source).await
+    create_new(plugin, name, source)
 }
 
-async fn create_new(
+fn create_new(
     plugin: &Arc<Plugin>,
     name: String,
     source: String,
 ) -> Result<SnapshotRecord, CreateSnapshotError> {
-    let volume = Volume::open::<CreateSnapshotError>(plugin, source).await?;
-    let copy_source = CopySource::inspect(volume).await?;
+    let volume = Volume::open::<CreateSnapshotError>(plugin, source)?;
+    let copy_source = CopySource::inspect(volume)?;
     copy_source.check_consistent_copy(1)?;
     let record = new_record(plugin, &copy_source, name, None);
-    put(plugin, vec![record.clone()]).await?;
-    let copied = match copy_source.freeze().await {
-        Ok(frozen) => copy_all(plugin, &[(copy_source, record.clone())], frozen).await,
+    put(plugin, std::slice::from_ref(&record))?;
+    let copied = match copy_source.freeze() {
+        Ok(frozen) => copy_all(plugin, &[(copy_source, record.clone())], frozen),
         Err(error) => Err(error),
     };
     let created_at = match copied {
         Ok(created_at) => created_at,
         Err(CopyError { error, is_frozen }) => {
             if !is_frozen {
-                undo(plugin, record).await?;
+                undo(plugin, record)?;
             }
             return Err(error.into());
         }
@@ -77,7 +71,7 @@ async fn create_new(
         created_at,
         ..record
     };
-    put(plugin, vec![ready.clone()]).await?;
+    put(plugin, std::slice::from_ref(&ready))?;
     tracing::info!(snapshot.id = %ready.id, volume.external_id = %ready.source, "created a snapshot");
     Ok(ready)
 }
@@ -101,7 +95,7 @@ pub(in crate::hostpath) fn new_record(
 }
 
 /// Copies frozen volumes, then thaws them, even after a failure. Returns the time of the copy.
-pub(in crate::hostpath) async fn copy_all(
+pub(in crate::hostpath) fn copy_all(
     plugin: &Arc<Plugin>,
     copy_sources: &[(CopySource, SnapshotRecord)],
     frozen: FrozenVolumes,
@@ -109,12 +103,12 @@ pub(in crate::hostpath) async fn copy_all(
     let created_at = plugin.host.clock.now();
     let mut result = Ok(());
     for (copy_source, record) in copy_sources {
-        result = copy(plugin, copy_source, record).await;
+        result = copy(plugin, copy_source, record);
         if result.is_err() {
             break;
         }
     }
-    let thawed = frozen.thaw().await;
+    let thawed = frozen.thaw();
     let is_frozen = thawed.is_err();
     let result = result.and(thawed);
     result
@@ -122,45 +116,39 @@ pub(in crate::hostpath) async fn copy_all(
         .map_err(|error| CopyError { error, is_frozen })
 }
 
-async fn copy(
-    plugin: &Arc<Plugin>,
+fn copy(
+    plugin: &Plugin,
     copy_source: &CopySource,
     record: &SnapshotRecord,
 ) -> Result<(), HostError> {
-    let (from, id, backing) = (
-        copy_source.data(),
-        record.id.clone(),
-        record.content.backing,
-    );
-    plugin
-        .blocking_io(
-            format!("copy the data of volume `{}`", record.source),
-            move |plugin| {
-                let to = plugin.snapshots.path_of(&id);
-                if backing == Backing::Directory {
-                    plugin.snapshots.create(&id)?;
-                    return plugin.host.storage.copy_directory(&from, &to);
-                }
-                plugin.host.storage.copy_file(&from, &to).map(drop)
-            },
-        )
-        .await
+    let (from, to) = (copy_source.data(), plugin.snapshots.path_of(&record.id));
+    let (id, content) = (&record.id, record.content);
+    let storage = &plugin.host.storage;
+    let copied = match content.backing {
+        Backing::Directory => plugin
+            .snapshots
+            .create(id)
+            .and_then(|()| storage.copy_directory(&from, &to)),
+        // The volume has no file. One without content lets a reader see that.
+        Backing::Image | Backing::Block if content.is_blank => {
+            let unfinished = plugin.host.ids.uuid();
+            let snapshots = &plugin.snapshots;
+            snapshots.make_file(id, &unfinished, content.bytes, |_| Ok(()))
+        }
+        Backing::Image | Backing::Block => storage.copy_file(&from, &to).map(drop),
+    };
+    let action = format!("copy the data of volume `{}`", record.source);
+    copied.map_err(HostError::io(action))
 }
 
-async fn put(plugin: &Arc<Plugin>, records: Vec<SnapshotRecord>) -> Result<(), HostError> {
-    plugin
-        .blocking(move |plugin| Ok(plugin.catalog.put_snapshots(&records, None)?))
-        .await
+fn put(plugin: &Plugin, records: &[SnapshotRecord]) -> Result<(), HostError> {
+    Ok(plugin.catalog.put_snapshots(records, None)?)
 }
 
 /// Removes the data and record of a failed creation.
-async fn undo(plugin: &Arc<Plugin>, record: SnapshotRecord) -> Result<(), HostError> {
-    plugin
-        .blocking(move |plugin| {
-            remove_data(plugin, &record)?;
-            Ok(plugin.catalog.remove_snapshots(&[record], None)?)
-        })
-        .await
+fn undo(plugin: &Plugin, record: SnapshotRecord) -> Result<(), HostError> {
+    remove_data(plugin, &record)?;
+    Ok(plugin.catalog.remove_snapshots(&[record], None)?)
 }
 
 /// Removes the data of a snapshot. Succeeds if it does not exist.
@@ -177,26 +165,19 @@ pub(in crate::hostpath) fn remove_data(
 
 /// Implements DeleteSnapshot. Deleting an unknown snapshot succeeds; a member of a group can only
 /// be deleted with the group.
-pub(in crate::hostpath) async fn delete(
-    plugin: Arc<Plugin>,
-    id: String,
-) -> Result<(), DeleteSnapshotError> {
-    let _operation = plugin.begin_operation(OperationKey::Snapshot(id.clone()))?;
-    plugin
-        .blocking(move |plugin| {
-            let found = plugin.catalog.snapshot(&id).map_err(HostError::from)?;
-            let Some(record) = found.filter(|found| found.state != RecordState::Creating) else {
-                return Ok(());
-            };
-            if let Some(group) = record.group {
-                return Err(InvalidArgument(format!(
-                    "snapshot `{id}` belongs to group `{group}`: delete the group with DeleteVolumeGroupSnapshot"
-                ))
-                .into());
-            }
-            delete_ready(plugin, record).map_err(DeleteSnapshotError::from)
-        })
-        .await
+pub(in crate::hostpath) fn delete(plugin: &Plugin, id: &str) -> Result<(), DeleteSnapshotError> {
+    let _operation = plugin.begin_operation(OperationKey::Snapshot(id.to_owned()))?;
+    let found = plugin.catalog.snapshot(id).map_err(HostError::from)?;
+    let Some(record) = found.filter(|found| found.state != RecordState::Creating) else {
+        return Ok(());
+    };
+    if let Some(group) = record.group {
+        return Err(InvalidArgument(format!(
+            "snapshot `{id}` belongs to group `{group}`: delete the group with DeleteVolumeGroupSnapshot"
+        ))
+        .into());
+    }
+    Ok(delete_ready(plugin, record)?)
 }
 
 /// Deletes a snapshot, or continues an interrupted deletion.

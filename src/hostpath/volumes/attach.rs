@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::volume::{MountState, Volume};
-use crate::hostpath::catalog::Attachment;
+use crate::hostpath::catalog::{Attachment, Limits};
 use crate::hostpath::error::{
     ConflictingUse, ControllerPublishError, ControllerUnpublishError, HostError, InUse,
     InvalidArgument, NodeNotFound, ResourceExhausted,
@@ -15,14 +15,14 @@ use crate::hostpath::plugin::Plugin;
 use crate::hostpath::volume_capability::VolumeCapability;
 
 /// Implements ControllerPublishVolume.
-pub(in crate::hostpath) async fn attach(
-    plugin: Arc<Plugin>,
+pub(in crate::hostpath) fn attach(
+    plugin: &Arc<Plugin>,
     id: String,
     node: String,
     capability: VolumeCapability,
     read_only: bool,
 ) -> Result<(), ControllerPublishError> {
-    let mut volume = Volume::open::<ControllerPublishError>(&plugin, id).await?;
+    let mut volume = Volume::open::<ControllerPublishError>(plugin, id)?;
     if node != plugin.node_id {
         return Err(NodeNotFound {
             requested: node,
@@ -49,12 +49,12 @@ pub(in crate::hostpath) async fn attach(
         None => {}
     }
     volume.record.attachment = Some(requested);
-    let (record, limit) = (volume.record.clone(), plugin.profile.attach_limit);
-    let is_within = plugin.blocking(move |plugin| {
-        let limit = limit.map_or(u64::MAX, u64::from);
-        Ok::<_, HostError>(plugin.catalog.put_attached(&record, limit)?)
-    });
-    if !is_within.await? {
+    let limits = Limits {
+        attached: plugin.profile.attach_limit.map(u64::from),
+        ..Limits::default()
+    };
+    let is_within = plugin.catalog.put_volume_within(&volume.record, limits);
+    if !is_within.map_err(HostError::from)? {
         let limit = plugin.profile.attach_limit.unwrap_or_default();
         return Err(ResourceExhausted(format!(
             "node `{node}` has reached its limit of attached volumes ({limit}); detach one first"
@@ -66,15 +66,15 @@ pub(in crate::hostpath) async fn attach(
 }
 
 /// Implements ControllerUnpublishVolume. An unknown volume or node counts as detached.
-pub(in crate::hostpath) async fn detach(
-    plugin: Arc<Plugin>,
+pub(in crate::hostpath) fn detach(
+    plugin: &Arc<Plugin>,
     id: String,
-    node: String,
+    node: &str,
 ) -> Result<(), ControllerUnpublishError> {
     if !node.is_empty() && node != plugin.node_id {
         return Ok(());
     }
-    let mut volume = match Volume::open::<ControllerUnpublishError>(&plugin, id).await {
+    let mut volume = match Volume::open::<ControllerUnpublishError>(plugin, id) {
         Err(ControllerUnpublishError::VolumeNotFound(_)) => return Ok(()),
         opened => opened?,
     };
@@ -82,8 +82,8 @@ pub(in crate::hostpath) async fn detach(
         return Ok(());
     }
     for (path, path_record) in &volume.paths {
-        let is_there = matches!(volume.mount_state(path).await?, MountState::Volume(_))
-            || volume.is_block_staged(path_record).await?;
+        let is_there = matches!(volume.mount_state(path)?, MountState::Volume(_))
+            || volume.is_block_staged(path_record)?;
         if is_there {
             return Err(InUse {
                 id: volume.record.id.clone(),
@@ -93,7 +93,7 @@ pub(in crate::hostpath) async fn detach(
         }
     }
     volume.record.attachment = None;
-    volume.save().await?;
+    volume.save()?;
     tracing::info!(volume.external_id = %volume.id(), "detached a volume");
     Ok(())
 }

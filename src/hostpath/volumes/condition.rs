@@ -6,12 +6,15 @@ use crate::hostpath::error::HostError;
 use crate::hostpath::plugin::Plugin;
 use crate::hostpath::profile::PluginCapability;
 
-/// Returns what is wrong with a volume's data, or `None`. Blocks.
+/// Returns what is wrong with a volume's data, or `None`. A blank volume has no data. Blocks.
 pub(in crate::hostpath) fn find_problem(
     plugin: &Plugin,
     record: &VolumeRecord,
 ) -> Result<Option<String>, HostError> {
     let (id, content) = (&record.id, record.content);
+    if content.is_blank {
+        return Ok(None);
+    }
     let data = plugin.data_dir(content.backing);
     let find = HostError::io("check the volume's data");
     let gone = || {

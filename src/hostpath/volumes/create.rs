@@ -1,14 +1,22 @@
 //! Creating volumes.
 //!
-//! The plugin writes the record as `Creating`, then the data, then marks the record as `Ready`. It
-//! undoes a failed creation immediately, to release its space. After a crash the next start undoes
-//! it, because no caller has its ID.
+//! A new volume is one transaction. A directory is created before it and synced with it; a crash in
+//! between leaves an empty directory without a record, which the next start removes. A volume that is
+//! a file has no data until it is staged (`content`).
+//!
+//! A copy has data from the start. The plugin writes its record as `Creating`, then the data, then
+//! marks the record as `Ready`. It undoes a failed copy immediately, to release its space. After a
+//! crash the next start undoes it, because no caller has its ID.
+//!
+//! An image needs two syncs, both of the transaction: its pages, then the header that names them. A
+//! directory needs a third one, of the directory that contains it.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use super::freeze::{self, CopyError, CopySource};
 use super::parameters::{self, ContentRequest};
-use super::space::ensure_space;
+use super::space::provision;
 use super::volume::Volume;
 use crate::hostpath::catalog::{
     Backing, Content, ContentSource, RecordState, RequestedVolume, VolumeRecord,
@@ -33,107 +41,98 @@ enum OpenSource {
 }
 
 /// Implements CreateVolume. A name identifies one volume.
-pub(in crate::hostpath) async fn create(
-    plugin: Arc<Plugin>,
+pub(in crate::hostpath) fn create(
+    plugin: &Arc<Plugin>,
     request: CreateRequest,
 ) -> Result<VolumeRecord, CreateVolumeError> {
     let _operation = plugin.begin_operation(OperationKey::Name(request.name.clone()))?;
-    let (name, requested) = (request.name.clone(), request.clone());
-    let known = plugin
-        .blocking(move |plugin| {
-            let known = plugin
-                .catalog
-                .volume_by_name(&name)
-                .map_err(HostError::from)?;
-            match known {
-                Some(record) if record.state == RecordState::Ready => {
-                    check_same_request(plugin, record, &requested).map(Ok)
-                }
-                other => Ok(Err(other)),
-            }
-        })
-        .await?;
-    match known {
-        Ok(existing) => return Ok(existing),
+    let known = plugin.catalog.volume_by_name(&request.name);
+    match known.map_err(HostError::from)? {
+        Some(record) if record.state == RecordState::Ready => {
+            return check_same_request(plugin, record, &request);
+        }
         // An earlier creation failed and could not be undone. No caller has its ID.
-        Err(Some(unfinished)) => undo_earlier_creation(&plugin, unfinished).await?,
-        Err(None) => {}
+        Some(unfinished) => undo_earlier_creation(plugin, &unfinished)?,
+        None => {}
     }
-    check_topology(&plugin, &request)?;
-    let (open_source, source) =
-        open_content_source(&plugin, request.requested.source.as_ref()).await?;
-    let content = choose_content(&plugin, &request, source).await?;
+    check_topology(plugin, &request)?;
+    let (open_source, source) = open_content_source(plugin, request.requested.source.as_ref())?;
+    let content = choose_content(plugin, &request, source)?;
     let record = VolumeRecord {
         id: plugin.host.ids.uuid(),
         name: request.name,
-        state: RecordState::Creating,
+        state: RecordState::Ready,
         mutable: parameters::merged(&request.requested.parameters, &request.requested.mutable),
         requested: request.requested,
         content,
         attachment: None,
     };
-    put_creating(&plugin, record.clone()).await?;
-    if let Err(CopyError { error, is_frozen }) = write_content(&plugin, &record, open_source).await
+    match (content.backing, &open_source) {
+        _ if content.is_blank => {
+            provision::<CreateVolumeError>(plugin, &record, content.bytes)?;
+        }
+        (Backing::Directory, OpenSource::None) => create_directory(plugin, &record)?,
+        _ => create_copy(plugin, &record, open_source)?,
+    }
+    tracing::info!(volume.external_id = %record.id, volume.name = %record.name,
+        bytes = record.content.bytes, "created a volume");
+    Ok(record)
+}
+
+/// Creates an empty directory and its record.
+fn create_directory(plugin: &Plugin, record: &VolumeRecord) -> Result<(), HostError> {
+    let data = &plugin.directories;
+    let created = data.create_unsynced(&record.id);
+    created.map_err(HostError::io("create the volume's data"))?;
+    let written = plugin.catalog.put_volume_after_sync(record, data.handle());
+    if written.is_err()
+        && let Err(error) = data.remove_empty(&record.id)
     {
+        tracing::warn!(volume.external_id = %record.id, %error,
+            "cannot remove the directory of a failed creation; the next start removes it");
+    }
+    Ok(written?)
+}
+
+/// Creates a volume with the data of its source.
+fn create_copy(
+    plugin: &Arc<Plugin>,
+    record: &VolumeRecord,
+    open_source: OpenSource,
+) -> Result<(), CreateVolumeError> {
+    let creating = VolumeRecord {
+        state: RecordState::Creating,
+        ..record.clone()
+    };
+    provision::<CreateVolumeError>(plugin, &creating, creating.content.bytes)?;
+    if let Err(CopyError { error, is_frozen }) = write_content(plugin, record, open_source) {
         // A volume that is still frozen is thawed by the next attempt or the next start.
         if !is_frozen {
-            undo_after_failure(&plugin, record).await;
+            undo_after_failure(plugin, &creating);
         }
         return Err(error.into());
     }
-    let ready = VolumeRecord {
-        state: RecordState::Ready,
-        ..record
-    };
-    put(&plugin, ready.clone()).await?;
-    tracing::info!(volume.external_id = %ready.id, volume.name = %ready.name,
-        bytes = ready.content.bytes, "created a volume");
-    Ok(ready)
-}
-
-async fn put(plugin: &Arc<Plugin>, record: VolumeRecord) -> Result<(), HostError> {
-    plugin
-        .blocking(move |plugin| Ok(plugin.catalog.put_volume(&record)?))
-        .await
-}
-
-/// Writes the record of a new volume, which reserves its space.
-async fn put_creating(plugin: &Arc<Plugin>, record: VolumeRecord) -> Result<(), CreateVolumeError> {
-    plugin
-        .blocking(move |plugin| {
-            let _provisioning = plugin.lock_provisioning();
-            if record.content.backing != Backing::Directory {
-                ensure_space::<CreateVolumeError>(plugin, record.content.bytes)?;
-            }
-            Ok(plugin
-                .catalog
-                .put_volume(&record)
-                .map_err(HostError::from)?)
-        })
-        .await
+    Ok(plugin.catalog.put_volume(record).map_err(HostError::from)?)
 }
 
 /// Undoes an unfinished creation of an earlier call, and thaws its source.
-async fn undo_earlier_creation(
+fn undo_earlier_creation(
     plugin: &Arc<Plugin>,
-    record: VolumeRecord,
+    record: &VolumeRecord,
 ) -> Result<(), CreateVolumeError> {
     if let Some(ContentSource::Volume(source)) = &record.requested.source {
         // The lock prevents thawing a volume that another call has frozen.
         let _operation = plugin.begin_operation(OperationKey::Volume(source.clone()))?;
-        freeze::thaw(plugin, source.clone()).await?;
+        freeze::thaw(plugin, source.clone())?;
     }
-    let undone = plugin.blocking(move |plugin| undo_creation(plugin, &record));
-    Ok(undone.await?)
+    Ok(undo_creation(plugin, record)?)
 }
 
 /// Undoes a failed creation to release its space. If that fails too, the next call with this name
 /// or the next start does it.
-async fn undo_after_failure(plugin: &Arc<Plugin>, record: VolumeRecord) {
-    let id = record.id.clone();
-    let undone = plugin.blocking(move |plugin| undo_creation(plugin, &record));
-    if let Err(error) = undone.await {
-        tracing::warn!(volume.external_id = %id, %error, "cannot undo a failed creation");
+fn undo_after_failure(plugin: &Plugin, record: &VolumeRecord) {
+    if let Err(error) = undo_creation(plugin, record) {
+        tracing::warn!(volume.external_id = %record.id, %error, "cannot undo a failed creation");
     }
 }
 
@@ -193,7 +192,7 @@ fn check_topology(plugin: &Plugin, request: &CreateRequest) -> Result<(), Create
 }
 
 /// Opens and locks the source, and returns it with its format.
-async fn open_content_source(
+fn open_content_source(
     plugin: &Arc<Plugin>,
     source: Option<&ContentSource>,
 ) -> Result<(OpenSource, Option<Content>), CreateVolumeError> {
@@ -206,14 +205,9 @@ async fn open_content_source(
                 );
             }
             let operation = plugin.begin_operation(OperationKey::Snapshot(id.clone()))?;
-            let id = id.clone();
-            let record = plugin
-                .blocking(move |plugin| {
-                    let found = plugin.catalog.snapshot(&id).map_err(HostError::from)?;
-                    let ready = found.filter(|found| found.state == RecordState::Ready);
-                    Ok::<_, CreateVolumeError>(ready.ok_or(SnapshotNotFound(id))?)
-                })
-                .await?;
+            let found = plugin.catalog.snapshot(id).map_err(HostError::from)?;
+            let ready = found.filter(|found| found.state == RecordState::Ready);
+            let record = ready.ok_or_else(|| SnapshotNotFound(id.clone()))?;
             let open_source = OpenSource::Snapshot {
                 id: record.id,
                 _operation: operation,
@@ -226,8 +220,8 @@ async fn open_content_source(
                     InvalidArgument("this plugin does not support cloning".to_owned()).into(),
                 );
             }
-            let volume = Volume::open::<CreateVolumeError>(plugin, id.clone()).await?;
-            let copy_source = CopySource::inspect(volume).await?;
+            let volume = Volume::open::<CreateVolumeError>(plugin, id.clone())?;
+            let copy_source = CopySource::inspect(volume)?;
             copy_source.check_consistent_copy(1)?;
             let content = copy_source.content();
             Ok((OpenSource::Volume(Box::new(copy_source)), Some(content)))
@@ -236,60 +230,55 @@ async fn open_content_source(
 }
 
 /// Chooses the format and size of the volume.
-async fn choose_content(
-    plugin: &Arc<Plugin>,
+fn choose_content(
+    plugin: &Plugin,
     request: &CreateRequest,
     source: Option<Content>,
 ) -> Result<Content, CreateVolumeError> {
-    let request = request.clone();
-    plugin
-        .blocking(move |plugin| {
-            let capabilities: Vec<_> = request.requested.capabilities.iter().cloned().collect();
-            let content_request = ContentRequest {
-                capabilities: &capabilities,
-                parameters: &request.requested.parameters,
-                has_size: request.range() != SizeRange::default(),
-                source,
-            };
-            let features = plugin.host.storage.features();
-            let mut content =
-                parameters::choose(&content_request, plugin.profile.backing, &features)?;
-            let requested = &request.requested;
-            let mutable = parameters::merged(&requested.parameters, &requested.mutable);
-            parameters::tuning(&mutable, content.backing)?;
-            let total = plugin
-                .directories
-                .space()
-                .map_err(HostError::io("measure the file system"))?
-                .total_bytes;
-            let required = requested.required_bytes;
-            if required > total
-                && (content.backing == Backing::Directory || !plugin.profile.overcommit)
-            {
-                return Err(TooLarge { required, total }.into());
-            }
-            if content.backing == Backing::Directory {
-                return Ok(content);
-            }
-            let begins_with = source.map_or(0, |source| source.bytes);
-            let least = content.file_system.map_or(0, FileSystem::min_bytes);
-            let usual = if source.is_some() {
-                0
-            } else {
-                size::DEFAULT_BYTES
-            };
-            content.bytes = size::choose(request.range(), begins_with.max(least), usual)?;
-            if source.is_none() {
-                content.file_system_bytes = content.bytes;
-            }
-            Ok(content)
-        })
-        .await
+    let requested = &request.requested;
+    let capabilities: Vec<_> = requested.capabilities.iter().cloned().collect();
+    let content_request = ContentRequest {
+        capabilities: &capabilities,
+        parameters: &requested.parameters,
+        has_size: request.range() != SizeRange::default(),
+        source,
+    };
+    let features = plugin.host.storage.features();
+    let mut content = parameters::choose(&content_request, plugin.profile.backing, &features)?;
+    let mutable = parameters::merged(&requested.parameters, &requested.mutable);
+    parameters::tuning(&mutable, content.backing)?;
+    check_total(plugin, requested.required_bytes, content.backing)?;
+    if content.backing == Backing::Directory {
+        // A copy is opened to its users when it is made.
+        content.is_prepared = source.is_some();
+        return Ok(content);
+    }
+    let begins_with = source.map_or(0, |source| source.bytes);
+    let least = content.file_system.map_or(0, FileSystem::min_bytes);
+    let usual = match source {
+        Some(_) => 0,
+        None => size::DEFAULT_BYTES,
+    };
+    content.bytes = size::choose(request.range(), begins_with.max(least), usual)?;
+    content.is_blank |= source.is_none();
+    Ok(content)
+}
+
+/// Refuses a size that the file system can never hold.
+fn check_total(plugin: &Plugin, required: u64, backing: Backing) -> Result<(), CreateVolumeError> {
+    let space = plugin.directories.space();
+    let space = space.map_err(HostError::io("measure the file system"))?;
+    let total = space.total_bytes;
+    let is_limited = backing == Backing::Directory || !plugin.profile.overcommit;
+    if required > total && is_limited {
+        return Err(TooLarge { required, total }.into());
+    }
+    Ok(())
 }
 
 /// Writes the data.
-async fn write_content(
-    plugin: &Arc<Plugin>,
+fn write_content(
+    plugin: &Plugin,
     record: &VolumeRecord,
     open_source: OpenSource,
 ) -> Result<(), CopyError> {
@@ -298,16 +287,16 @@ async fn write_content(
         is_frozen: false,
     };
     match open_source {
-        OpenSource::None => create_empty(plugin, record).await.map_err(at_rest),
+        OpenSource::None => Ok(()),
         OpenSource::Snapshot { id, _operation } => {
             let from = plugin.snapshots.path_of(&id);
-            copy(plugin, record, from).await.map_err(at_rest)
+            copy(plugin, record, &from).map_err(at_rest)
         }
         OpenSource::Volume(copy_source) => {
             let from = copy_source.data();
-            let frozen = copy_source.freeze().await?;
-            let copied = copy(plugin, record, from).await;
-            let thawed = frozen.thaw().await;
+            let frozen = copy_source.freeze()?;
+            let copied = copy(plugin, record, &from);
+            let thawed = frozen.thaw();
             let is_frozen = thawed.is_err();
             let done = copied.and(thawed);
             done.map_err(|error| CopyError { error, is_frozen })
@@ -315,49 +304,25 @@ async fn write_content(
     }
 }
 
-async fn create_empty(plugin: &Arc<Plugin>, record: &VolumeRecord) -> Result<(), HostError> {
-    let (id, content) = (record.id.clone(), record.content);
-    plugin
-        .blocking_io("create the volume's data", move |plugin| {
-            if content.backing == Backing::Directory {
-                return plugin.directories.create(&id);
-            }
-            plugin.images.create_file(&id, content.bytes)?;
-            match content.file_system {
-                Some(kind) => {
-                    let file = plugin.images.path_of(&id);
-                    plugin.host.storage.make_file_system(&file, kind)
-                }
-                None => Ok(()),
-            }
-        })
-        .await
-}
-
 /// Copies a file or directory into a new volume, and extends a file to the volume's size.
-async fn copy(
-    plugin: &Arc<Plugin>,
-    record: &VolumeRecord,
-    from: std::path::PathBuf,
-) -> Result<(), HostError> {
-    let (id, content) = (record.id.clone(), record.content);
-    plugin
-        .blocking_io("copy the volume's data", move |plugin| {
-            let data = plugin.data_dir(content.backing);
-            data.remove(&id)?;
-            let to = data.path_of(&id);
-            if content.backing == Backing::Directory {
-                data.create(&id)?;
-                return plugin.host.storage.copy_directory(&from, &to);
-            }
-            let copied = plugin.host.storage.copy_file(&from, &to)?;
-            tracing::debug!(
-                shared = (copied == CopyMethod::Reflink),
-                "copied the data of a volume"
-            );
-            data.grow_file(&id, content.bytes)
-        })
-        .await
+fn copy(plugin: &Plugin, record: &VolumeRecord, from: &Path) -> Result<(), HostError> {
+    let (id, content) = (&record.id, record.content);
+    let data = plugin.data_dir(content.backing);
+    let to = data.path_of(id);
+    let copy = || {
+        data.remove(id)?;
+        if content.backing == Backing::Directory {
+            data.create(id)?;
+            return plugin.host.storage.copy_directory(from, &to);
+        }
+        let copied = plugin.host.storage.copy_file(from, &to)?;
+        tracing::debug!(
+            shared = (copied == CopyMethod::Reflink),
+            "copied the data of a volume"
+        );
+        data.grow_file(id, content.bytes)
+    };
+    copy().map_err(HostError::io("copy the volume's data"))
 }
 
 /// Removes the data and record of an unfinished creation.

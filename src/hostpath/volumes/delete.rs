@@ -1,9 +1,9 @@
 //! Deleting volumes.
 //!
-//! The plugin marks the record as `Deleting`, removes the data, then removes the record. After a
-//! crash the next start continues. A volume in use is never deleted.
+//! The plugin marks the record as `Deleting`, removes the data, then removes the record together with
+//! the next change. After a crash the next start continues. A volume without data needs one
+//! transaction. A volume in use is never deleted.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::mount_source;
@@ -11,61 +11,63 @@ use crate::hostpath::catalog::{Backing, RecordState, VolumeRecord};
 use crate::hostpath::error::{DeleteVolumeError, HostError, InUse};
 use crate::hostpath::plugin::{OperationKey, Plugin};
 
-/// How long a device may exist after its last unmount.
-const DEVICE_RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
+/// How often, and at what interval, the plugin looks for a device that the kernel is releasing: 2 s.
+const DEVICE_RELEASE_ATTEMPTS: u32 = 200;
+const DEVICE_RELEASE_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Implements DeleteVolume. Deleting an unknown volume succeeds; a volume in use is refused.
-pub(in crate::hostpath) async fn delete(
-    plugin: Arc<Plugin>,
-    id: String,
-) -> Result<(), DeleteVolumeError> {
-    let _operation = plugin.begin_operation(OperationKey::Volume(id.clone()))?;
-    let record = plugin
-        .blocking(move |plugin| {
-            let record = plugin.catalog.volume(&id).map_err(HostError::from)?;
-            Ok::<_, DeleteVolumeError>(record)
-        })
-        .await?;
+pub(in crate::hostpath) fn delete(plugin: &Plugin, id: &str) -> Result<(), DeleteVolumeError> {
+    let _operation = plugin.begin_operation(OperationKey::Volume(id.to_owned()))?;
+    let record = plugin.catalog.volume(id).map_err(HostError::from)?;
     let Some(record) = record.filter(|record| record.state != RecordState::Creating) else {
         return Ok(());
     };
-    if let Some(path) = find_use(&plugin, &record).await? {
+    if let Some(path) = find_use(plugin, &record)? {
         let id = record.id;
         return Err(InUse { id, path }.into());
     }
-    plugin
-        .blocking(move |plugin| delete_data_and_record(plugin, record))
-        .await
+    if record.content.is_blank && !has_file(plugin, &record)? {
+        plugin
+            .catalog
+            .remove_volume(&record)
+            .map_err(HostError::from)?;
+    } else {
+        delete_data_and_record(plugin, record.clone())?;
+    }
+    tracing::info!(volume.external_id = %record.id, volume.name = %record.name, "deleted a volume");
+    Ok(())
+}
+
+fn has_file(plugin: &Plugin, record: &VolumeRecord) -> Result<bool, HostError> {
+    let found = plugin.data_dir(record.content.backing).file(&record.id);
+    let found = found.map_err(HostError::io("find the volume's file"))?;
+    Ok(found.is_some())
 }
 
 /// Returns where a volume is in use: the node it is attached to, a mount or a device.
-async fn find_use(
-    plugin: &Arc<Plugin>,
+fn find_use(
+    plugin: &Plugin,
     record: &VolumeRecord,
 ) -> Result<Option<std::path::PathBuf>, HostError> {
     if record.attachment.is_some() && record.state == RecordState::Ready {
         return Ok(Some(plugin.node_id.clone().into()));
     }
     let data = plugin.data_dir(record.content.backing).path_of(&record.id);
-    let mounts = plugin.host.mounter.list().await?;
+    let mounts = plugin.host.mounter.list()?;
     if let Some(found) = mount_source::first_mount_using(&data, &mounts) {
         return Ok(Some(found.target.clone()));
     }
     if record.content.backing == Backing::Directory {
         return Ok(None);
     }
-    let deadline = tokio::time::Instant::now() + DEVICE_RELEASE_TIMEOUT;
+    let mut attempts = DEVICE_RELEASE_ATTEMPTS;
     loop {
-        let data = data.clone();
-        let devices = plugin
-            .blocking_io("list loop devices", move |plugin| {
-                plugin.host.storage.attached(&data)
-            })
-            .await?;
+        let devices = plugin.host.storage.attached(&data);
+        let devices = devices.map_err(HostError::io("list loop devices"))?;
         let Some(device) = devices.into_iter().next() else {
             return Ok(None);
         };
-        let mounts = plugin.host.mounter.list().await?;
+        let mounts = plugin.host.mounter.list()?;
         let exposing = mounts
             .iter()
             .find(|mount| std::path::Path::new(&mount.source) == device.path);
@@ -74,34 +76,27 @@ async fn find_use(
         }
         // The kernel releases a device shortly after its last unmount. A device that stays is in
         // use.
-        if record.content.backing == Backing::Block || tokio::time::Instant::now() > deadline {
+        if record.content.backing == Backing::Block || attempts == 0 {
             return Ok(Some(device.path));
         }
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        attempts -= 1;
+        std::thread::sleep(DEVICE_RELEASE_INTERVAL);
     }
 }
 
-fn delete_data_and_record(plugin: &Plugin, record: VolumeRecord) -> Result<(), DeleteVolumeError> {
+fn delete_data_and_record(plugin: &Plugin, record: VolumeRecord) -> Result<(), HostError> {
     let record = VolumeRecord {
         state: RecordState::Deleting,
         attachment: None,
         ..record
     };
-    plugin
-        .catalog
-        .put_volume(&record)
-        .map_err(HostError::from)?;
-    plugin
-        .data_dir(record.content.backing)
-        .remove(&record.id)
-        .map_err(HostError::io(format!(
-            "remove the data of volume `{}`",
-            record.id
-        )))?;
-    plugin
-        .catalog
-        .remove_volume(&record)
-        .map_err(HostError::from)?;
-    tracing::info!(volume.external_id = %record.id, volume.name = %record.name, "deleted a volume");
+    plugin.catalog.put_volume(&record)?;
+    let data = plugin.data_dir(record.content.backing);
+    let removed = data.remove_unsynced(&record.id);
+    removed.map_err(HostError::io(format!(
+        "remove the data of volume `{}`",
+        record.id
+    )))?;
+    plugin.catalog.remove_volume_later(record, data.handle());
     Ok(())
 }

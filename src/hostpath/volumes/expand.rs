@@ -5,10 +5,9 @@
 //! system cannot grow while it is mounted, the request is refused before any change, and the plugin
 //! advertises OFFLINE expansion. A volume never shrinks.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::space::ensure_space;
+use super::space::{ensure_space, provision};
 use super::volume::{MountState, Volume};
 use crate::hostpath::catalog::Backing;
 use crate::hostpath::error::{
@@ -27,24 +26,24 @@ pub(in crate::hostpath) struct Expanded {
 }
 
 /// Implements ControllerExpandVolume.
-pub(in crate::hostpath) async fn expand(
-    plugin: Arc<Plugin>,
+pub(in crate::hostpath) fn expand(
+    plugin: &Arc<Plugin>,
     id: String,
     range: SizeRange,
-    capability: Option<VolumeCapability>,
+    capability: Option<&VolumeCapability>,
 ) -> Result<Expanded, ExpandVolumeError> {
-    let mut volume = Volume::open::<ExpandVolumeError>(&plugin, id).await?;
-    check_capability(&volume, capability.as_ref())?;
-    let is_used = !volume.devices().await?.is_empty();
+    let mut volume = Volume::open::<ExpandVolumeError>(plugin, id)?;
+    check_capability(&volume, capability)?;
+    let is_used = !volume.devices()?.is_empty();
     if is_used && range.required > volume.record.content.bytes {
-        check_online_growth(&volume).await?;
+        check_online_growth(&volume)?;
     }
-    grow_file(&mut volume, range).await?;
+    grow_file(&mut volume, range)?;
     let has_node = plugin.has(PluginCapability::Node) && plugin.has(PluginCapability::NodeExpand);
     if is_used && !has_node {
         // Without node expansion, the controller does all the work.
-        resize_devices(&volume).await?;
-        grow_file_system(&mut volume).await?;
+        resize_devices(&volume)?;
+        grow_file_system(&mut volume)?;
     }
     Ok(Expanded {
         bytes: volume.record.content.bytes,
@@ -62,13 +61,8 @@ fn check_capability(
     }
 }
 
-async fn check_online_growth(volume: &Volume) -> Result<(), ExpandVolumeError> {
-    let looked = volume
-        .plugin
-        .blocking_io("detect the features of this machine", |plugin| {
-            Ok(plugin.host.storage.features())
-        });
-    let features = looked.await?;
+fn check_online_growth(volume: &Volume) -> Result<(), ExpandVolumeError> {
+    let features = volume.plugin.host.storage.features();
     match volume.record.content.file_system {
         Some(kind) if features.offline_growth_only.contains(&kind) => {
             Err(offline_only(volume.id()).into())
@@ -83,9 +77,9 @@ fn offline_only(id: &str) -> FailedPrecondition {
     ))
 }
 
-/// Extends the file, then updates the record. A crash in between leaves a file that is longer than
-/// the volume, which is harmless. The lock keeps other calls from provisioning the same space.
-async fn grow_file(volume: &mut Volume, range: SizeRange) -> Result<(), ExpandVolumeError> {
+/// Extends the file, which a blank volume does not have, then updates the record. A crash in between
+/// leaves a file that is longer than the volume, which is harmless.
+fn grow_file(volume: &mut Volume, range: SizeRange) -> Result<(), ExpandVolumeError> {
     let now = volume.record.content.bytes;
     if volume.backing() == Backing::Directory {
         return Err(OutOfRange(format!(
@@ -105,47 +99,41 @@ async fn grow_file(volume: &mut Volume, range: SizeRange) -> Result<(), ExpandVo
         return Ok(());
     }
     let bytes = size::choose(range, now, now)?;
+    let plugin = &volume.plugin;
+    ensure_space::<ExpandVolumeError>(plugin, bytes - now)?;
+    if !volume.record.content.is_blank {
+        let grown = plugin.images.grow_file(volume.id(), bytes);
+        grown.map_err(HostError::io("extend the volume's file"))?;
+    }
     let mut record = volume.record.clone();
     record.content.bytes = bytes;
-    volume.record = volume
-        .plugin
-        .blocking(move |plugin| {
-            let _provisioning = plugin.lock_provisioning();
-            ensure_space::<ExpandVolumeError>(plugin, bytes - now)?;
-            let grown = plugin.images.grow_file(&record.id, bytes);
-            grown.map_err(HostError::io("extend the volume's file"))?;
-            plugin
-                .catalog
-                .put_volume(&record)
-                .map_err(HostError::from)?;
-            Ok::<_, ExpandVolumeError>(record)
-        })
-        .await?;
+    provision::<ExpandVolumeError>(plugin, &record, bytes - now)?;
+    volume.record = record;
     tracing::info!(volume.external_id = %volume.id(), bytes, "expanded a volume");
     Ok(())
 }
 
 /// Implements NodeExpandVolume: device and file system follow the file.
-pub(in crate::hostpath) async fn expand_on_node(
-    plugin: Arc<Plugin>,
+pub(in crate::hostpath) fn expand_on_node(
+    plugin: &Arc<Plugin>,
     id: String,
     path: String,
     range: SizeRange,
-    capability: Option<VolumeCapability>,
+    capability: Option<&VolumeCapability>,
 ) -> Result<u64, ExpandVolumeError> {
-    let mut volume = Volume::open::<ExpandVolumeError>(&plugin, id).await?;
+    let mut volume = Volume::open::<ExpandVolumeError>(plugin, id)?;
     let is_there = match volume.paths.get(&path) {
         None => false,
         Some(path_record) => {
-            matches!(volume.mount_state(&path).await?, MountState::Volume(_))
-                || volume.is_block_staged(path_record).await?
+            matches!(volume.mount_state(&path)?, MountState::Volume(_))
+                || volume.is_block_staged(path_record)?
         }
     };
     if !is_there {
         let id = volume.record.id;
         return Err(NotAtPath { id, path }.into());
     }
-    check_capability(&volume, capability.as_ref())?;
+    check_capability(&volume, capability)?;
     if volume.backing() == Backing::Directory {
         return Ok(0);
     }
@@ -158,25 +146,22 @@ pub(in crate::hostpath) async fn expand_on_node(
         ))
         .into());
     }
-    grow_file(&mut volume, range).await?;
-    resize_devices(&volume).await?;
-    grow_file_system(&mut volume).await?;
+    grow_file(&mut volume, range)?;
+    resize_devices(&volume)?;
+    grow_file_system(&mut volume)?;
     Ok(volume.record.content.bytes)
 }
 
-async fn resize_devices(volume: &Volume) -> Result<(), HostError> {
-    let devices = volume.devices().await?;
-    volume
-        .plugin
-        .blocking_io("resize loop devices", move |plugin| {
-            devices
-                .iter()
-                .try_for_each(|device| plugin.host.storage.resize(&device.path))
-        })
-        .await
+fn resize_devices(volume: &Volume) -> Result<(), HostError> {
+    let storage = &volume.plugin.host.storage;
+    for device in volume.devices()? {
+        let resized = storage.resize(&device.path);
+        resized.map_err(HostError::io("resize loop devices"))?;
+    }
+    Ok(())
 }
 
-async fn grow_file_system(volume: &mut Volume) -> Result<(), ExpandVolumeError> {
+fn grow_file_system(volume: &mut Volume) -> Result<(), ExpandVolumeError> {
     let content = volume.record.content;
     let Some(kind) = content.file_system else {
         return Ok(());
@@ -184,7 +169,7 @@ async fn grow_file_system(volume: &mut Volume) -> Result<(), ExpandVolumeError> 
     if content.file_system_bytes >= content.bytes {
         return Ok(());
     }
-    let mount = volume.first_mount().await?;
+    let mount = volume.first_mount()?;
     let writable = mount.filter(|entry| !entry.flags.read_only);
     let Some(mount) = writable.map(|entry| entry.target) else {
         return Err(FailedPrecondition(format!(
@@ -193,19 +178,15 @@ async fn grow_file_system(volume: &mut Volume) -> Result<(), ExpandVolumeError> 
         ))
         .into());
     };
-    let (at, bytes): (PathBuf, u64) = (mount, content.bytes);
-    let grown = volume
-        .plugin
-        .blocking_io("grow the file system", move |plugin| {
-            plugin.host.storage.grow_file_system(&at, kind, bytes)
-        });
-    match grown.await {
+    let storage = &volume.plugin.host.storage;
+    let grown = storage.grow_file_system(&mount, kind, content.bytes);
+    match grown.map_err(HostError::io("grow the file system")) {
         Err(error) if error.is_permission_denied() => {
             return Err(offline_only(volume.id()).into());
         }
         grown => grown?,
     }
     volume.record.content.file_system_bytes = content.bytes;
-    volume.save().await?;
+    volume.save()?;
     Ok(())
 }

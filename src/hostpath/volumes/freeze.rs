@@ -43,19 +43,14 @@ pub(in crate::hostpath) struct FrozenVolumes {
 
 impl CopySource {
     /// Inspects a volume on which an operation is in progress.
-    pub(in crate::hostpath) async fn inspect(volume: Volume) -> Result<Self, HostError> {
-        let mount = volume.first_mount().await?.map(|entry| entry.target);
+    pub(in crate::hostpath) fn inspect(volume: Volume) -> Result<Self, HostError> {
+        let mount = volume.first_mount()?.map(|entry| entry.target);
         let devices = match volume.backing() {
-            Backing::Block => volume.devices().await?,
+            Backing::Block => volume.devices()?,
             Backing::Directory | Backing::Image => vec![],
         };
-        let directory = volume.plugin.images.path().to_owned();
-        let is_shared = volume
-            .plugin
-            .blocking_io("inspect the file system", move |plugin| {
-                Ok(plugin.host.storage.supports_reflink(&directory))
-            })
-            .await?;
+        let plugin = &volume.plugin;
+        let is_shared = plugin.host.storage.supports_reflink(plugin.images.path());
         let writable = devices.into_iter().filter(|device| !device.read_only);
         Ok(Self {
             devices: writable.map(|device| device.path).collect(),
@@ -97,14 +92,14 @@ impl CopySource {
     }
 
     /// Freezes this volume.
-    pub(in crate::hostpath) async fn freeze(&self) -> Result<FrozenVolumes, CopyError> {
-        freeze_all(std::slice::from_ref(self)).await
+    pub(in crate::hostpath) fn freeze(&self) -> Result<FrozenVolumes, CopyError> {
+        freeze_all(std::slice::from_ref(self))
     }
 }
 
 /// Freezes several volumes, so that all are frozen at the same moment. If one fails, thaws the
 /// others.
-pub(in crate::hostpath) async fn freeze_all(
+pub(in crate::hostpath) fn freeze_all(
     copy_sources: &[CopySource],
 ) -> Result<FrozenVolumes, CopyError> {
     let Some(first) = copy_sources.first() else {
@@ -119,8 +114,8 @@ pub(in crate::hostpath) async fn freeze_all(
         mounts: vec![],
     };
     for copy_source in copy_sources {
-        if let Err(error) = frozen.add(copy_source).await {
-            let is_frozen = frozen.thaw().await.is_err();
+        if let Err(error) = frozen.add(copy_source) {
+            let is_frozen = frozen.thaw().is_err();
             return Err(CopyError { error, is_frozen });
         }
     }
@@ -128,51 +123,37 @@ pub(in crate::hostpath) async fn freeze_all(
 }
 
 impl FrozenVolumes {
-    async fn add(&mut self, copy_source: &CopySource) -> Result<(), HostError> {
-        let (devices, is_image) = (
-            copy_source.devices.clone(),
-            copy_source.volume.backing() == Backing::Image,
-        );
+    fn add(&mut self, copy_source: &CopySource) -> Result<(), HostError> {
+        let is_image = copy_source.volume.backing() == Backing::Image;
         let mount = copy_source.mount.clone().filter(|_| is_image);
-        let frozen = mount.clone();
-        self.plugin
-            .blocking_io(
-                format!("freeze volume `{}`", copy_source.volume.id()),
-                move |plugin| {
-                    let storage = &plugin.host.storage;
-                    for device in devices {
-                        storage.flush(&device)?;
-                    }
-                    match mount {
-                        Some(mount) => storage.freeze(&mount),
-                        None => Ok(()),
-                    }
-                },
-            )
-            .await?;
-        self.mounts.extend(frozen);
+        let storage = &self.plugin.host.storage;
+        let freeze = || {
+            for device in &copy_source.devices {
+                storage.flush(device)?;
+            }
+            mount
+                .as_deref()
+                .map_or(Ok(()), |mount| storage.freeze(mount))
+        };
+        let action = format!("freeze volume `{}`", copy_source.volume.id());
+        freeze().map_err(HostError::io(action))?;
+        self.mounts.extend(mount);
         Ok(())
     }
 
     /// Thaws all volumes.
-    pub(in crate::hostpath) async fn thaw(mut self) -> Result<(), HostError> {
-        let mounts = std::mem::take(&mut self.mounts);
-        self.plugin
-            .blocking_io("thaw a file system", move |plugin| {
-                let mut result = Ok(());
-                for mount in mounts {
-                    let thawed = plugin.host.storage.thaw(&mount);
-                    result = result.and(thawed);
-                }
-                result
-            })
-            .await
+    pub(in crate::hostpath) fn thaw(mut self) -> Result<(), HostError> {
+        let mut result = Ok(());
+        for mount in std::mem::take(&mut self.mounts) {
+            let thawed = self.plugin.host.storage.thaw(&mount);
+            result = result.and(thawed.map_err(HostError::io("thaw a file system")));
+        }
+        result
     }
 }
 
 impl Drop for FrozenVolumes {
-    /// Thaws the rest if the work is dropped, after a shutdown timeout or a panic. It is one short
-    /// system call, because `drop` cannot await.
+    /// Thaws the rest after a panic.
     fn drop(&mut self) {
         for mount in std::mem::take(&mut self.mounts) {
             if let Err(error) = self.plugin.host.storage.thaw(&mount) {
@@ -183,8 +164,8 @@ impl Drop for FrozenVolumes {
 }
 
 /// Thaws the file system of a volume, wherever it is mounted.
-pub(in crate::hostpath) async fn thaw(plugin: &Arc<Plugin>, id: String) -> Result<(), HostError> {
-    let volume = match Volume::read::<CreateSnapshotError>(plugin, id).await {
+pub(in crate::hostpath) fn thaw(plugin: &Arc<Plugin>, id: String) -> Result<(), HostError> {
+    let volume = match Volume::read::<CreateSnapshotError>(plugin, id) {
         Ok(volume) => volume,
         Err(CreateSnapshotError::Host(error)) => return Err(error),
         // A deleted volume is not mounted.
@@ -199,12 +180,9 @@ pub(in crate::hostpath) async fn thaw(plugin: &Arc<Plugin>, id: String) -> Resul
     if volume.backing() != Backing::Image {
         return Ok(());
     }
-    let Some(mount) = volume.first_mount().await? else {
+    let Some(mount) = volume.first_mount()? else {
         return Ok(());
     };
-    plugin
-        .blocking_io("thaw a file system", move |plugin| {
-            plugin.host.storage.thaw(&mount.target)
-        })
-        .await
+    let thawed = plugin.host.storage.thaw(&mount.target);
+    thawed.map_err(HostError::io("thaw a file system"))
 }

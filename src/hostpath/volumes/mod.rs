@@ -3,6 +3,7 @@
 mod attach;
 mod compatibility;
 mod condition;
+mod content;
 mod create;
 mod delete;
 mod expand;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::stage::check_usable;
-use super::volume::{MountState, Volume, foreign_mount, satisfies};
+use super::volume::{ContentMade, MountState, Volume, foreign_mount, satisfies};
 use crate::hostpath::catalog::{Backing, PathRecord};
 use crate::hostpath::error::{
     ConflictingUse, FailedPrecondition, HostError, NotStaged, PublishVolumeError, SecondTarget,
@@ -20,24 +20,24 @@ use crate::hostpath::request::PublishRequest;
 use crate::ports::MountFlags;
 
 /// Implements NodePublishVolume.
-pub(in crate::hostpath) async fn publish(
-    plugin: Arc<Plugin>,
-    request: PublishRequest,
+pub(in crate::hostpath) fn publish(
+    plugin: &Arc<Plugin>,
+    request: &PublishRequest,
 ) -> Result<(), PublishVolumeError> {
-    let mut volume = Volume::open::<PublishVolumeError>(&plugin, request.volume_id.clone()).await?;
+    let mut volume = Volume::open::<PublishVolumeError>(plugin, request.volume_id.clone())?;
     let path = &request.target_path;
     volume.check_path_outside_state_dir(path)?;
-    check_usable::<PublishVolumeError>(&volume, &request.capability).await?;
-    check_staged(&volume, &request).await?;
-    let flags = flags(&volume, &request);
+    check_usable::<PublishVolumeError>(&volume, &request.capability)?;
+    check_staged(&volume, request)?;
+    let flags = flags(&volume, request);
     let is_file = volume.backing() == Backing::Block;
     let known = volume.paths.get(path);
     let mut made_directory = known.is_some_and(PathRecord::made_directory);
-    let found = volume.mount_state(path).await?;
+    let found = volume.mount_state(path)?;
     match found {
-        MountState::NotMounted => made_directory |= is_absent_or_empty(path, is_file).await?,
+        MountState::NotMounted => made_directory |= is_absent_or_empty(path, is_file)?,
         MountState::Foreign => return Err(foreign_mount(path).into()),
-        MountState::Volume(_) if !known.is_some_and(|known| is_same_request(known, &request)) => {
+        MountState::Volume(_) if !known.is_some_and(|known| is_same_request(known, request)) => {
             return Err(ConflictingUse {
                 id: volume.record.id,
                 path: path.clone(),
@@ -45,10 +45,12 @@ pub(in crate::hostpath) async fn publish(
             .into());
         }
         // The mount of a block device does not show whether it is read-only; its device does.
-        MountState::Volume(found) if is_file || satisfies(found, flags) => return Ok(()),
+        MountState::Volume(found) if is_file || satisfies(found, flags) && volume.is_prepared() => {
+            return Ok(());
+        }
         MountState::Volume(_) => {}
     }
-    check_single_target(&volume, &request).await?;
+    check_single_target(&volume, request)?;
     let record = PathRecord::Target {
         capability: request.capability.clone(),
         read_only: request.read_only,
@@ -56,9 +58,14 @@ pub(in crate::hostpath) async fn publish(
         made_directory,
     };
     // The record precedes the directory, so that a crash leaves no directory without a record.
-    volume.put_path_record(path, record).await?;
-    make_target(path, is_file).await?;
-    mount(&mut volume, &request, flags, found).await?;
+    let made = if volume.plugin.has(PluginCapability::Stage) {
+        ContentMade::Before
+    } else {
+        volume.make_content::<PublishVolumeError>()?
+    };
+    volume.put_path_record(path, record, made)?;
+    make_target(path, is_file)?;
+    mount(&mut volume, request, flags, found)?;
     tracing::info!(volume.external_id = %volume.id(), target_path = %path,
         read_only = flags.read_only, "published a volume");
     Ok(())
@@ -66,7 +73,7 @@ pub(in crate::hostpath) async fn publish(
 
 /// Mounts the volume at the target: from its staging path, or directly if the plugin does not
 /// stage.
-async fn mount(
+fn mount(
     volume: &mut Volume,
     request: &PublishRequest,
     flags: MountFlags,
@@ -74,36 +81,34 @@ async fn mount(
 ) -> Result<(), HostError> {
     let path = &request.target_path;
     if volume.backing() == Backing::Block {
-        let device = volume.block_device(flags.read_only).await?;
+        let device = volume.block_device(flags.read_only)?;
         let flags = MountFlags::default();
-        return volume.bind(&device, path, flags, found).await;
+        return volume.bind(&device, path, flags, found);
     }
     if volume.plugin.has(PluginCapability::Stage) {
         let source = Path::new(&request.staging_path);
-        return volume.bind(source, path, flags, found).await;
+        return volume.bind(source, path, flags, found);
     }
-    volume
-        .mount_volume(path, &request.capability, flags, found)
-        .await
+    volume.mount_volume(path, &request.capability, flags, found)
 }
 
 /// Implements NodeUnpublishVolume.
-pub(in crate::hostpath) async fn unpublish(
-    plugin: Arc<Plugin>,
+pub(in crate::hostpath) fn unpublish(
+    plugin: &Arc<Plugin>,
     volume_id: String,
-    path: String,
+    path: &str,
 ) -> Result<(), UnpublishVolumeError> {
-    let mut volume = Volume::open::<UnpublishVolumeError>(&plugin, volume_id).await?;
-    let made_directory = match volume.paths.get(&path) {
+    let mut volume = Volume::open::<UnpublishVolumeError>(plugin, volume_id)?;
+    let made_directory = match volume.paths.get(path) {
         Some(PathRecord::Target { made_directory, .. }) => *made_directory,
         Some(PathRecord::Staging { .. }) | None => return Ok(()),
     };
-    volume.unmount::<UnpublishVolumeError>(&path).await?;
+    volume.unmount::<UnpublishVolumeError>(path)?;
     if made_directory {
-        remove_target(&path, volume.backing() == Backing::Block).await?;
+        remove_target(path, volume.backing() == Backing::Block)?;
     }
-    volume.release_devices(&path).await?;
-    volume.remove_path_record(&path).await?;
+    volume.release_devices(path)?;
+    volume.remove_path_record(path)?;
     tracing::info!(volume.external_id = %volume.id(), target_path = %path, "unpublished a volume");
     Ok(())
 }
@@ -134,7 +139,7 @@ fn is_same_request(known: &PathRecord, request: &PublishRequest) -> bool {
 }
 
 /// Checks that the volume is staged at the given path, for the same capability.
-async fn check_staged(volume: &Volume, request: &PublishRequest) -> Result<(), PublishVolumeError> {
+fn check_staged(volume: &Volume, request: &PublishRequest) -> Result<(), PublishVolumeError> {
     if !volume.plugin.has(PluginCapability::Stage) {
         return Ok(());
     }
@@ -147,7 +152,7 @@ async fn check_staged(volume: &Volume, request: &PublishRequest) -> Result<(), P
     }
     // A staged block volume is a device, which is set up again if it is missing.
     let is_mounted = volume.backing() == Backing::Block
-        || matches!(volume.mount_state(path).await?, MountState::Volume(_));
+        || volume.is_prepared() && matches!(volume.mount_state(path)?, MountState::Volume(_));
     match volume.paths.get(path) {
         Some(PathRecord::Staging { capability }) if is_mounted => {
             if *capability == request.capability {
@@ -165,7 +170,7 @@ async fn check_staged(volume: &Volume, request: &PublishRequest) -> Result<(), P
 
 /// Refuses a second target for the access modes of a single workload (CSI, the table of
 /// NodePublishVolume).
-async fn check_single_target(
+fn check_single_target(
     volume: &Volume,
     request: &PublishRequest,
 ) -> Result<(), PublishVolumeError> {
@@ -174,7 +179,7 @@ async fn check_single_target(
     }
     for (path, record) in &volume.paths {
         let is_other = matches!(record, PathRecord::Target { .. }) && *path != request.target_path;
-        if is_other && matches!(volume.mount_state(path).await?, MountState::Volume(_)) {
+        if is_other && matches!(volume.mount_state(path)?, MountState::Volume(_)) {
             return Err(SecondTarget {
                 id: volume.record.id.clone(),
                 other: path.clone(),
@@ -187,13 +192,13 @@ async fn check_single_target(
 
 /// Creates the target if it does not exist: a directory, or a file for a block device. The
 /// orchestrator creates its parent.
-async fn make_target(path: &str, is_file: bool) -> Result<(), HostError> {
+fn make_target(path: &str, is_file: bool) -> Result<(), HostError> {
     let made = if is_file {
-        let mut options = tokio::fs::OpenOptions::new();
-        let made = options.write(true).create_new(true).open(path).await;
+        let mut options = std::fs::OpenOptions::new();
+        let made = options.write(true).create_new(true).open(path);
         made.map(drop)
     } else {
-        tokio::fs::create_dir(path).await
+        std::fs::create_dir(path)
     };
     match made {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
@@ -205,10 +210,10 @@ async fn make_target(path: &str, is_file: bool) -> Result<(), HostError> {
 
 /// Returns true if the target path does not exist, and false if it is empty. Fails otherwise,
 /// because a mount would hide its content.
-async fn is_absent_or_empty(path: &str, is_file: bool) -> Result<bool, FailedPrecondition> {
+fn is_absent_or_empty(path: &str, is_file: bool) -> Result<bool, FailedPrecondition> {
     use std::io::ErrorKind::NotFound;
     let unfit = |why: String| Err(FailedPrecondition(format!("target path `{path}` {why}")));
-    match tokio::fs::symlink_metadata(path).await {
+    match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == NotFound => return Ok(true),
         Err(error) => return unfit(format!("cannot be used: {error}")),
         Ok(found) if is_file && found.is_file() && found.len() == 0 => return Ok(false),
@@ -216,19 +221,19 @@ async fn is_absent_or_empty(path: &str, is_file: bool) -> Result<bool, FailedPre
         Ok(found) if !found.is_dir() => return unfit("is not a directory".to_owned()),
         Ok(_) => {}
     }
-    let mut entries = match tokio::fs::read_dir(path).await {
+    let mut entries = match std::fs::read_dir(path) {
         Ok(entries) => entries,
         Err(error) => return unfit(format!("cannot be read: {error}")),
     };
-    match entries.next_entry().await {
-        Ok(None) => Ok(false),
-        Ok(Some(_)) => unfit("is not empty, and a mount would hide its content".to_owned()),
-        Err(error) => unfit(format!("cannot be read: {error}")),
+    match entries.next() {
+        None => Ok(false),
+        Some(Ok(_)) => unfit("is not empty, and a mount would hide its content".to_owned()),
+        Some(Err(error)) => unfit(format!("cannot be read: {error}")),
     }
 }
 
 /// Removes the target that publishing created. Keeps files that were written below the mount.
-async fn remove_target(path: &str, is_file: bool) -> Result<(), UnpublishVolumeError> {
+fn remove_target(path: &str, is_file: bool) -> Result<(), UnpublishVolumeError> {
     use std::io::ErrorKind::{DirectoryNotEmpty, NotFound};
     let has_content = || {
         FailedPrecondition(format!(
@@ -236,12 +241,12 @@ async fn remove_target(path: &str, is_file: bool) -> Result<(), UnpublishVolumeE
         ))
     };
     let removed = if is_file {
-        match tokio::fs::symlink_metadata(path).await {
+        match std::fs::symlink_metadata(path) {
             Ok(found) if found.len() > 0 => return Err(has_content().into()),
-            _ => tokio::fs::remove_file(path).await,
+            _ => std::fs::remove_file(path),
         }
     } else {
-        tokio::fs::remove_dir(path).await
+        std::fs::remove_dir(path)
     };
     match removed {
         Ok(()) => Ok(()),

@@ -1,35 +1,73 @@
 //! The space that can still be provisioned.
+//!
+//! Provisioned space counts as used, even if it is not written yet. The transaction that writes a
+//! record compares the sum, so concurrent calls cannot provision the same space. Files are measured
+//! only if space is scarce.
 
+use crate::hostpath::catalog::{CatalogError, Limits, VolumeRecord};
 use crate::hostpath::error::{HostError, ResourceExhausted};
 use crate::hostpath::plugin::Plugin;
 
-/// Checks that `more` bytes can be provisioned. Provisioned space counts as used, even if it is not
-/// written yet. Files are measured only if space is scarce.
+/// Writes the record of a volume that has `more` bytes than before, if they can be provisioned.
+pub(in crate::hostpath) fn provision<E>(
+    plugin: &Plugin,
+    record: &VolumeRecord,
+    more: u64,
+) -> Result<(), E>
+where
+    E: From<HostError> + From<ResourceExhausted>,
+{
+    within_space(plugin, more, |limits| {
+        plugin.catalog.put_volume_within(record, limits)
+    })
+}
+
+/// Checks that `more` bytes can be provisioned, before work that [`provision`] completes.
 pub(in crate::hostpath) fn ensure_space<E>(plugin: &Plugin, more: u64) -> Result<(), E>
 where
     E: From<HostError> + From<ResourceExhausted>,
 {
+    within_space(plugin, more, |limits| {
+        let sum = plugin.catalog.provisioned_bytes()?.saturating_add(more);
+        Ok(limits.provisioned_bytes.is_none_or(|most| sum <= most))
+    })
+}
+
+/// Tries a change with the limit that the free space sets, then with the limit that the sizes of the
+/// files allow.
+fn within_space<E>(
+    plugin: &Plugin,
+    more: u64,
+    attempt: impl Fn(Limits) -> Result<bool, CatalogError>,
+) -> Result<(), E>
+where
+    E: From<HostError> + From<ResourceExhausted>,
+{
+    let within = |most| {
+        let limits = Limits {
+            provisioned_bytes: most,
+            ..Limits::default()
+        };
+        attempt(limits).map_err(HostError::from)
+    };
     if plugin.profile.overcommit {
+        within(None)?;
         return Ok(());
     }
-    let space = plugin.directories.space();
-    let free = space
-        .map_err(HostError::io("measure the file system"))?
-        .available_bytes;
-    let provisioned = plugin
-        .catalog
-        .provisioned_bytes()
-        .map_err(HostError::from)?;
-    if free
-        .checked_sub(provisioned)
-        .is_some_and(|left| left >= more)
-    {
+    let measure = HostError::io("measure the file system");
+    let free = plugin.directories.space().map_err(measure)?.available_bytes;
+    if within(Some(free))? {
         return Ok(());
     }
-    let left = available_space(plugin)?;
-    if left >= more {
+    let provisioned = plugin.catalog.provisioned_bytes();
+    let provisioned = provisioned.map_err(HostError::from)?;
+    let measure = HostError::io("measure the volumes' files");
+    let written = plugin.images.allocated_bytes().map_err(measure)?;
+    let most = free.saturating_add(written.min(provisioned));
+    if within(Some(most))? {
         return Ok(());
     }
+    let left = most.saturating_sub(provisioned);
     Err(ResourceExhausted(format!(
         "{more} more bytes do not fit: {left} are left on the plugin's file system; delete volumes or snapshots, request less, or allow overcommitment (--overcommit)"
     ))

@@ -12,7 +12,6 @@ use crate::hostpath::error::{
     StageVolumeError, UnstageVolumeError, VolumeStatsError,
 };
 use crate::hostpath::plugin::Plugin;
-use crate::hostpath::profile::PluginCapability;
 use crate::hostpath::request::StageRequest;
 use crate::hostpath::volume_capability::VolumeCapability;
 
@@ -20,24 +19,22 @@ use crate::csi::proto;
 use crate::ports::MountFlags;
 
 /// Implements NodeStageVolume.
-pub(in crate::hostpath) async fn stage(
-    plugin: Arc<Plugin>,
+pub(in crate::hostpath) fn stage(
+    plugin: &Arc<Plugin>,
     request: StageRequest,
 ) -> Result<(), StageVolumeError> {
-    let mut volume = Volume::open::<StageVolumeError>(&plugin, request.volume_id).await?;
+    let mut volume = Volume::open::<StageVolumeError>(plugin, request.volume_id)?;
     let (path, capability) = (request.staging_path, request.capability);
     volume.check_path_outside_state_dir(&path)?;
-    check_directory(&path).await?;
-    check_usable::<StageVolumeError>(&volume, &capability).await?;
+    check_directory(&path)?;
+    check_usable::<StageVolumeError>(&volume, &capability)?;
     let requested = PathRecord::Staging {
         capability: capability.clone(),
     };
     let flags = staging_flags(&volume, &capability);
     let known = volume.paths.get(&path);
-    let found = match (volume.mount_state(&path).await?, known) {
-        (MountState::NotMounted, Some(path_record))
-            if volume.is_block_staged(path_record).await? =>
-        {
+    let found = match (volume.mount_state(&path)?, known) {
+        (MountState::NotMounted, Some(path_record)) if volume.is_block_staged(path_record)? => {
             MountState::Volume(flags)
         }
         (found, _) => found,
@@ -49,17 +46,18 @@ pub(in crate::hostpath) async fn stage(
             let id = volume.record.id;
             return Err(ConflictingUse { id, path }.into());
         }
-        MountState::Volume(found) if satisfies(found, flags) => return Ok(()),
+        MountState::Volume(found) if satisfies(found, flags) && volume.is_prepared() => {
+            return Ok(());
+        }
         MountState::Volume(_) => {}
     }
-    volume.put_path_record(&path, requested).await?;
+    let made = volume.make_content::<StageVolumeError>()?;
+    volume.put_path_record(&path, requested, made)?;
     if volume.backing() == Backing::Block {
         let is_read_only = volume.is_read_only(&capability, false);
-        volume.block_device(is_read_only).await?;
+        volume.block_device(is_read_only)?;
     } else {
-        volume
-            .mount_volume(&path, &capability, flags, found)
-            .await?;
+        volume.mount_volume(&path, &capability, flags, found)?;
     }
     tracing::info!(volume.external_id = %volume.id(), staging_path = %path, "staged a volume");
     Ok(())
@@ -77,42 +75,38 @@ fn staging_flags(volume: &Volume, capability: &VolumeCapability) -> MountFlags {
 }
 
 /// Checks that the volume supports the capability, is attached and is intact.
-pub(in crate::hostpath) async fn check_usable<E>(
+pub(in crate::hostpath) fn check_usable<E>(
     volume: &Volume,
     capability: &VolumeCapability,
 ) -> Result<(), E>
 where
-    E: From<IncompatibleCapability> + From<FailedPrecondition> + From<HostError> + Send + 'static,
+    E: From<IncompatibleCapability> + From<FailedPrecondition> + From<HostError>,
 {
     if let Some(why) = volume.record.content.incompatibility(capability) {
         let id = volume.record.id.clone();
         return Err(IncompatibleCapability { id, why }.into());
     }
     volume.check_attached()?;
-    let record = volume.record.clone();
-    let problem = volume
-        .plugin
-        .blocking(move |plugin| condition::find_problem(plugin, &record));
-    match problem.await? {
+    match condition::find_problem(&volume.plugin, &volume.record)? {
         Some(problem) => Err(FailedPrecondition(problem).into()),
         None => Ok(()),
     }
 }
 
 /// Implements NodeUnstageVolume. The orchestrator owns the directory.
-pub(in crate::hostpath) async fn unstage(
-    plugin: Arc<Plugin>,
+pub(in crate::hostpath) fn unstage(
+    plugin: &Arc<Plugin>,
     volume_id: String,
-    path: String,
+    path: &str,
 ) -> Result<(), UnstageVolumeError> {
-    let mut volume = Volume::open::<UnstageVolumeError>(&plugin, volume_id).await?;
-    match volume.paths.get(&path) {
+    let mut volume = Volume::open::<UnstageVolumeError>(plugin, volume_id)?;
+    match volume.paths.get(path) {
         Some(PathRecord::Staging { .. }) => {}
         Some(PathRecord::Target { .. }) | None => return Ok(()),
     }
-    volume.unmount::<UnstageVolumeError>(&path).await?;
-    volume.release_devices(&path).await?;
-    volume.remove_path_record(&path).await?;
+    volume.unmount::<UnstageVolumeError>(path)?;
+    volume.release_devices(path)?;
+    volume.remove_path_record(path)?;
     tracing::info!(volume.external_id = %volume.id(), staging_path = %path, "unstaged a volume");
     Ok(())
 }
@@ -127,52 +121,41 @@ pub(in crate::hostpath) struct Stats {
 }
 
 /// Implements NodeGetVolumeStats. For a directory it measures the machine's file system.
-pub(in crate::hostpath) async fn stats(
-    plugin: Arc<Plugin>,
+pub(in crate::hostpath) fn stats(
+    plugin: &Arc<Plugin>,
     volume_id: String,
     path: String,
 ) -> Result<Stats, VolumeStatsError> {
-    let volume = Volume::read::<VolumeStatsError>(&plugin, volume_id).await?;
+    let volume = Volume::read::<VolumeStatsError>(plugin, volume_id)?;
     let found = match volume.paths.get(&path) {
         None => MountState::NotMounted,
-        Some(path_record) if volume.is_block_staged(path_record).await? => {
+        Some(path_record) if volume.is_block_staged(path_record)? => {
             MountState::Volume(MountFlags::default())
         }
-        Some(_) => volume.mount_state(&path).await?,
+        Some(_) => volume.mount_state(&path)?,
     };
     let MountState::Volume(_) = found else {
         let id = volume.record.id;
         return Err(NotAtPath { id, path }.into());
     };
     let record = volume.record;
-    plugin
-        .blocking(move |plugin| {
-            let action = format!("measure the file system at `{path}`");
-            let space = if record.content.backing == Backing::Block {
-                None
-            } else {
-                Some(space_at(Path::new(&path)).map_err(HostError::io(action))?)
-            };
-            let condition = if plugin.has(PluginCapability::Condition) {
-                Some(condition::to_proto(condition::find_problem(
-                    plugin, &record,
-                )?))
-            } else {
-                None
-            };
-            Ok(Stats {
-                space,
-                bytes: record.content.bytes,
-                condition,
-            })
-        })
-        .await
+    let space = if record.content.backing == Backing::Block {
+        None
+    } else {
+        let action = format!("measure the file system at `{path}`");
+        Some(space_at(Path::new(&path)).map_err(HostError::io(action))?)
+    };
+    Ok(Stats {
+        space,
+        bytes: record.content.bytes,
+        condition: condition::reported(plugin, &record)?,
+    })
 }
 
 /// Checks the staging directory, which the orchestrator creates.
-async fn check_directory(path: &str) -> Result<(), FailedPrecondition> {
+fn check_directory(path: &str) -> Result<(), FailedPrecondition> {
     let unfit = |why: &str| Err(FailedPrecondition(format!("staging path `{path}` {why}")));
-    match tokio::fs::symlink_metadata(path).await {
+    match std::fs::symlink_metadata(path) {
         Ok(found) if found.is_dir() => Ok(()),
         Ok(_) => unfit("is not a directory"),
         Err(error) => unfit(&format!(

@@ -36,6 +36,13 @@ pub(in crate::hostpath) enum MountState {
     Foreign,
 }
 
+/// Whether this call made the content of a volume, so that its record changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::hostpath) enum ContentMade {
+    Now,
+    Before,
+}
+
 /// A volume that exists.
 pub(in crate::hostpath) struct Volume {
     pub(in crate::hostpath) plugin: Arc<Plugin>,
@@ -49,12 +56,12 @@ pub(in crate::hostpath) struct Volume {
 
 impl Volume {
     /// Begins an operation on a volume. No other operation can begin before this one ends.
-    pub(in crate::hostpath) async fn open<E>(plugin: &Arc<Plugin>, id: String) -> Result<Self, E>
+    pub(in crate::hostpath) fn open<E>(plugin: &Arc<Plugin>, id: String) -> Result<Self, E>
     where
-        E: From<HostError> + From<VolumeNotFound> + From<OperationPending> + Send + 'static,
+        E: From<HostError> + From<VolumeNotFound> + From<OperationPending>,
     {
         let operation = plugin.begin_operation(OperationKey::Volume(id.clone()))?;
-        let volume = Self::read::<E>(plugin, id).await?;
+        let volume = Self::read::<E>(plugin, id)?;
         Ok(Self {
             _operation: Some(operation),
             ..volume
@@ -62,16 +69,12 @@ impl Volume {
     }
 
     /// Reads a volume without beginning an operation.
-    pub(in crate::hostpath) async fn read<E>(plugin: &Arc<Plugin>, id: String) -> Result<Self, E>
+    pub(in crate::hostpath) fn read<E>(plugin: &Arc<Plugin>, id: String) -> Result<Self, E>
     where
-        E: From<HostError> + From<VolumeNotFound> + Send + 'static,
+        E: From<HostError> + From<VolumeNotFound>,
     {
-        let known = plugin.blocking(move |plugin| {
-            let record = plugin.ready_volume(&id)?.ok_or(VolumeNotFound(id))?;
-            let paths = plugin.catalog.paths(&record.id).map_err(HostError::from)?;
-            Ok::<_, E>((record, paths))
-        });
-        let (record, paths) = known.await?;
+        let record = plugin.ready_volume(&id)?.ok_or(VolumeNotFound(id))?;
+        let paths = plugin.catalog.paths(&record.id).map_err(HostError::from)?;
         Ok(Self {
             data: plugin.data_dir(record.content.backing).path_of(&record.id),
             plugin: plugin.clone(),
@@ -104,30 +107,27 @@ impl Volume {
     }
 
     /// Returns its loop devices.
-    pub(in crate::hostpath) async fn devices(&self) -> Result<Vec<AttachedDevice>, HostError> {
+    pub(in crate::hostpath) fn devices(&self) -> Result<Vec<AttachedDevice>, HostError> {
         if self.backing() == Backing::Directory {
             return Ok(vec![]);
         }
-        let data = self.data.clone();
-        self.plugin
-            .blocking_io("list loop devices", move |plugin| {
-                plugin.host.storage.attached(&data)
-            })
-            .await
+        let devices = self.plugin.host.storage.attached(&self.data);
+        devices.map_err(HostError::io("list loop devices"))
     }
 
-    /// Returns what is mounted at `path`.
-    pub(in crate::hostpath) async fn mount_state(
-        &self,
-        path: &str,
-    ) -> Result<MountState, HostError> {
-        let mounter = &self.plugin.host.mounter;
-        let Some(entry) = mounter.entry(Path::new(path)).await? else {
+    /// Returns what is mounted at `path`. Reads the mount table only if something is mounted there.
+    pub(in crate::hostpath) fn mount_state(&self, path: &str) -> Result<MountState, HostError> {
+        let (mounter, target) = (&self.plugin.host.mounter, Path::new(path));
+        if !mounter.is_mount_point(target)? {
+            return Ok(MountState::NotMounted);
+        }
+        let mounts = mounter.list()?;
+        // The table has no symbolic links.
+        let target = target.canonicalize().unwrap_or_else(|_| target.to_owned());
+        let Some(entry) = mounts.iter().rev().find(|mount| mount.target == target) else {
             return Ok(MountState::NotMounted);
         };
-        let devices = self.devices().await?;
-        let mounts = mounter.list().await?;
-        let is_exposed = self.is_exposed_by(&entry, &mounts, &devices);
+        let is_exposed = self.is_exposed_by(entry, &mounts, &self.devices()?);
         Ok(if is_exposed && self.paths.contains_key(path) {
             MountState::Volume(entry.flags)
         } else {
@@ -156,9 +156,9 @@ impl Volume {
     }
 
     /// Returns the first mount of this volume, by any program.
-    pub(in crate::hostpath) async fn first_mount(&self) -> Result<Option<MountEntry>, HostError> {
-        let devices = self.devices().await?;
-        let mounts = self.plugin.host.mounter.list().await?;
+    pub(in crate::hostpath) fn first_mount(&self) -> Result<Option<MountEntry>, HostError> {
+        let devices = self.devices()?;
+        let mounts = self.plugin.host.mounter.list()?;
         let exposing: Vec<_> = mounts
             .iter()
             .filter(|entry| self.is_exposed_by(entry, &mounts, &devices))
@@ -168,42 +168,34 @@ impl Volume {
         Ok(writable.or(exposing.first()).map(|entry| (*entry).clone()))
     }
 
-    /// Writes the record of `path`.
-    pub(in crate::hostpath) async fn put_path_record(
+    /// Writes the record of `path`, and the volume's own record if the content was made now.
+    pub(in crate::hostpath) fn put_path_record(
         &mut self,
         path: &str,
         record: PathRecord,
+        made: ContentMade,
     ) -> Result<(), HostError> {
-        self.paths.insert(path.to_owned(), record.clone());
-        let (id, path) = (self.record.id.clone(), path.to_owned());
-        self.plugin
-            .blocking(move |plugin| Ok(plugin.catalog.put_path(&id, &path, &record)?))
-            .await
+        let volume = (made == ContentMade::Now).then_some(&self.record);
+        let catalog = &self.plugin.catalog;
+        catalog.put_path(&self.record.id, path, &record, volume)?;
+        self.paths.insert(path.to_owned(), record);
+        Ok(())
     }
 
     /// Removes the record of `path`.
-    pub(in crate::hostpath) async fn remove_path_record(
-        &mut self,
-        path: &str,
-    ) -> Result<(), HostError> {
+    pub(in crate::hostpath) fn remove_path_record(&mut self, path: &str) -> Result<(), HostError> {
         self.paths.remove(path);
-        let (id, path) = (self.record.id.clone(), path.to_owned());
-        self.plugin
-            .blocking(move |plugin| Ok(plugin.catalog.remove_path(&id, &path)?))
-            .await
+        Ok(self.plugin.catalog.remove_path(&self.record.id, path)?)
     }
 
     /// Writes the changed record of the volume.
-    pub(in crate::hostpath) async fn save(&self) -> Result<(), HostError> {
-        let record = self.record.clone();
-        self.plugin
-            .blocking(move |plugin| Ok(plugin.catalog.put_volume(&record)?))
-            .await
+    pub(in crate::hostpath) fn save(&self) -> Result<(), HostError> {
+        Ok(self.plugin.catalog.put_volume(&self.record)?)
     }
 
     /// Bind-mounts `source` at `path`, which has a record. Replaces a mount of this volume with
     /// other flags, which a crash between the two calls of a bind mount can leave.
-    pub(in crate::hostpath) async fn bind(
+    pub(in crate::hostpath) fn bind(
         &self,
         source: &Path,
         path: &str,
@@ -213,14 +205,14 @@ impl Volume {
         let target = Path::new(path);
         let mounter = &self.plugin.host.mounter;
         if let MountState::Volume(_) = found {
-            mounter.unmount(target).await?;
+            mounter.unmount(target)?;
         }
-        Ok(mounter.bind(source, target, flags).await?)
+        Ok(mounter.bind(source, target, flags)?)
     }
 
     /// Mounts the volume itself at `path`, which has a record: binds a directory, or mounts an
     /// image over its loop device.
-    pub(in crate::hostpath) async fn mount_volume(
+    pub(in crate::hostpath) fn mount_volume(
         &mut self,
         path: &str,
         capability: &VolumeCapability,
@@ -228,58 +220,44 @@ impl Volume {
         found: MountState,
     ) -> Result<(), HostError> {
         let Some(kind) = self.record.content.file_system else {
-            self.open_to_group(self.data.clone(), capability.group)
-                .await?;
-            let data = self.data.clone();
-            return self.bind(&data, path, flags, found).await;
+            open_to_group(&self.data, capability.group)?;
+            return self.bind(&self.data, path, flags, found);
         };
         let target = Path::new(path);
         if let MountState::Volume(_) = found {
-            self.plugin.host.mounter.unmount(target).await?;
+            self.plugin.host.mounter.unmount(target)?;
         }
-        let device = self.device_for_mount().await?;
+        let device = self.device_for_mount()?;
         let content = self.record.content;
         if content.file_system_bytes < content.bytes {
-            let path = device.path.clone();
-            self.plugin
-                .blocking_io("resize a loop device", move |plugin| {
-                    plugin.host.storage.resize(&path)
-                })
-                .await?;
+            let resized = self.plugin.host.storage.resize(&device.path);
+            resized.map_err(HostError::io("resize a loop device"))?;
         }
         let needs_work = !content.is_prepared
             || content.file_system_bytes < content.bytes
             || capability.group.is_some();
         if needs_work {
             // The first mount has no flags, because they may forbid the writes that follow.
-            self.mount_device(&device, target, kind, capability, MountFlags::default())
-                .await?;
-            match self.prepare(path, kind, capability.group).await {
+            self.mount_device(&device, target, kind, capability, MountFlags::default())?;
+            match self.prepare(path, kind, capability.group) {
                 Ok(()) if flags == MountFlags::default() => return Ok(()),
-                Ok(()) => self.plugin.host.mounter.unmount(target).await?,
+                Ok(()) => self.plugin.host.mounter.unmount(target)?,
                 Err(error) if error.is_permission_denied() => {
                     // The file system cannot grow while it is mounted, and nothing uses it yet.
-                    self.plugin.host.mounter.unmount(target).await?;
-                    self.grow_unmounted(&device, kind).await?;
-                    return Box::pin(self.mount_volume(
-                        path,
-                        capability,
-                        flags,
-                        MountState::NotMounted,
-                    ))
-                    .await;
+                    self.plugin.host.mounter.unmount(target)?;
+                    self.grow_unmounted(&device, kind)?;
+                    return self.mount_volume(path, capability, flags, MountState::NotMounted);
                 }
                 Err(error) => {
-                    self.plugin.host.mounter.unmount(target).await?;
+                    self.plugin.host.mounter.unmount(target)?;
                     return Err(error);
                 }
             }
         }
         self.mount_device(&device, target, kind, capability, flags)
-            .await
     }
 
-    async fn mount_device(
+    fn mount_device(
         &self,
         device: &LoopDevice,
         target: &Path,
@@ -289,115 +267,82 @@ impl Volume {
     ) -> Result<(), HostError> {
         let mounter = &self.plugin.host.mounter;
         let options = &capability.options;
-        Ok(mounter
-            .mount_device(&device.path, target, kind, options, flags)
-            .await?)
+        Ok(mounter.mount_device(&device.path, target, kind, options, flags)?)
     }
 
     /// Returns the loop device of the image, held open. Reuses an existing device, because two
     /// devices over one file would corrupt the file system.
-    async fn device_for_mount(&self) -> Result<LoopDevice, HostError> {
-        let (data, tuning) = (self.data.clone(), self.tuning());
-        self.plugin
-            .blocking_io("set up a loop device", move |plugin| {
-                let storage = &plugin.host.storage;
-                for device in storage.attached(&data)? {
-                    if let Some(held) = storage.open(&device)? {
-                        return Ok(held);
-                    }
+    fn device_for_mount(&self) -> Result<LoopDevice, HostError> {
+        let storage = &self.plugin.host.storage;
+        let set_up = || {
+            for device in storage.attached(&self.data)? {
+                if let Some(held) = storage.open(&device)? {
+                    return Ok(held);
                 }
-                storage.attach(&data, AttachOptions::default(), &tuning)
-            })
-            .await
+            }
+            storage.attach(&self.data, AttachOptions::default(), &self.tuning())
+        };
+        set_up().map_err(HostError::io("set up a loop device"))
     }
 
-    async fn grow_unmounted(
-        &mut self,
-        device: &LoopDevice,
-        kind: FileSystem,
-    ) -> Result<(), HostError> {
-        let path = device.path.clone();
-        self.plugin
-            .blocking_io("grow the file system", move |plugin| {
-                plugin.host.storage.grow_unmounted(&path, kind)
-            })
-            .await?;
+    fn grow_unmounted(&mut self, device: &LoopDevice, kind: FileSystem) -> Result<(), HostError> {
+        let grown = self.plugin.host.storage.grow_unmounted(&device.path, kind);
+        grown.map_err(HostError::io("grow the file system"))?;
         self.record.content.file_system_bytes = self.record.content.bytes;
-        self.save().await
+        self.save()
     }
 
     /// Grows a mounted file system to the size of its file, and opens it to its users.
-    async fn prepare(
+    fn prepare(
         &mut self,
         path: &str,
         kind: FileSystem,
         group: Option<u32>,
     ) -> Result<(), HostError> {
         let content = self.record.content;
-        let mount = PathBuf::from(path);
-        self.plugin
-            .blocking_io(
-                format!("prepare the file system at {path}"),
-                move |plugin| {
-                    if !content.is_prepared {
-                        data::open_to_all(&mount)?;
-                    }
-                    if content.file_system_bytes < content.bytes {
-                        let storage = &plugin.host.storage;
-                        storage.grow_file_system(&mount, kind, content.bytes)?;
-                    }
-                    Ok(())
-                },
-            )
-            .await?;
-        self.open_to_group(PathBuf::from(path), group).await?;
+        let mount = Path::new(path);
+        let prepare = || {
+            if !content.is_prepared {
+                data::open_to_all(mount)?;
+            }
+            if content.file_system_bytes < content.bytes {
+                let storage = &self.plugin.host.storage;
+                storage.grow_file_system(mount, kind, content.bytes)?;
+            }
+            Ok(())
+        };
+        prepare().map_err(HostError::io(format!("prepare the file system at {path}")))?;
+        open_to_group(mount, group)?;
         if !content.is_prepared || content.file_system_bytes < content.bytes {
             self.record.content.is_prepared = true;
             self.record.content.file_system_bytes = content.bytes;
-            self.save().await?;
+            self.save()?;
         }
         Ok(())
     }
 
-    async fn open_to_group(&self, root: PathBuf, group: Option<u32>) -> Result<(), HostError> {
-        let Some(group) = group else {
-            return Ok(());
-        };
-        self.plugin
-            .blocking_io(
-                format!("open `{}` to group {group}", root.display()),
-                move |_| data::open_to_group(&root, group),
-            )
-            .await
-    }
-
     /// Returns the writable or read-only device of a block volume. Sets it up if it does not exist.
-    pub(in crate::hostpath) async fn block_device(
-        &self,
-        read_only: bool,
-    ) -> Result<PathBuf, HostError> {
-        let (data, tuning) = (self.data.clone(), self.tuning());
-        self.plugin
-            .blocking_io("set up a loop device", move |plugin| {
-                let storage = &plugin.host.storage;
-                let devices = storage.attached(&data)?;
-                let found = devices
-                    .into_iter()
-                    .find(|device| device.read_only == read_only);
-                if let Some(device) = found {
-                    return Ok(device.path);
-                }
-                let how = AttachOptions {
-                    read_only,
-                    persistent: true,
-                };
-                Ok(storage.attach(&data, how, &tuning)?.path)
-            })
-            .await
+    pub(in crate::hostpath) fn block_device(&self, read_only: bool) -> Result<PathBuf, HostError> {
+        let storage = &self.plugin.host.storage;
+        let set_up = || {
+            let devices = storage.attached(&self.data)?;
+            let found = devices
+                .into_iter()
+                .find(|device| device.read_only == read_only);
+            if let Some(device) = found {
+                return Ok(device.path);
+            }
+            let how = AttachOptions {
+                read_only,
+                persistent: true,
+            };
+            Ok(storage.attach(&self.data, how, &self.tuning())?.path)
+        };
+        set_up().map_err(HostError::io("set up a loop device"))
     }
 
     /// Detaches the devices of a block volume that no path except `except` needs.
-    pub(in crate::hostpath) async fn release_devices(&self, except: &str) -> Result<(), HostError> {
+    pub(in crate::hostpath) fn release_devices(&self, except: &str) -> Result<(), HostError> {
         if self.backing() != Backing::Block {
             return Ok(());
         }
@@ -412,31 +357,26 @@ impl Volume {
                 } => self.is_read_only(capability, *read_only),
             })
             .collect();
-        let data = self.data.clone();
-        self.plugin
-            .blocking_io(
-                format!("detach the device of volume `{}`", self.id()),
-                move |plugin| {
-                    let storage = &plugin.host.storage;
-                    for device in storage.attached(&data)? {
-                        if !needed.contains(&device.read_only) {
-                            storage.detach(&device)?;
-                        }
-                    }
-                    Ok(())
-                },
-            )
-            .await
+        let storage = &self.plugin.host.storage;
+        let devices = storage.attached(&self.data);
+        let released = devices.and_then(|devices| {
+            let mut unneeded = devices
+                .iter()
+                .filter(|device| !needed.contains(&device.read_only));
+            unneeded.try_for_each(|device| storage.detach(device))
+        });
+        let action = format!("detach the device of volume `{}`", self.id());
+        released.map_err(HostError::io(action))
     }
 
     /// Whether a block volume is staged: its device exists.
-    pub(in crate::hostpath) async fn is_block_staged(
+    pub(in crate::hostpath) fn is_block_staged(
         &self,
         path_record: &PathRecord,
     ) -> Result<bool, HostError> {
         let is_staging = matches!(path_record, PathRecord::Staging { .. });
         let is_block = self.backing() == Backing::Block;
-        Ok(is_staging && is_block && !self.devices().await?.is_empty())
+        Ok(is_staging && is_block && !self.devices()?.is_empty())
     }
 
     /// Returns the settings of its devices. The stored parameters were validated before.
@@ -446,16 +386,16 @@ impl Volume {
 
     /// Unmounts every mount of this volume from `path`, which has a record. Fails for a mount of
     /// something else.
-    pub(in crate::hostpath) async fn unmount<E>(&self, path: &str) -> Result<(), E>
+    pub(in crate::hostpath) fn unmount<E>(&self, path: &str) -> Result<(), E>
     where
         E: From<HostError> + From<FailedPrecondition>,
     {
         loop {
-            match self.mount_state(path).await? {
+            match self.mount_state(path)? {
                 MountState::NotMounted => return Ok(()),
                 MountState::Foreign => return Err(foreign_mount(path).into()),
                 MountState::Volume(_) => {
-                    let unmounted = self.plugin.host.mounter.unmount(Path::new(path)).await;
+                    let unmounted = self.plugin.host.mounter.unmount(Path::new(path));
                     unmounted.map_err(HostError::from)?;
                 }
             }
@@ -486,6 +426,14 @@ impl Volume {
         }
         Ok(())
     }
+}
+
+fn open_to_group(root: &Path, group: Option<u32>) -> Result<(), HostError> {
+    let Some(group) = group else {
+        return Ok(());
+    };
+    let action = format!("open `{}` to group {group}", root.display());
+    data::open_to_group(root, group).map_err(HostError::io(action))
 }
 
 /// Whether a mount has at least the requested restrictions, and is read-only exactly if requested.

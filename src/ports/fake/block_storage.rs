@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::mounter::FakeMounter;
 use crate::ports::block_storage::{
     AttachOptions, AttachedDevice, BlockStorage, BlockStorageFeatures, CopyMethod, DeviceTuning,
-    FileSystem, LoopDevice,
+    FileContent, FileSystem, LoopDevice,
 };
 
 /// Loop devices that behave as in the kernel. A device that is not persistent goes with its last mount
@@ -227,6 +227,19 @@ impl BlockStorage for FakeBlockStorage {
 
     fn flush(&self, _: &Path) -> io::Result<()> {
         Ok(())
+    }
+
+    fn probe(&self, file: &Path) -> io::Result<FileContent> {
+        use std::os::unix::fs::FileExt as _;
+        let file = std::fs::File::open(file)?;
+        let mut beginning = [0; 8];
+        file.read_at(&mut beginning, 0)?;
+        let name = |kind: &FileSystem| beginning.starts_with(kind.name().as_bytes());
+        Ok(match FileSystem::ALL.into_iter().find(name) {
+            Some(kind) => FileContent::FileSystem(kind),
+            None if beginning == [0; 8] => FileContent::Empty,
+            None => FileContent::Other,
+        })
     }
 
     fn make_file_system(&self, file: &Path, kind: FileSystem) -> io::Result<()> {

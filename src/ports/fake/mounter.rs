@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 
 use crate::ports::block_storage::FileSystem;
-use crate::ports::mounter::{MountEntry, MountError, MountFlags, Mounter};
+use crate::ports::mounter::{MountCalls, MountEntry, MountError, MountFlags, Mounter};
 
 /// Mounts that behave as in the kernel, on one file system that is mounted at `/`. A clone is the same
 /// table, so it survives a restart of the plugin.
@@ -144,14 +144,8 @@ fn mount_error(operation: &'static str, path: &Path, source: impl Into<io::Error
     }
 }
 
-#[async_trait]
-impl Mounter for FakeMounter {
-    async fn bind(
-        &self,
-        source: &Path,
-        target: &Path,
-        flags: MountFlags,
-    ) -> Result<(), MountError> {
+impl MountCalls for FakeMounter {
+    fn bind(&self, source: &Path, target: &Path, flags: MountFlags) -> Result<(), MountError> {
         let failed = |kind: io::ErrorKind| mount_error("bind-mount onto", target, kind);
         self.step()
             .map_err(|error| mount_error("bind-mount onto", target, error))?;
@@ -179,7 +173,7 @@ impl Mounter for FakeMounter {
         Ok(())
     }
 
-    async fn mount_device(
+    fn mount_device(
         &self,
         device: &Path,
         target: &Path,
@@ -208,6 +202,37 @@ impl Mounter for FakeMounter {
         Ok(())
     }
 
+    fn unmount(&self, target: &Path) -> Result<(), MountError> {
+        let failed = |kind: io::ErrorKind| mount_error("unmount", target, kind);
+        self.step()
+            .map_err(|error| mount_error("unmount", target, error))?;
+        let mut table = self.table();
+        if table.unprivileged {
+            return Err(failed(io::ErrorKind::PermissionDenied));
+        }
+        if table.busy.iter().any(|path| path == target) {
+            return Err(failed(io::ErrorKind::ResourceBusy));
+        }
+        let at = table
+            .mounts
+            .iter()
+            .rposition(|mount| mount.target == target);
+        let at = at.ok_or(io::ErrorKind::InvalidInput).map_err(failed)?;
+        table.mounts.remove(at);
+        Ok(())
+    }
+
+    fn is_mount_point(&self, target: &Path) -> Result<bool, MountError> {
+        Ok(self.mounts().iter().any(|mount| mount.target == target))
+    }
+
+    fn list(&self) -> Result<Vec<MountEntry>, MountError> {
+        Ok(self.table().all())
+    }
+}
+
+#[async_trait]
+impl Mounter for FakeMounter {
     async fn share(&self, directory: &Path) -> Result<(), MountError> {
         let failed = |kind: io::ErrorKind| mount_error("share", directory, kind);
         let mut table = self.table();
@@ -232,23 +257,7 @@ impl Mounter for FakeMounter {
     }
 
     async fn unmount(&self, target: &Path) -> Result<(), MountError> {
-        let failed = |kind: io::ErrorKind| mount_error("unmount", target, kind);
-        self.step()
-            .map_err(|error| mount_error("unmount", target, error))?;
-        let mut table = self.table();
-        if table.unprivileged {
-            return Err(failed(io::ErrorKind::PermissionDenied));
-        }
-        if table.busy.iter().any(|path| path == target) {
-            return Err(failed(io::ErrorKind::ResourceBusy));
-        }
-        let at = table
-            .mounts
-            .iter()
-            .rposition(|mount| mount.target == target);
-        let at = at.ok_or(io::ErrorKind::InvalidInput).map_err(failed)?;
-        table.mounts.remove(at);
-        Ok(())
+        MountCalls::unmount(self, target)
     }
 
     async fn entry(&self, target: &Path) -> Result<Option<MountEntry>, MountError> {
@@ -260,6 +269,6 @@ impl Mounter for FakeMounter {
     }
 
     async fn list(&self) -> Result<Vec<MountEntry>, MountError> {
-        Ok(self.table().all())
+        MountCalls::list(self)
     }
 }
