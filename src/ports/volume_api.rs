@@ -33,6 +33,11 @@ pub struct ApiError {
 }
 
 impl ApiError {
+    /// Whether the server does not respond, or has no leader. A request with this error changed nothing.
+    pub fn is_server_away(&self) -> bool {
+        self.code.means_server_away()
+    }
+
     /// Returns the diagnostic: the message, the server's error text, and what to do.
     pub fn diagnostic(&self) -> Diagnostic {
         let mut diagnostic = Diagnostic::error(self.code, self.message.clone());

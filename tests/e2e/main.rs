@@ -51,6 +51,7 @@ mod plugin_tasks;
 mod random;
 mod readme;
 mod reconcile;
+mod server_away;
 mod strangers;
 mod task_crash;
 mod task_failures;

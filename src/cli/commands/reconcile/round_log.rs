@@ -12,7 +12,7 @@ use crate::diagnostic::{Diagnostic, Diagnostics, Severity, SourceMap};
 use crate::model::{NamespacedId, SetName};
 use crate::plan::{Baseline, DriftState, Plan, VolumeDrift};
 use crate::ports::{Clock, LockHolder};
-use crate::reconcile::workflow::{Reporter, RoundReporter};
+use crate::reconcile::workflow::{Reporter, RoundReporter, is_folded};
 use crate::reconcile::{Cause, Outcome, ProgressObserver, Status};
 use crate::telemetry::ReconcileMetrics;
 
@@ -160,8 +160,14 @@ impl RoundReporter for RoundLog<'_> {
         self.logged().blocked = reasons;
     }
 
-    fn outcomes(&self, plan: &Plan, outcomes: &[Outcome]) -> Diagnostics {
-        let mut failures = vec![];
+    fn outcomes(
+        &self,
+        plan: &Plan,
+        outcomes: &[Outcome],
+        server_away: Option<Diagnostic>,
+    ) -> Diagnostics {
+        let is_away = server_away.is_some();
+        let mut failures: Vec<_> = server_away.into_iter().collect();
         for (planned, outcome) in plan.volumes.iter().zip(outcomes) {
             for one in &outcome.warnings {
                 log_warning(one, &SourceMap::default());
@@ -169,7 +175,8 @@ impl RoundReporter for RoundLog<'_> {
             let result = match &outcome.status {
                 Status::Unchanged | Status::Blocked => continue,
                 Status::Done(_) | Status::Removed => "done",
-                Status::NotStarted => "not-started",
+                Status::ServerAway(_) | Status::NotStarted => "not-started",
+                Status::Failed(_) if is_away && is_folded(outcome) => "unknown",
                 Status::Stale(why) | Status::DependencyFailed(why) | Status::Failed(why) => {
                     failures.push(why.clone());
                     "failed"
