@@ -4,6 +4,7 @@
 //! time, and the others wait for its result. The wait counts from the first failure, so all of them end
 //! together, and a request that is sent later fails at once, until the server responds.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -27,17 +28,8 @@ pub(super) struct Outage {
     /// The turn to probe the server.
     probing: Semaphore,
     state: Mutex<State>,
-}
-
-/// How a wait ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum WaitEnd {
-    /// There was none: the server responds.
-    Responds,
-    /// The server responds again.
-    Back,
-    /// The server did not respond in time.
-    GaveUp,
+    /// How often the server has responded.
+    responses: AtomicU64,
 }
 
 /// What the requests know about the server.
@@ -57,6 +49,7 @@ impl Default for Outage {
             wait: None,
             probing: Semaphore::new(1),
             state: Mutex::new(State::Responding),
+            responses: AtomicU64::new(0),
         }
     }
 }
@@ -84,44 +77,41 @@ impl Outage {
 
     /// Records that the server has responded.
     pub(super) fn end(&self) {
+        self.responses.fetch_add(1, Ordering::Relaxed);
         let before = std::mem::replace(&mut *self.state(), State::Responding);
         if let (State::Away { since, .. }, Some(wait)) = (before, &self.wait) {
             wait.observer.server_back(&self.server, since.elapsed());
         }
     }
 
-    /// Waits until the server responds to a probe.
-    pub(super) async fn wait<F>(&self, why: &ApiError, probe: impl Fn() -> F) -> WaitEnd
+    /// Waits until the server responds to a probe. Returns `false` if it does not in time.
+    pub(super) async fn wait<F>(&self, why: &ApiError, probe: impl Fn() -> F) -> bool
     where
         F: Future<Output = bool> + Send,
     {
-        let mut was_away = self.is_away();
+        let responses = self.responses.load(Ordering::Relaxed);
         // The semaphore is never closed.
         let _turn = self.probing.acquire().await.ok();
         for attempt in 0.. {
-            if was_away && !self.is_away() {
-                return WaitEnd::Back;
+            if self.responses.load(Ordering::Relaxed) != responses {
+                return true;
             }
             if self.has_given_up() {
-                return WaitEnd::GaveUp;
+                return false;
             }
             if probe().await {
                 self.end();
-                return match was_away {
-                    true => WaitEnd::Back,
-                    false => WaitEnd::Responds,
-                };
+                return true;
             }
             let left = self.at_most.saturating_sub(self.begin(why).elapsed());
             if left.is_zero() {
                 break;
             }
-            was_away = true;
             let pause = RetryPolicy::CLIENT.delay(attempt, RandomIds.jitter());
             sleep(pause.min(left)).await;
         }
         self.give_up();
-        WaitEnd::GaveUp
+        false
     }
 
     /// Records that the server does not respond. Returns since when.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::outage::{DEFAULT_WAIT, Outage, WaitEnd};
+use super::outage::{DEFAULT_WAIT, Outage};
 use super::read_gate::ReadGate;
 use crate::diagnostic::Code;
 use crate::ports::{ApiError, IdSource as _, RandomIds};
@@ -100,9 +100,6 @@ const CONNECTION_LIMIT_HELP: &str = "run fewer commands at this address: Nomad a
 /// The time in which attempts at a request start that changes a volume: shorter than a set's lock lives.
 const VOLUME_WRITE_BUDGET: Duration = Duration::from_secs(5);
 
-/// Waits of one request for a server that leaves again and again.
-const MAX_WAITS: u32 = 3;
-
 /// Attempts at a read whose connection is lost before the server has responded at all.
 const MAX_FIRST_READS: u32 = 3;
 
@@ -135,7 +132,7 @@ impl Retrying {
         F: Future<Output = Result<T, AttemptError>> + Send,
         P: Future<Output = bool> + Send,
     {
-        let (mut start, mut count, mut waits) = (Instant::now(), 0, 0);
+        let (mut start, mut count) = (Instant::now(), 0);
         loop {
             let failed = match send().await {
                 Ok(value) => {
@@ -162,16 +159,11 @@ impl Retrying {
             // One lost connection may be one too many. A second failure, or that of others, is an outage.
             let is_outage = failed.is_silence() && (count > 1 || self.outage.is_away());
             if is_outage && server_is_known && access != Access::VolumeWrite {
-                match self.outage.wait(&failed.error, &probe).await {
-                    WaitEnd::Responds => {}
-                    WaitEnd::Back if waits < MAX_WAITS => {
-                        waits += 1;
-                        start = Instant::now();
-                    }
-                    WaitEnd::Back | WaitEnd::GaveUp => {
-                        return Err(failed.explained(server_is_known));
-                    }
+                let waiting = Instant::now();
+                if !self.outage.wait(&failed.error, &probe).await {
+                    return Err(failed.explained(server_is_known));
                 }
+                start += waiting.elapsed();
             }
             let pause = RetryPolicy::CLIENT.delay(count - 1, RandomIds.jitter());
             // A blocking query may have waited for longer than that.

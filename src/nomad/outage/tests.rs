@@ -1,7 +1,8 @@
 //! Requests that wait together for a server.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 
 use futures_util::future::join_all;
 
@@ -66,7 +67,7 @@ async fn requests_wait_together_until_the_server_responds() {
         start.elapsed() > Duration::from_secs(20)
     };
     let ends = join_all((0..32).map(|_| outage.wait(&error, probe))).await;
-    assert!(ends.iter().all(|end| *end == WaitEnd::Back), "{ends:?}");
+    assert!(ends.iter().all(|is_back| *is_back));
     assert!(start.elapsed() < Duration::from_secs(31));
     assert!(probes.into_inner() < 12);
     let lines = lines.0.lock().unwrap().clone();
@@ -81,13 +82,13 @@ async fn the_wait_is_bounded_for_all_requests_together() {
     let silent = || async { false };
     let waits = (0..32).map(|_| outage.wait(&error, silent));
     let ends = join_all(waits).await;
-    assert!(ends.iter().all(|end| *end == WaitEnd::GaveUp), "{ends:?}");
+    assert!(!ends.iter().any(|is_back| *is_back));
     assert_eq!(start.elapsed().as_secs(), 60);
-    assert_eq!(outage.wait(&error, silent).await, WaitEnd::GaveUp);
+    assert!(!outage.wait(&error, silent).await);
     assert_eq!(start.elapsed().as_secs(), 60);
     outage.end();
     let later = outage.wait(&error, silent).await;
-    assert_eq!((later, start.elapsed().as_secs()), (WaitEnd::GaveUp, 120));
+    assert_eq!((later, start.elapsed().as_secs()), (false, 120));
     let lines = lines.0.lock().unwrap().clone();
     let expected = [
         "nomad away: refused (60s)",
@@ -111,5 +112,5 @@ async fn an_interrupted_request_hands_its_turn_over() {
     let back = || async { start.elapsed() > Duration::from_secs(5) };
     let (interrupted, other) = tokio::join!(interrupted, outage.wait(&error, back));
     assert!(interrupted.is_err());
-    assert_eq!(other, WaitEnd::Back);
+    assert!(other);
 }

@@ -412,9 +412,9 @@ async fn an_unreachable_ledger_prevents_all_changes() {
 async fn a_step_that_cannot_be_recorded_is_not_taken() {
     let scene = Scene::new();
     scene.apply(&[]).await;
-    scene.ledger.fail_next(&[LedgerFault::Unavailable]);
+    scene.ledger.fail_next(&[LedgerFault::Unavailable; 5]);
     let refused = scene.apply(&[volume("db", "")]).await;
-    assert!(matches!(refused.ending(), Status::Failed(_)));
+    assert!(matches!(refused.ending(), Status::ServerAway(_)));
     assert_eq!(scene.server.writes(), Vec::<String>::new());
 }
 
