@@ -261,7 +261,7 @@ impl VolumeApi for NomadClient {
             ..ApiRequest::new(Method::DELETE, &path)
         };
         self.session
-            .call(&delete, &action, Access::VolumeWrite)
+            .call(&delete, &action, Access::Write)
             .await
             .map(drop)
     }

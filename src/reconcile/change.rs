@@ -3,6 +3,8 @@
 //! After a change the volume is compared with the request. This detects a server that accepted a field
 //! and dropped it. A call whose reply is lost is not repeated; its effect is read from the server.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::execution::Execution;
 use super::lost_reply::CONFIRMATION_PAUSES;
 use super::outcome::{Outcome, Status};
@@ -53,22 +55,38 @@ pub(super) async fn change(
     planned: &PlannedVolume,
     call: Call<'_>,
 ) -> Outcome {
-    change_from(execution, &planned.key, planned.expected_version, call).await
+    let version = planned.expected_version;
+    change_from(execution, &planned.key, version, call, false).await
 }
 
-/// Creates or changes a volume that has the expected version.
-pub(super) async fn change_from(
+/// Makes a volume after its removal, which was confirmed right before.
+pub(super) async fn make_again(
+    execution: &Execution<'_>,
+    key: &NamespacedId,
+    call: Call<'_>,
+) -> Outcome {
+    change_from(execution, key, VolumeVersion::Absent, call, true).await
+}
+
+/// Creates or changes a volume that has the expected version. If it `replaces` a volume, whose removal was
+/// confirmed right before, the first attempt needs no check.
+async fn change_from(
     execution: &Execution<'_>,
     key: &NamespacedId,
     expected_version: VolumeVersion,
     call: Call<'_>,
+    replaces: bool,
 ) -> Outcome {
+    let is_checked = AtomicBool::new(replaces);
     until_sent(execution, key, async || {
         let check = Check::begin();
-        if let Err(status) = recheck(execution.api, key, expected_version).await {
+        if !is_checked.swap(false, Ordering::Relaxed)
+            && let Err(status) = recheck(execution.api, key, expected_version).await
+        {
             return Outcome::plain(status);
         }
-        if execution.stop.is_cancelled() {
+        // A replacement that has begun is completed.
+        if execution.stop.is_cancelled() && !replaces {
             return Outcome::plain(Status::NotStarted);
         }
         send(execution, key, expected_version, call, check).await

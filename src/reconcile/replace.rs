@@ -7,14 +7,14 @@
 
 use std::time::Duration;
 
-use super::change::{Call, CallKind, change_from};
+use super::change::{Call, CallKind, make_again};
 use super::execution::Execution;
 use super::outcome::{Outcome, Status};
 use super::remove::{check_removable, secrets_for, send_planned};
 use super::until_sent::{Check, until_sent};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{NamespacedId, Snapshot, UnresolvedRequest, Volume};
-use crate::plan::{PlannedVolume, Removal, Replace, ReplaceSteps, VolumeVersion};
+use crate::plan::{PlannedVolume, Removal, Replace, ReplaceSteps};
 use crate::ports::SnapshotRequest;
 
 /// Replaces the volume of a plan's entry.
@@ -72,7 +72,7 @@ impl Replacement<'_> {
         if !removed.status.is_success() {
             return removed;
         }
-        let created = change_from(execution, key, VolumeVersion::Absent, self.call).await;
+        let created = make_again(execution, key, self.call).await;
         let status = match created.status {
             Status::Failed(why) | Status::ServerAway(why) => Status::Failed(
                 why.note(format!(

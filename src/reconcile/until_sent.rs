@@ -10,35 +10,68 @@ use tokio::time::Instant;
 
 use super::execution::Execution;
 use super::outcome::{Outcome, Status};
+use super::reconnect::{NextTry, PAUSE};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::NamespacedId;
 
-/// How often a step is tried.
+/// How often a step is tried on a server that leaves again and again.
 const ATTEMPTS: u32 = 5;
 /// How old a check may be when its change is sent: less than the lock of a set lives.
 const OLDEST_CHECK: Duration = Duration::from_secs(10);
 
-/// Takes a step until its request is sent, or the server does not come back.
+/// Takes a step until its request is sent, or the server or the plugin's node does not come back.
 pub(super) async fn until_sent(
     execution: &Execution<'_>,
     key: &NamespacedId,
     step: impl AsyncFn() -> Outcome,
 ) -> Outcome {
-    let mut outcome = step().await;
-    for _ in 1..ATTEMPTS {
-        if !matches!(outcome.status, Status::ServerAway(_)) || execution.stop.is_cancelled() {
-            break;
-        }
-        let is_back = tokio::select! {
-            read = execution.api.read_volume(key) => read.is_ok(),
-            () = execution.stop.cancelled() => false,
+    let mut absences = 0;
+    loop {
+        let outcome = step().await;
+        let is_back = match &outcome.status {
+            _ if execution.stop.is_cancelled() => return outcome,
+            Status::ServerAway(_) => {
+                absences += 1;
+                absences < ATTEMPTS && server_is_back(execution, key).await
+            }
+            Status::Failed(why) if why.code == Code::PluginUnreachable => {
+                may_be_reconnected(execution).await
+            }
+            status => {
+                if status.is_success() {
+                    execution.reconnect.reached();
+                }
+                return outcome;
+            }
         };
         if !is_back {
-            break;
+            return outcome;
         }
-        outcome = step().await;
     }
-    outcome
+}
+
+/// Reads the volume, for which the client waits.
+async fn server_is_back(execution: &Execution<'_>, key: &NamespacedId) -> bool {
+    tokio::select! {
+        read = execution.api.read_volume(key) => read.is_ok(),
+        () = execution.stop.cancelled() => false,
+    }
+}
+
+/// Waits a moment for the node of a plugin. Returns whether the step may be tried again.
+async fn may_be_reconnected(execution: &Execution<'_>) -> bool {
+    match execution.reconnect.next_try() {
+        NextTry::None => return false,
+        NextTry::First => {
+            let at_most = execution.reconnect.at_most();
+            execution.progress.plugin_unreachable(at_most);
+        }
+        NextTry::Later => {}
+    }
+    tokio::select! {
+        () = tokio::time::sleep(PAUSE) => true,
+        () = execution.stop.cancelled() => false,
+    }
 }
 
 /// The check of a volume right before its change.

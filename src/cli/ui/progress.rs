@@ -167,6 +167,16 @@ impl ProgressObserver for Progress {
         self.printer
             .print_status(&self.end_line(position, outcome, elapsed));
     }
+
+    fn plugin_unreachable(&self, at_most: Duration) {
+        self.printer.print_status(&unreachable_line(at_most));
+    }
+}
+
+/// Returns the line that reports a wait for the node of a plugin.
+pub(crate) fn unreachable_line(at_most: Duration) -> String {
+    let seconds = at_most.as_secs();
+    format!("the server cannot reach the plugin's node, trying again for up to {seconds}s")
 }
 
 impl Drop for Progress {

@@ -27,6 +27,8 @@ use crate::wire;
 pub enum CallFault {
     /// The server does nothing and returns an error.
     Refused,
+    /// The server cannot reach the plugin's node.
+    PluginUnreachable,
     /// The server makes the change, and the reply is lost.
     ReplyLost,
     /// The request is lost, which the client cannot detect.
@@ -165,6 +167,10 @@ impl FakeServer {
         match next.and_then(|(_, fault)| fault) {
             None => act(&mut content),
             Some(CallFault::Refused) => Err(refusal(Code::ApiServerError, "it failed")),
+            Some(CallFault::PluginUnreachable) => {
+                let text = "controller create volume: No path to node";
+                Err(refusal(Code::PluginUnreachable, text))
+            }
             Some(CallFault::RequestLost) => Err(connection_lost()),
             Some(CallFault::ReplyLost) => act(&mut content).and_then(|_| Err(connection_lost())),
         }

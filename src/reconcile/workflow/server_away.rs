@@ -68,3 +68,73 @@ fn names(volumes: &[(&PlannedVolume, &Outcome)]) -> String {
         more => format!("{}, and {more} more", named.join(", ")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Namespace, NamespacedId, VolumeId};
+    use crate::plan::{Action, VolumeVersion};
+
+    fn plan(count: usize) -> Plan {
+        let entry = |at: usize| PlannedVolume {
+            key: NamespacedId::new(Namespace::default(), VolumeId::new(format!("v{at:02}"))),
+            spec: None,
+            action: Action::Deregister,
+            expected_version: VolumeVersion::At(1),
+            impact: None,
+            protection: None,
+            depends_on: vec![],
+            warnings: vec![],
+        };
+        Plan {
+            volumes: (0..count).map(entry).collect(),
+            remarks: vec![],
+        }
+    }
+
+    fn away() -> Diagnostic {
+        Diagnostic::error(Code::ApiConnectionRefused, "cannot read volume `v02`")
+    }
+
+    #[test]
+    fn one_problem_counts_and_names_what_is_unknown_and_what_was_not_begun() {
+        let unknown = Diagnostic::error(Code::ApiOutcomeUnknown, "the outcome is unknown");
+        let refused = Diagnostic::error(Code::PluginRefused, "the plugin refused");
+        let other = Diagnostic::warning(Code::ApplyServerWarning, "a warning");
+        let mut outcomes = vec![
+            Outcome {
+                status: Status::Done(None),
+                warnings: vec![away(), other.clone()],
+            },
+            Outcome::plain(Status::Failed(unknown)),
+            Outcome::plain(Status::ServerAway(away())),
+            Outcome::plain(Status::Failed(refused)),
+        ];
+        outcomes.resize(30, Outcome::plain(Status::NotStarted));
+        let problem = fold_server_away(&plan(30), &mut outcomes).unwrap();
+        assert_eq!(problem.code, Code::ApplyServerAway);
+        assert!(
+            problem
+                .message
+                .ends_with(": 1 done, 1 unknown, 27 not begun")
+        );
+        let [unknown, not_begun] = &problem.notes[..] else {
+            panic!("{:?}", problem.notes)
+        };
+        assert!(unknown.ends_with("is unknown: v01"), "{unknown}");
+        assert!(not_begun.starts_with("not begun: v02, v04, v05"));
+        assert!(not_begun.ends_with("v22, and 7 more"), "{not_begun}");
+        assert_eq!(outcomes[0].warnings, [other], "only that of the server");
+        let folded: Vec<bool> = outcomes[..5].iter().map(is_folded).collect();
+        assert_eq!(folded, [false, true, true, false, false]);
+    }
+
+    #[test]
+    fn a_server_that_responds_to_the_end_has_no_problem() {
+        let mut outcomes = vec![
+            Outcome::plain(Status::Failed(Diagnostic::error(Code::PluginRefused, "no"))),
+            Outcome::plain(Status::NotStarted),
+        ];
+        assert_eq!(fold_server_away(&plan(2), &mut outcomes), None);
+    }
+}

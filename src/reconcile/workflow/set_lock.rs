@@ -47,7 +47,10 @@ pub(super) async fn with_set_lock<T>(
         }
     })
     .await;
-    if let Err(error) = released {
+    // If the server is away, the lock expires, or the next command takes it over.
+    if let Err(error) = released
+        && !error.code.means_server_away()
+    {
         let mut warning = error.diagnostic().note("completed changes are not undone");
         warning.severity = Severity::Warning;
         context.reporter.diagnostic(warning);

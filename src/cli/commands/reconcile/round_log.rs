@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::cli::ui::one_line;
+use crate::cli::ui::{one_line, unreachable_line};
 use crate::cli::workflow::lock_wait_line;
 use crate::diagnostic::{Diagnostic, Diagnostics, Severity, SourceMap};
 use crate::model::{NamespacedId, SetName};
@@ -203,6 +203,10 @@ struct NoProgress;
 impl ProgressObserver for NoProgress {
     fn started(&self, _: usize) {}
     fn finished(&self, _: usize, _: &Outcome) {}
+
+    fn plugin_unreachable(&self, at_most: Duration) {
+        tracing::warn!("{}", unreachable_line(at_most));
+    }
 }
 
 fn log_warning(one: &Diagnostic, sources: &SourceMap) {
