@@ -113,6 +113,10 @@ impl VolumeReader for NomadClient {
         self.session.name()
     }
 
+    fn has_recovered(&self) -> bool {
+        self.session.has_recovered()
+    }
+
     async fn server(&self) -> Result<ServerKind, ApiError> {
         read_server_kind(&self.session).await
     }

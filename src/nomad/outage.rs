@@ -4,7 +4,7 @@
 //! time, and the others wait for its result. The wait counts from the first failure, so all of them end
 //! together, and a request that is sent later fails at once, until the server responds.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -30,6 +30,7 @@ pub(super) struct Outage {
     state: Mutex<State>,
     /// How often the server has responded.
     responses: AtomicU64,
+    has_recovered: AtomicBool,
 }
 
 /// What the requests know about the server.
@@ -50,6 +51,7 @@ impl Default for Outage {
             probing: Semaphore::new(1),
             state: Mutex::new(State::Responding),
             responses: AtomicU64::new(0),
+            has_recovered: AtomicBool::new(false),
         }
     }
 }
@@ -79,9 +81,18 @@ impl Outage {
     pub(super) fn end(&self) {
         self.responses.fetch_add(1, Ordering::Relaxed);
         let before = std::mem::replace(&mut *self.state(), State::Responding);
-        if let (State::Away { since, .. }, Some(wait)) = (before, &self.wait) {
+        let State::Away { since, .. } = before else {
+            return;
+        };
+        self.has_recovered.store(true, Ordering::Relaxed);
+        if let Some(wait) = &self.wait {
             wait.observer.server_back(&self.server, since.elapsed());
         }
+    }
+
+    /// Whether the server stopped responding, and responded again.
+    pub(super) fn has_recovered(&self) -> bool {
+        self.has_recovered.load(Ordering::Relaxed)
     }
 
     /// Waits until the server responds to a probe. Returns `false` if it does not in time.

@@ -177,6 +177,11 @@ impl Retrying {
         }
     }
 
+    /// Whether the server stopped responding, and responded again.
+    pub(super) fn has_recovered(&self) -> bool {
+        self.outage.has_recovered()
+    }
+
     /// Records that the server responded.
     fn note_response(&self) {
         self.is_known.store(true, Ordering::Relaxed);

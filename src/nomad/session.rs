@@ -58,6 +58,11 @@ impl Session {
         }
     }
 
+    /// Whether the server stopped responding, and responded again.
+    pub(super) fn has_recovered(&self) -> bool {
+        self.retrying.has_recovered()
+    }
+
     /// Whether the server responds to a light read.
     async fn responds(&self) -> bool {
         let leader = ApiRequest::new(Method::GET, &["status", "leader"]);

@@ -110,6 +110,11 @@ pub enum ServerKind {
 pub trait VolumeReader: Send + Sync {
     /// Returns the server's address for messages.
     fn name(&self) -> &str;
+    /// Whether the server stopped responding to this client, and responded again. It may not have found all
+    /// plugins again then.
+    fn has_recovered(&self) -> bool {
+        false
+    }
     /// Returns the kind of the server.
     async fn server(&self) -> Result<ServerKind, ApiError>;
     /// Returns the names of all namespaces in which the token has any permission, like

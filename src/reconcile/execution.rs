@@ -17,7 +17,7 @@ pub trait ProgressObserver: Sync {
     fn started(&self, position: usize);
     /// Work on the volume has ended.
     fn finished(&self, position: usize, outcome: &Outcome);
-    /// A plugin cannot be reached, and all steps that need it wait for it.
+    /// The server has not found a plugin again, and the steps that need it wait.
     fn plugin_unreachable(&self, at_most: Duration);
 }
 
@@ -39,6 +39,6 @@ pub struct Execution<'a> {
     pub progress: &'a dyn ProgressObserver,
     /// Records every step.
     pub record: &'a dyn Record,
-    /// The wait for a plugin whose node the server cannot reach.
+    /// The wait for a plugin that the server has not found again.
     pub reconnect: &'a Reconnect,
 }

@@ -1,9 +1,9 @@
-//! The wait for a plugin's node that Nomad cannot reach.
+//! The wait for a plugin that the server has not found again after it was away.
 //!
-//! After a restart, Nomad's servers respond before its clients are connected, and answer a request to a
-//! plugin with `No path to node`. The plugin has received nothing then, so the step is tried again. All
-//! steps of an execution share the time of the wait. It begins with the first failure, and again after a
-//! success.
+//! After a restart, Nomad's servers respond before its clients are connected. A request to a plugin is then
+//! answered with `No path to node` or `no healthy controllers`, and the plugin has received nothing. So the
+//! step is tried again. All steps of an execution share the time of the wait. It begins with the first
+//! failure, and again after a success.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -34,7 +34,7 @@ pub(super) async fn until_sent(
                 absences += 1;
                 absences < ATTEMPTS && server_is_back(execution, key).await
             }
-            Status::Failed(why) if why.code == Code::PluginUnreachable => {
+            Status::Failed(why) if is_not_reconnected(execution, why.code) => {
                 may_be_reconnected(execution).await
             }
             status => {
@@ -48,6 +48,12 @@ pub(super) async fn until_sent(
             return outcome;
         }
     }
+}
+
+/// Whether the server has not found the plugin again after it was away. The plugin has received nothing.
+fn is_not_reconnected(execution: &Execution<'_>, code: Code) -> bool {
+    let is_unfound = matches!(code, Code::PluginUnreachable | Code::PluginUnhealthy);
+    is_unfound && execution.api.has_recovered()
 }
 
 /// Reads the volume, for which the client waits.

@@ -173,10 +173,10 @@ impl ProgressObserver for Progress {
     }
 }
 
-/// Returns the line that reports a wait for the node of a plugin.
+/// Returns the line that reports a wait for a plugin.
 pub(crate) fn unreachable_line(at_most: Duration) -> String {
     let seconds = at_most.as_secs();
-    format!("the server cannot reach the plugin's node, trying again for up to {seconds}s")
+    format!("the server does not reach the plugin yet, trying again for up to {seconds}s")
 }
 
 impl Drop for Progress {

@@ -68,6 +68,7 @@ async fn requests_wait_together_until_the_server_responds() {
     };
     let ends = join_all((0..32).map(|_| outage.wait(&error, probe))).await;
     assert!(ends.iter().all(|is_back| *is_back));
+    assert!(outage.has_recovered());
     assert!(start.elapsed() < Duration::from_secs(31));
     assert!(probes.into_inner() < 12);
     let lines = lines.0.lock().unwrap().clone();
@@ -78,6 +79,8 @@ async fn requests_wait_together_until_the_server_responds() {
 #[tokio::test(start_paused = true)]
 async fn the_wait_is_bounded_for_all_requests_together() {
     let (outage, lines) = outage();
+    outage.end();
+    assert!(!outage.has_recovered());
     let (start, error) = (Instant::now(), refused());
     let silent = || async { false };
     let waits = (0..32).map(|_| outage.wait(&error, silent));

@@ -49,6 +49,7 @@ struct Content {
     faults: VecDeque<(&'static str, Option<CallFault>)>,
     calls: Vec<String>,
     delete_secrets: Vec<usize>,
+    has_recovered: bool,
 }
 
 impl FakeServer {
@@ -67,6 +68,7 @@ impl FakeServer {
             faults: VecDeque::new(),
             calls: vec![],
             delete_secrets: vec![],
+            has_recovered: false,
         })))
     }
 
@@ -132,6 +134,11 @@ impl FakeServer {
     /// Makes the next call of this name (`create`, `register`, `read`, …) fail. Faults queue up.
     pub fn fail_next(&self, call: &'static str, fault: CallFault) {
         self.content().faults.push_back((call, Some(fault)));
+    }
+
+    /// Makes the server one that stopped responding and responds again.
+    pub fn recover(&self) {
+        self.content().has_recovered = true;
     }
 
     /// Makes the next call of this name succeed, before the faults that are queued after it.
@@ -314,6 +321,10 @@ fn volume_with_document(volume: &Volume) -> WithDocument<Volume> {
 impl VolumeReader for FakeServer {
     fn name(&self) -> &str {
         "the fake server"
+    }
+
+    fn has_recovered(&self) -> bool {
+        self.content().has_recovered
     }
 
     async fn server(&self) -> Result<ServerKind, ApiError> {
