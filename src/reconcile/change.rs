@@ -113,7 +113,7 @@ async fn send(
     if let Err(refused) = execution.record.begin(key, call.step()).await {
         return Outcome::plain(Status::not_sent(refused));
     }
-    if let Err(status) = check.require_recent(key) {
+    if let Some(status) = check.too_old(key) {
         return Outcome::plain(status);
     }
     let sent = match call.kind {

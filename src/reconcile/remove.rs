@@ -113,7 +113,7 @@ pub(super) async fn send_removal(
     if let Err(refused) = record.begin(key, step).await {
         return Outcome::plain(Status::not_sent(refused));
     }
-    if let Err(status) = check.require_recent(key) {
+    if let Some(status) = check.too_old(key) {
         return Outcome::plain(status);
     }
     let sent = match removal {

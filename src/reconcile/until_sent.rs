@@ -90,13 +90,10 @@ impl Check {
         Self(Instant::now())
     }
 
-    /// Refuses a change whose check is too old.
-    ///
-    /// # Errors
-    /// Returns the status of a step that is repeated with a new check.
-    pub(super) fn require_recent(self, key: &NamespacedId) -> Result<(), Status> {
+    /// Returns the status of a change whose check is too old. Its step is repeated with a new check.
+    pub(super) fn too_old(self, key: &NamespacedId) -> Option<Status> {
         if self.0.elapsed() <= OLDEST_CHECK {
-            return Ok(());
+            return None;
         }
         let seconds = OLDEST_CHECK.as_secs();
         let message = format!(
@@ -106,6 +103,6 @@ impl Check {
         );
         let code = Code::ApplyServerAway;
         let slow = Diagnostic::error(code, message).help(code.advice());
-        Err(Status::ServerAway(slow))
+        Some(Status::ServerAway(slow))
     }
 }
