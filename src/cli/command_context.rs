@@ -19,7 +19,7 @@ use super::settings::{namespace, server_target};
 use super::ui::{Printer, RunReport, TimeReference, problems_text, render};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
 use crate::model::{Namespace, shell_quoted};
-use crate::ports::{Clock, ClusterApi, SecretSource};
+use crate::ports::{Clock, ClusterApi, ProcessTable, SecretSource};
 use crate::secrets::LocalSecrets;
 
 /// The context of a command.
@@ -42,6 +42,8 @@ pub(super) struct CommandContext {
     pub host_name: fn() -> String,
     /// The process ID.
     pub process_id: u32,
+    /// The processes of this machine.
+    pub processes: Arc<dyn ProcessTable>,
     /// The servers that commands connect to.
     pub servers: Arc<dyn Servers>,
     /// Interrupts: Ctrl-C and SIGTERM.

@@ -12,8 +12,9 @@ use jiff::tz::TimeZone;
 
 use super::env::Environment;
 use super::interrupts::Interrupts;
+use super::process_table::SystemProcesses;
 use super::servers::{RealServers, Servers};
-use crate::ports::{Clock, SystemClock};
+use crate::ports::{Clock, ProcessTable, SystemClock};
 
 /// A source of bytes.
 pub struct InputStream {
@@ -55,6 +56,8 @@ pub struct ProcessEnvironment {
     pub host_name: fn() -> String,
     /// The process ID, which lock owners report.
     pub process_id: u32,
+    /// The processes of this machine, among which the owner of a lock is looked for.
+    pub processes: Arc<dyn ProcessTable>,
     /// The servers that commands connect to.
     pub servers: Arc<dyn Servers>,
     /// Interrupts: Ctrl-C and SIGTERM.
@@ -97,6 +100,7 @@ impl ProcessEnvironment {
             time_zone: TimeZone::system,
             host_name,
             process_id: std::process::id(),
+            processes: Arc::new(SystemProcesses),
             servers: Arc::new(RealServers),
             interrupts: Interrupts::default(),
             ownership: ProcessOwnership::Exclusive,

@@ -46,6 +46,8 @@ impl CommandContext {
             interrupt: self.interrupts.stop(),
             actor: self.actor(command),
             parallelism: usize::from(parallelism),
+            processes: Arc::clone(&self.processes),
+            server_wait: Duration::ZERO,
         }
     }
 

@@ -85,6 +85,8 @@ codes! {
         "Compare the volume with the specification; the server may be too old for the field, or another client changed it.";
     ApplyHeldBack = "apply/held-back": "The change of this volume was not started, because a change that it depends on failed.",
         "Fix the failed change, then run the command again.";
+    ApplyServerAway = "apply/server-away": "The server stopped responding in the middle of an apply and did not respond again in time.",
+        "When the server responds, run the same command again; it starts from the current state and repeats nothing.";
     ApplySnapshotNotReady = "apply/snapshot-not-ready": "The snapshot before the replacement was created, but the provider did not finish it in time.",
         "Run the command again; it uses the same snapshot and continues when the snapshot is ready.";
     ApplySnapshotTaken = "apply/snapshot-taken": "A snapshot was created of a volume before the volume was replaced.",
@@ -577,6 +579,19 @@ codes! {
 }
 
 impl Code {
+    /// Whether a request failed because the server did not respond or had no leader.
+    pub fn means_server_away(self) -> bool {
+        matches!(
+            self,
+            Self::ApiConnectionRefused
+                | Self::ApiConnectionLost
+                | Self::ApiUnreachable
+                | Self::ApiSocket
+                | Self::ApiTimeout
+                | Self::ApiNoLeader
+        )
+    }
+
     /// Returns the code with this identifier.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|code| code.as_str() == text)

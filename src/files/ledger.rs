@@ -276,6 +276,11 @@ impl Ledger for FileLedger {
         let lock = blocking(move || this.lock_blocking(&set, &holder)).await?;
         Ok(Box::new(lock))
     }
+
+    /// The kernel releases the lock of a file with its process.
+    async fn release_ended(&self, _: &SetName, _: &LockHolder) -> Result<(), LedgerError> {
+        Ok(())
+    }
 }
 
 /// The held lock of a set, until it is dropped or the process ends. The file stays: if it were

@@ -22,8 +22,8 @@ use crate::model::{
     VolumeRequest, VolumeSummary,
 };
 use crate::ports::{
-    AccessReader as _, ApiError, Document, ServerKind, VolumeApi, VolumeQuery, VolumeReader,
-    WithDocument, WriteReply,
+    AccessReader as _, ApiError, Document, ServerKind, ServerWait, VolumeApi, VolumeQuery,
+    VolumeReader, WithDocument, WriteReply,
 };
 use crate::wire::{
     self, PluginDocument, PluginStub, VolumeDocument, VolumeStub, WriteKind, WriteRequest,
@@ -58,6 +58,15 @@ impl NomadClient {
         Self {
             session: Arc::clone(&self.session),
             overrides_policies,
+        }
+    }
+
+    /// Returns the same client, whose requests wait together when the server stops responding.
+    #[must_use]
+    pub fn waiting(&self, wait: ServerWait) -> Self {
+        Self {
+            session: Arc::new(self.session.waiting(wait)),
+            overrides_policies: self.overrides_policies,
         }
     }
 
@@ -102,6 +111,10 @@ impl NomadClient {
 impl VolumeReader for NomadClient {
     fn name(&self) -> &str {
         self.session.name()
+    }
+
+    fn has_recovered(&self) -> bool {
+        self.session.has_recovered()
     }
 
     async fn server(&self) -> Result<ServerKind, ApiError> {
@@ -217,7 +230,7 @@ impl VolumeApi for NomadClient {
             ..ApiRequest::new(Method::DELETE, &path)
         };
         self.session
-            .call(&delete, &action, Access::Write)
+            .call(&delete, &action, Access::VolumeWrite)
             .await
             .map(drop)
     }
@@ -231,7 +244,10 @@ impl VolumeApi for NomadClient {
             ..ApiRequest::new(Method::DELETE, &path)
         };
         delete.headers = secrets_header(secrets, &action)?;
-        let deleted = self.session.call(&delete, &action, Access::Write).await;
+        let deleted = self
+            .session
+            .call(&delete, &action, Access::VolumeWrite)
+            .await;
         deleted
             .map(drop)
             .map_err(|error| redact_secrets(error, secrets))

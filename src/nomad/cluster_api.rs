@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::client::NomadClient;
 use crate::model::Namespace;
-use crate::ports::{ClusterApi, Ledger};
+use crate::ports::{ClusterApi, Ledger, ServerWait};
 
 impl ClusterApi for NomadClient {
     fn ledger(&self, namespace: Namespace) -> Arc<dyn Ledger> {
@@ -13,5 +13,9 @@ impl ClusterApi for NomadClient {
 
     fn overriding_policies(&self, overrides: bool) -> Box<dyn ClusterApi> {
         Box::new(Self::overriding_policies(self, overrides))
+    }
+
+    fn waiting(&self, wait: ServerWait) -> Box<dyn ClusterApi> {
+        Box::new(Self::waiting(self, wait))
     }
 }

@@ -95,12 +95,14 @@ fn attempt_error(failure: ConnectionFailure, context: RequestContext<'_>) -> Att
         context.no_clear_response(failure.code, &failure.reason)
     };
     error.help.extend(failure.help);
-    let verdict = if error.code == Code::ApiConnectionLost {
-        Verdict::RetryUnknownOutcome
-    } else if error.code == Code::ApiConnectionRefused {
-        Verdict::RetryLater
-    } else {
-        Verdict::Permanent
+    let verdict = match error.code {
+        Code::ApiConnectionLost => Verdict::RetryUnknownOutcome,
+        Code::ApiConnectionRefused | Code::ApiUnreachable | Code::ApiSocket | Code::ApiTimeout
+            if failure.not_sent =>
+        {
+            Verdict::RetryLater
+        }
+        _ => Verdict::Permanent,
     };
     AttemptError { error, verdict }
 }

@@ -177,7 +177,7 @@ impl Endpoint {
             .map_err(|error| connection_error(&error, context))?;
         let default = match context.access {
             Access::Read => READ_TIMEOUT,
-            Access::Write => WRITE_TIMEOUT,
+            Access::Write | Access::VolumeWrite => WRITE_TIMEOUT,
         };
         let timeout = request.timeout.unwrap_or(default);
         tracing::debug!(method = %ready.method(), path = ready.url().path(), "request");

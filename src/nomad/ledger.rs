@@ -275,15 +275,17 @@ impl NomadLedger {
         }
     }
 
-    /// Reads the holder of a set's lock, if the lock's variable names one.
-    async fn read_holder(&self, set: &SetName) -> Option<LockHolder> {
+    /// Reads the holder of a set's lock as it is stored, if the lock's variable names one.
+    async fn read_holder_text(&self, set: &SetName) -> Result<Option<String>, ApiError> {
         let action = format!("read the holder of the lock of set `{set}`");
-        let found = self
-            .variables()
-            .read(&variable_path(set, LOCK), &action)
-            .await;
-        let variable = found.ok().flatten()?;
-        serde_json::from_str(stored_text(&variable)?).ok()
+        let path = variable_path(set, LOCK);
+        let variable = self.variables().read(&path, &action).await?;
+        Ok(variable.as_ref().and_then(stored_text).map(str::to_owned))
+    }
+
+    async fn read_holder(&self, set: &SetName) -> Option<LockHolder> {
+        let text = self.read_holder_text(set).await.ok()??;
+        serde_json::from_str(&text).ok()
     }
 }
 
@@ -377,6 +379,24 @@ impl Ledger for NomadLedger {
                 Err(unsupported(why, None))
             }
             LockResult::NotHeld => Err(LedgerError::locked(set, self.read_holder(set).await)),
+        }
+    }
+
+    /// The ID of the lock follows from its holder, so the lock of another holder is never released.
+    async fn release_ended(&self, set: &SetName, holder: &LockHolder) -> Result<(), LedgerError> {
+        let text = self.read_holder_text(set).await;
+        let text = text.map_err(|error| self.ledger_error(error))?;
+        let Some(text) =
+            text.filter(|text| serde_json::from_str(text).ok().as_ref() == Some(holder))
+        else {
+            return Ok(());
+        };
+        let action = format!("release the lock of set `{set}`, whose holder has ended");
+        let (path, id) = (variable_path(set, LOCK), lock_id(set, &text));
+        match self.variables().release(&path, &id, &action).await {
+            Ok(LockResult::Held(_) | LockResult::NotHeld) => Ok(()),
+            Err(error) if error.code == Code::VariableLockLost => Ok(()),
+            Err(error) => Err(self.ledger_error(error)),
         }
     }
 }

@@ -21,6 +21,7 @@ mod limits;
 mod list_budget;
 mod namespaces;
 mod nodes;
+mod outage;
 mod provider;
 mod read_gate;
 mod redaction;

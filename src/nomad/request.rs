@@ -96,7 +96,7 @@ impl<'a> RequestContext<'a> {
     pub(super) fn no_clear_response(self, code: Code, reason: &str) -> ApiError {
         let (code, message, help) = match self.access {
             Access::Read => (code, self.failed(reason), vec![]),
-            Access::Write => (
+            Access::Write | Access::VolumeWrite => (
                 Code::ApiOutcomeUnknown,
                 format!(
                     "the outcome of the request to {} is unknown: {reason}",

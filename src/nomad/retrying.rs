@@ -2,15 +2,16 @@
 //!
 //! A write is repeated only if the server refused it before acting on it. A read is also repeated
 //! after a lost connection. Attempts go on for a limited time, and the pauses between them grow, with
-//! jitter, so that clients do not return all together. A server that has not responded yet may be a
-//! wrong address: then a refused connection is not repeated, and a lost one only twice. Pauses use
-//! tokio's clock, which tests can stop.
+//! jitter, so that clients do not return all together. If the server stops responding, requests wait
+//! together ([`Outage`]). A server that has not responded yet may be a wrong address: then a refused
+//! connection is not repeated, and a lost one only twice. Pauses use tokio's clock, which tests can stop.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::outage::{DEFAULT_WAIT, Outage};
 use super::read_gate::ReadGate;
 use crate::diagnostic::Code;
 use crate::ports::{ApiError, IdSource as _, RandomIds};
@@ -23,6 +24,8 @@ pub(super) enum Access {
     Read,
     /// It changes something.
     Write,
+    /// It changes a volume that was read right before. It is not sent much later than that.
+    VolumeWrite,
 }
 
 /// The error of one attempt, and whether the request can be repeated.
@@ -63,6 +66,14 @@ impl AttemptError {
         ApiError { help, ..self.error }
     }
 
+    /// Whether the server did not respond.
+    fn is_silence(&self) -> bool {
+        matches!(
+            self.verdict,
+            Verdict::RetryLater | Verdict::RetryUnknownOutcome
+        )
+    }
+
     /// Whether fewer connections may help.
     fn is_overload(&self) -> bool {
         match self.verdict {
@@ -86,9 +97,8 @@ struct Attempts {
 const CONNECTION_LIMIT_HELP: &str = "run fewer commands at this address: Nomad allows 100 \
     connections per client address (`limits.http_max_conns_per_client`), which all programs share";
 
-/// The time in which attempts at one request start: enough for a leader election, a restart, or a burst
-/// of connections to end.
-const BUDGET: Duration = Duration::from_secs(30);
+/// The time in which attempts at a request start that changes a volume: shorter than a set's lock lives.
+const VOLUME_WRITE_BUDGET: Duration = Duration::from_secs(5);
 
 /// Attempts at a read whose connection is lost before the server has responded at all.
 const MAX_FIRST_READS: u32 = 3;
@@ -97,31 +107,42 @@ const MAX_FIRST_READS: u32 = 3;
 #[derive(Debug, Default)]
 pub(super) struct Retrying {
     pub(super) reads: ReadGate,
+    outage: Outage,
     is_known: AtomicBool,
 }
 
 impl Retrying {
-    /// Sends a request until it succeeds, fails permanently, or the time is over.
-    pub(super) async fn send<T, F>(
+    /// Requests that wait for the server in this way.
+    pub(super) fn new(outage: Outage) -> Self {
+        Self {
+            outage,
+            ..Self::default()
+        }
+    }
+
+    /// Sends a request until it succeeds, fails permanently, or the time is over. `probe` returns whether
+    /// the server responds.
+    pub(super) async fn send<T, F, P>(
         &self,
         access: Access,
         mut send: impl FnMut() -> F + Send,
+        probe: impl Fn() -> P + Send,
     ) -> Result<T, ApiError>
     where
         F: Future<Output = Result<T, AttemptError>> + Send,
+        P: Future<Output = bool> + Send,
     {
-        let start = Instant::now();
-        let mut count = 0;
+        let (mut start, mut count) = (Instant::now(), 0);
         loop {
             let failed = match send().await {
                 Ok(value) => {
-                    self.is_known.store(true, Ordering::Relaxed);
+                    self.note_response();
                     return Ok(value);
                 }
                 Err(failed) => failed,
             };
             if failed.error.status.is_some_and(|status| status < 500) {
-                self.is_known.store(true, Ordering::Relaxed);
+                self.note_response();
             }
             if failed.is_overload() {
                 self.reads.shrink();
@@ -132,14 +153,46 @@ impl Retrying {
                 count,
                 server_is_known,
             };
+            if !failed.may_repeat(access, &attempts) {
+                return Err(failed.explained(server_is_known));
+            }
+            // One lost connection may be one too many. A second failure, or that of others, is an outage.
+            let is_outage = failed.is_silence() && (count > 1 || self.outage.is_away());
+            if is_outage && server_is_known && access != Access::VolumeWrite {
+                let waiting = Instant::now();
+                if !self.outage.wait(&failed.error, &probe).await {
+                    return Err(failed.explained(server_is_known));
+                }
+                start += waiting.elapsed();
+            }
             let pause = RetryPolicy::CLIENT.delay(count - 1, RandomIds.jitter());
             // A blocking query may have waited for longer than that.
-            let is_late = start.elapsed() + pause > BUDGET && count >= MAX_FIRST_READS;
-            if is_late || !failed.may_repeat(access, &attempts) {
+            if start.elapsed() + pause > self.budget(access, failed.verdict)
+                && count >= MAX_FIRST_READS
+            {
                 return Err(failed.explained(server_is_known));
             }
             tracing::debug!(code = %failed.error.code, ?pause, "retrying");
             tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// Whether the server stopped responding, and responded again.
+    pub(super) fn has_recovered(&self) -> bool {
+        self.outage.has_recovered()
+    }
+
+    /// Records that the server responded.
+    fn note_response(&self) {
+        self.is_known.store(true, Ordering::Relaxed);
+        self.outage.end();
+    }
+
+    /// Returns the time in which attempts at one request start.
+    fn budget(&self, access: Access, verdict: Verdict) -> Duration {
+        match (access, verdict) {
+            (Access::VolumeWrite, Verdict::RetryLater) => VOLUME_WRITE_BUDGET,
+            _ => self.outage.at_most().max(DEFAULT_WAIT),
         }
     }
 }
@@ -162,55 +215,80 @@ mod tests {
         AttemptError { error, verdict }
     }
 
-    /// Counts the attempts at a request that always fails.
-    async fn attempts(access: Access, verdict: Verdict, is_known: bool) -> u32 {
-        let count = AtomicU32::new(0);
+    /// Counts the attempts at a request that always fails, and the probes of a server that is away.
+    async fn attempts(access: Access, verdict: Verdict, is_known: bool) -> (u32, u32) {
+        let (count, probes) = (AtomicU32::new(0), AtomicU32::new(0));
         let always = || async {
             count.fetch_add(1, Relaxed);
             Err::<(), _>(failed(verdict))
         };
+        let away = || async {
+            probes.fetch_add(1, Relaxed);
+            false
+        };
         let retrying = Retrying::default();
         retrying.is_known.store(is_known, Relaxed);
         let start = Instant::now();
-        assert!(retrying.send(access, always).await.is_err());
-        assert!(start.elapsed() <= BUDGET, "{:?}", start.elapsed());
-        count.into_inner()
+        assert!(retrying.send(access, always, away).await.is_err());
+        assert!(start.elapsed() <= DEFAULT_WAIT + Duration::from_secs(1));
+        (count.into_inner(), probes.into_inner())
     }
 
-    /// In 30 seconds there are at least six pauses and at most nine.
+    /// In 30 seconds there are at least six pauses and at most nine; in five at least three.
     #[tokio::test(start_paused = true)]
     async fn only_requests_without_effect_are_repeated() {
         use Verdict::{Permanent, Retry, RetryLater, RetryUnknownOutcome};
-        for (access, verdict, is_known, expected) in [
-            (Access::Read, Permanent, true, 1..=1),
-            (Access::Write, Permanent, true, 1..=1),
-            (Access::Read, RetryUnknownOutcome, false, 3..=3),
-            (Access::Read, RetryUnknownOutcome, true, 7..=10),
-            (Access::Write, RetryUnknownOutcome, true, 1..=1),
-            (Access::Read, RetryLater, false, 1..=1),
-            (Access::Write, RetryLater, false, 1..=1),
-            (Access::Write, RetryLater, true, 7..=10),
-            (Access::Read, Retry, false, 7..=10),
-            (Access::Write, Retry, false, 7..=10),
+        for (access, verdict, is_known, expected, probes) in [
+            (Access::Read, Permanent, true, 1..=1, 0..=0),
+            (Access::Write, Permanent, true, 1..=1, 0..=0),
+            (Access::Read, RetryUnknownOutcome, false, 3..=3, 0..=0),
+            (Access::Read, RetryUnknownOutcome, true, 2..=2, 7..=11),
+            (Access::Write, RetryUnknownOutcome, true, 1..=1, 0..=0),
+            (Access::Read, RetryLater, false, 1..=1, 0..=0),
+            (Access::Write, RetryLater, false, 1..=1, 0..=0),
+            (Access::Write, RetryLater, true, 2..=2, 7..=11),
+            (Access::VolumeWrite, RetryLater, true, 4..=6, 0..=0),
+            (Access::Read, Retry, false, 7..=10, 0..=0),
+            (Access::VolumeWrite, Retry, false, 7..=10, 0..=0),
         ] {
-            let count = attempts(access, verdict, is_known).await;
+            let (count, probed) = attempts(access, verdict, is_known).await;
             assert!(
-                expected.contains(&count),
-                "{access:?} {verdict:?} {is_known}: {count}"
+                expected.contains(&count) && probes.contains(&probed),
+                "{access:?} {verdict:?} {is_known}: {count} {probed}"
             );
         }
+    }
+
+    /// A server that responds to others closes the connections of this request, as Nomad's limit does.
+    #[tokio::test(start_paused = true)]
+    async fn a_lost_request_is_repeated_while_the_server_responds_to_probes() {
+        let count = AtomicU32::new(0);
+        let always = || async {
+            count.fetch_add(1, Relaxed);
+            Err::<(), _>(failed(Verdict::RetryUnknownOutcome))
+        };
+        let retrying = Retrying::default();
+        retrying.is_known.store(true, Relaxed);
+        let sent = retrying.send(Access::Read, always, responds);
+        assert!(sent.await.is_err());
+        assert!((7..=10).contains(&count.into_inner()));
+    }
+
+    async fn responds() -> bool {
+        true
     }
 
     #[tokio::test(start_paused = true)]
     async fn attempts_end_with_success() {
         let count = AtomicU32::new(0);
         let retrying = Retrying::default();
-        let third = retrying.send(Access::Write, || async {
+        let request = || async {
             match count.fetch_add(1, Relaxed) {
                 2 => Ok("done"),
                 _ => Err(failed(Verdict::Retry)),
             }
-        });
+        };
+        let third = retrying.send(Access::Write, request, responds);
         assert_eq!(third.await, Ok("done"));
         assert!(retrying.is_known.into_inner());
     }
@@ -220,7 +298,7 @@ mod tests {
         let retrying = Retrying::default();
         let before = retrying.reads.limit();
         let lost = || async { Err::<(), _>(failed(Verdict::RetryUnknownOutcome)) };
-        assert!(retrying.send(Access::Read, lost).await.is_err());
+        assert!(retrying.send(Access::Read, lost, responds).await.is_err());
         assert_eq!(retrying.reads.limit(), before / 8, "three attempts");
     }
 }

@@ -3,18 +3,21 @@
 //! Secrets are removed from every document, because Nomad 1.1 and 1.2 return them from Create
 //! Volume.
 
+use std::sync::Arc;
+
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use serde::de::DeserializeOwned;
 
 use super::endpoint::{ApiResponse, Endpoint, ResponseStream, StreamedResponse};
 use super::list_budget::ListBudget;
+use super::outage::Outage;
 use super::redaction::{redact_texts, redact_volume};
 use super::request::{ApiRequest, RequestContext};
 use super::response;
 use super::retrying::{Access, AttemptError, Retrying};
 use super::settings::ClientSettings;
 use crate::diagnostic::Code;
-use crate::ports::{ApiError, Document, WriteReply};
+use crate::ports::{ApiError, Document, ServerWait, WriteReply};
 use crate::wire::{self, NEXT_TOKEN, WriteResponse};
 
 /// The response to a conditional write.
@@ -29,7 +32,7 @@ pub(super) enum ConditionalResponse {
 /// A client session with one server.
 #[derive(Debug)]
 pub(super) struct Session {
-    endpoint: Endpoint,
+    endpoint: Arc<Endpoint>,
     retrying: Retrying,
 }
 
@@ -41,9 +44,44 @@ impl Session {
 
     pub(super) fn new(settings: &ClientSettings) -> Result<Self, ApiError> {
         Ok(Self {
-            endpoint: Endpoint::new(settings)?,
+            endpoint: Arc::new(Endpoint::new(settings)?),
             retrying: Retrying::default(),
         })
+    }
+
+    /// Returns a session over the same connections, whose requests wait together when the server stops
+    /// responding.
+    pub(super) fn waiting(&self, wait: ServerWait) -> Self {
+        Self {
+            endpoint: Arc::clone(&self.endpoint),
+            retrying: Retrying::new(Outage::waiting(self.name(), wait)),
+        }
+    }
+
+    /// Whether the server stopped responding, and responded again.
+    pub(super) fn has_recovered(&self) -> bool {
+        self.retrying.has_recovered()
+    }
+
+    /// Whether the server responds to a light read.
+    async fn responds(&self) -> bool {
+        let leader = ApiRequest::new(Method::GET, &["status", "leader"]);
+        let context = self.context("find out whether the server responds", Access::Read);
+        let response = self.endpoint.send(&leader, context).await;
+        response.is_ok_and(|response| !response.status.is_server_error())
+    }
+
+    /// Sends a request until it succeeds; repeats it where that is safe.
+    async fn send_until_done<T, F>(
+        &self,
+        access: Access,
+        send: impl FnMut() -> F + Send,
+    ) -> Result<T, ApiError>
+    where
+        F: Future<Output = Result<T, AttemptError>> + Send,
+    {
+        let probe = || self.responds();
+        self.retrying.send(access, send, probe).await
     }
 
     /// The server's name in messages.
@@ -77,10 +115,10 @@ impl Session {
     ) -> Result<HeaderMap, ApiError> {
         let context = self.context(action, Access::Read);
         let send = || self.send(request, context);
-        Ok(self.retrying.send(Access::Read, send).await?.headers)
+        Ok(self.send_until_done(Access::Read, send).await?.headers)
     }
 
-    /// Sends a request until it succeeds; repeats it where that is safe.
+    /// Returns the response to a request that succeeds; repeats it where that is safe.
     pub(super) async fn call(
         &self,
         request: &ApiRequest<'_>,
@@ -88,13 +126,12 @@ impl Session {
         access: Access,
     ) -> Result<ApiResponse, ApiError> {
         let context = self.context(action, access);
-        self.retrying
-            .send(access, || async {
-                let response = self.send(request, context).await?;
-                response::require_success(response, context)
-            })
-            .await
-            .map_err(|error| self.without_token(error))
+        self.send_until_done(access, || async {
+            let response = self.send(request, context).await?;
+            response::require_success(response, context)
+        })
+        .await
+        .map_err(|error| self.without_token(error))
     }
 
     /// Opens a response whose body is read piece by piece. The read is not limited by other reads.
@@ -104,20 +141,19 @@ impl Session {
         action: &str,
     ) -> Result<ResponseStream, ApiError> {
         let context = self.context(action, Access::Read);
-        self.retrying
-            .send(Access::Read, || async {
-                match self.endpoint.stream(request, context).await? {
-                    StreamedResponse::Open(stream) => Ok(*stream),
-                    StreamedResponse::Refused(response) => {
-                        let refused = response::require_success(response, context).err();
-                        Err(refused.unwrap_or_else(|| {
-                            AttemptError::permanent(context.unexpected_response("no body was sent"))
-                        }))
-                    }
+        self.send_until_done(Access::Read, || async {
+            match self.endpoint.stream(request, context).await? {
+                StreamedResponse::Open(stream) => Ok(*stream),
+                StreamedResponse::Refused(response) => {
+                    let refused = response::require_success(response, context).err();
+                    Err(refused.unwrap_or_else(|| {
+                        AttemptError::permanent(context.unexpected_response("no body was sent"))
+                    }))
                 }
-            })
-            .await
-            .map_err(|error| self.without_token(error))
+            }
+        })
+        .await
+        .map_err(|error| self.without_token(error))
     }
 
     /// Removes the token from an error, in case a server or a proxy repeats it.
@@ -134,18 +170,16 @@ impl Session {
     ) -> Result<ConditionalResponse, ApiError> {
         let access = Access::Write;
         let context = self.context(action, access);
-        self.retrying
-            .send(access, || async {
-                let response = self.send(request, context).await?;
-                match response.status {
-                    StatusCode::CONFLICT => Ok(ConditionalResponse::Conflict),
-                    StatusCode::NO_CONTENT => Ok(ConditionalResponse::Applied(response)),
-                    _ => response::require_success(response, context)
-                        .map(ConditionalResponse::Applied),
-                }
-            })
-            .await
-            .map_err(|error| self.without_token(error))
+        self.send_until_done(access, || async {
+            let response = self.send(request, context).await?;
+            match response.status {
+                StatusCode::CONFLICT => Ok(ConditionalResponse::Conflict),
+                StatusCode::NO_CONTENT => Ok(ConditionalResponse::Applied(response)),
+                _ => response::require_success(response, context).map(ConditionalResponse::Applied),
+            }
+        })
+        .await
+        .map_err(|error| self.without_token(error))
     }
 
     /// Decodes the document in the response to a write.
@@ -193,8 +227,7 @@ impl Session {
     ) -> Result<(Option<(T, Document)>, HeaderMap), ApiError> {
         let context = self.context(action, Access::Read);
         let (response, headers) = self
-            .retrying
-            .send(Access::Read, || async {
+            .send_until_done(Access::Read, || async {
                 let response = self.send(request, context).await?;
                 let headers = response.headers.clone();
                 match response::require_success(response, context) {
@@ -221,7 +254,7 @@ impl Session {
         put: &ApiRequest<'_>,
         action: &str,
     ) -> Result<WriteReply, ApiError> {
-        let response = self.call(put, action, Access::Write).await?;
+        let response = self.call(put, action, Access::VolumeWrite).await?;
         if response.body.iter().all(u8::is_ascii_whitespace) {
             return Ok(WriteReply::default());
         }

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use super::action::Plan;
+use super::action::{Action, Plan, PlannedVolume};
 use super::risk::Risk;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::NamespacedId;
@@ -55,23 +55,26 @@ impl Approvals {
             .collect()
     }
 
-    /// Returns a problem for each approval of a volume that the plan does not contain. An approval that
-    /// stays in a pipeline would approve a later change that no person has seen. A volume that is already
-    /// as wanted, or changes with a lower risk, is none: an interrupted command is run again as it was.
+    /// Returns a problem for each approval of a change that the plan does not make. An approval that stays
+    /// in a pipeline would approve a later change that no person has seen.
+    ///
+    /// A run that was interrupted, or is repeated after its end, has the same approvals. So an approval is no
+    /// problem if the state shows that the approved change was made: the volume is as wanted, or it was
+    /// removed and is only to be created or registered.
     pub fn unused(&self, plan: &Plan) -> Vec<Diagnostic> {
-        let is_planned =
-            |key: &NamespacedId| plan.volumes.iter().any(|planned| planned.key == *key);
-        let unused = self.approved.iter().filter(|(_, key)| !is_planned(key));
-        unused
-            .map(|(risk, key)| {
-                let message = format!(
-                    "cannot approve risk `{risk}` for volume {}: the plan does not contain it",
-                    key.quoted()
-                );
-                let typed = format!("--approve {risk}:{}/{}", key.namespace, key.id);
-                Diagnostic::error(Code::CliInvalidValue, message).help(format!("remove `{typed}`"))
-            })
-            .collect()
+        let approved = self.approved.iter();
+        let unused = approved.filter_map(|(risk, key)| {
+            let planned = plan.volumes.iter().find(|planned| planned.key == *key);
+            let why = reason_unused(*risk, planned)?;
+            let message = format!(
+                "cannot approve risk `{risk}` for volume {}: {why}",
+                key.quoted()
+            );
+            let typed = format!("--approve {risk}:{}/{}", key.namespace, key.id);
+            let help = format!("remove `{typed}`");
+            Some(Diagnostic::error(Code::CliInvalidValue, message).help(help))
+        });
+        unused.collect()
     }
 
     fn allows(&self, risk: Risk, key: &NamespacedId) -> bool {
@@ -80,12 +83,41 @@ impl Approvals {
     }
 }
 
+/// Returns why the plan has no use for an approval of this risk; `None` if it has one.
+fn reason_unused(risk: Risk, planned: Option<&PlannedVolume>) -> Option<String> {
+    let Some(planned) = planned else {
+        return Some("the plan does not contain it".to_owned());
+    };
+    let impact = planned.impact.as_ref();
+    let planned_risk = impact.map_or(Risk::Reversible, |impact| impact.risk);
+    if planned_risk >= risk {
+        return None;
+    }
+    match &planned.action {
+        Action::Update(_)
+        | Action::Expand(_)
+        | Action::Replace(_)
+        | Action::Deregister
+        | Action::DeleteData => Some(format!(
+            "the plan's change of it (`{}`) has only risk `{planned_risk}`",
+            planned.action.as_str()
+        )),
+        // The approved change may have been made, or is not made now.
+        Action::Unchanged
+        | Action::Create(_)
+        | Action::Register(_)
+        | Action::RegisterAgain(_)
+        | Action::Recreate(_)
+        | Action::WaitingForClaims(_)
+        | Action::Blocked(_) => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::action::{Action, PlannedVolume};
     use crate::plan::risk::{Impact, Recovery};
-    use crate::plan::samples::existing;
+    use crate::plan::samples::{existing, wanted};
     use crate::plan::volume_version::VolumeVersion;
 
     fn plan(risks: &[Option<Risk>]) -> Plan {
@@ -132,19 +164,35 @@ mod tests {
         }
     }
 
+    /// A repeated run finds its change made, and keeps its approval.
     #[test]
-    fn an_approval_of_a_volume_outside_the_plan_is_a_problem() {
-        let approvals = Approvals {
-            max_risk: None,
-            approved: [(Risk::DestroysData, existing().key())].into(),
+    fn an_approval_of_a_change_that_the_plan_does_not_make_is_a_problem() {
+        let unused = |approved: Risk, plan: &Plan| {
+            let approvals = Approvals {
+                max_risk: None,
+                approved: [(approved, existing().key())].into(),
+            };
+            approvals.unused(plan).len()
         };
-        for (plan, expected) in [
-            (plan(&[Some(Risk::DestroysData)]), 0),
-            (plan(&[Some(Risk::Reversible)]), 0),
-            (plan(&[None]), 0),
-            (Plan::default(), 1),
+        let with = |action: Action| {
+            let mut plan = plan(&[None]);
+            plan.volumes[0].action = action;
+            plan
+        };
+        let [_, downtime, data] = Risk::ALL;
+        for (approved, plan, expected) in [
+            (data, plan(&[Some(data)]), 0),
+            (downtime, plan(&[Some(data)]), 0),
+            (data, plan(&[Some(downtime)]), 1),
+            (data, plan(&[None]), 1),
+            (downtime, with(Action::Deregister), 1),
+            (data, with(Action::Unchanged), 0),
+            (data, with(Action::Blocked(vec![])), 0),
+            (data, with(Action::Create(Box::new(wanted()))), 0),
+            (downtime, with(Action::Register(Box::new(wanted()))), 0),
+            (data, Plan::default(), 1),
         ] {
-            assert_eq!(approvals.unused(&plan).len(), expected, "{plan:?}");
+            assert_eq!(unused(approved, &plan), expected, "{approved} {plan:?}");
         }
     }
 

@@ -11,6 +11,7 @@ use super::ledger::Ledger;
 use super::namespace_api::NamespaceApi;
 use super::node_api::NodeApi;
 use super::provider_api::SnapshotApi;
+use super::server_wait::ServerWait;
 use super::variable_api::VariableReader;
 use super::volume_api::VolumeApi;
 use super::volume_watch::VolumeWatch;
@@ -37,4 +38,10 @@ pub trait ClusterApi:
     /// Returns the same server. If `overrides`, its writes override the policies that Nomad lets a
     /// token override.
     fn overriding_policies(&self, overrides: bool) -> Box<dyn ClusterApi>;
+
+    /// Returns the same server, whose requests wait together when it stops responding.
+    ///
+    /// A request that changes a volume does not wait: it fails as certainly not sent
+    /// ([`super::ApiError::is_server_away`]), because the volume must be read again before it is sent.
+    fn waiting(&self, wait: ServerWait) -> Box<dyn ClusterApi>;
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use super::process_table::ProcessIdentity;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::plan::{Actor, LedgerProblem, SetName, ShardChange, StoredSet};
 
@@ -21,6 +22,9 @@ pub struct LockHolder {
     pub by: Actor,
     /// When the lock was acquired, in nanoseconds since the epoch.
     pub since: i64,
+    /// The process that holds the lock, if its system shows processes. Earlier versions recorded none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<ProcessIdentity>,
 }
 
 /// The kind of a ledger failure.
@@ -156,6 +160,10 @@ pub trait Ledger: Send + Sync {
         set: &SetName,
         holder: &LockHolder,
     ) -> Result<Box<dyn SetLock>, LedgerError>;
+
+    /// Releases the lock of a holder whose process has ended. Does nothing if another command holds the
+    /// lock now, or if the lock ended with its process.
+    async fn release_ended(&self, set: &SetName, holder: &LockHolder) -> Result<(), LedgerError>;
 }
 
 /// The acquired lock of a set. A lock that is dropped without a release stays until it expires or

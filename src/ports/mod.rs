@@ -34,9 +34,11 @@ mod node_host;
 mod observer;
 mod plugin;
 mod plugins;
+mod process_table;
 mod provider_api;
 mod sealer;
 mod secret_source;
+mod server_wait;
 mod step_text;
 mod storage;
 mod task_logs;
@@ -86,9 +88,11 @@ pub use plugin::{
     ValidateVolume, VolumeSource,
 };
 pub use plugins::PluginDirectory;
+pub use process_table::{ProcessIdentity, ProcessState, ProcessTable};
 pub use provider_api::{ProviderReader, SnapshotApi, SnapshotRequest};
 pub use sealer::{SealError, Sealer};
 pub use secret_source::{ResolvedSecret, SecretProblem, SecretSource};
+pub use server_wait::{OutageObserver, ServerWait};
 pub use step_text::{StepSubject, nomad_step_text};
 pub use storage::{CreateSnapshot, ExpandVolume, ExpandedVolume, ListSnapshots, Page, PageRequest};
 pub use task_logs::{LogChunk, LogOrigin, LogPosition, TaskLogError, TaskLogs, TaskOutput};

@@ -33,6 +33,11 @@ pub struct ApiError {
 }
 
 impl ApiError {
+    /// Whether the server does not respond, or has no leader. A request with this error changed nothing.
+    pub fn is_server_away(&self) -> bool {
+        self.code.means_server_away()
+    }
+
     /// Returns the diagnostic: the message, the server's error text, and what to do.
     pub fn diagnostic(&self) -> Diagnostic {
         let mut diagnostic = Diagnostic::error(self.code, self.message.clone());
@@ -105,6 +110,11 @@ pub enum ServerKind {
 pub trait VolumeReader: Send + Sync {
     /// Returns the server's address for messages.
     fn name(&self) -> &str;
+    /// Whether the server stopped responding to this client, and responded again. It may not have found all
+    /// plugins again then.
+    fn has_recovered(&self) -> bool {
+        false
+    }
     /// Returns the kind of the server.
     async fn server(&self) -> Result<ServerKind, ApiError>;
     /// Returns the names of all namespaces in which the token has any permission, like

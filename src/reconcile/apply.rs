@@ -61,6 +61,7 @@ pub async fn apply(
     })
     .await?;
     let (writer, updates) = LedgerWriter::new(plan, execution.rules, scope, actor, clock);
+    let writer = writer.under_lock(set.lock_state());
     let executing = async move {
         let recorded = Execution {
             record: &writer,

@@ -3,11 +3,14 @@
 //! After a change the volume is compared with the request. This detects a server that accepted a field
 //! and dropped it. A call whose reply is lost is not repeated; its effect is read from the server.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::execution::Execution;
 use super::lost_reply::CONFIRMATION_PAUSES;
 use super::outcome::{Outcome, Status};
 use super::precondition::recheck;
 use super::record::Recorded;
+use super::until_sent::{Check, until_sent};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{NamespacedId, UnresolvedRequest, Volume, VolumeRequest};
 use crate::plan::{IntentStep, MergeRules, PlannedVolume, VolumeVersion, remaining_differences};
@@ -52,22 +55,52 @@ pub(super) async fn change(
     planned: &PlannedVolume,
     call: Call<'_>,
 ) -> Outcome {
-    let (key, expected_version) = (&planned.key, planned.expected_version);
-    if let Err(status) = recheck(execution.api, key, expected_version).await {
-        return Outcome::plain(status);
-    }
-    if execution.stop.is_cancelled() {
-        return Outcome::plain(Status::NotStarted);
-    }
-    send(execution, key, expected_version, call).await
+    let version = planned.expected_version;
+    change_from(execution, &planned.key, version, call, false).await
 }
 
-/// Sends a call about a volume that has the expected version, and finds out how it ended.
-pub(super) async fn send(
+/// Makes a volume after its removal, which was confirmed right before.
+pub(super) async fn make_again(
+    execution: &Execution<'_>,
+    key: &NamespacedId,
+    call: Call<'_>,
+) -> Outcome {
+    change_from(execution, key, VolumeVersion::Absent, call, true).await
+}
+
+/// Creates or changes a volume that has the expected version. If it `replaces` a volume, whose removal was
+/// confirmed right before, the first attempt needs no check.
+async fn change_from(
     execution: &Execution<'_>,
     key: &NamespacedId,
     expected_version: VolumeVersion,
     call: Call<'_>,
+    replaces: bool,
+) -> Outcome {
+    let is_checked = AtomicBool::new(replaces);
+    until_sent(execution, key, async || {
+        let check = Check::begin();
+        if !is_checked.swap(false, Ordering::Relaxed)
+            && let Err(status) = recheck(execution.api, key, expected_version).await
+        {
+            return Outcome::plain(status);
+        }
+        // A replacement that has begun is completed.
+        if execution.stop.is_cancelled() && !replaces {
+            return Outcome::plain(Status::NotStarted);
+        }
+        send(execution, key, expected_version, call, check).await
+    })
+    .await
+}
+
+/// Sends a call about a volume that was checked, and finds out how it ended.
+async fn send(
+    execution: &Execution<'_>,
+    key: &NamespacedId,
+    expected_version: VolumeVersion,
+    call: Call<'_>,
+    check: Check,
 ) -> Outcome {
     let Some(request) = execution.resolved.request(key) else {
         let message = format!(
@@ -78,7 +111,10 @@ pub(super) async fn send(
         return Outcome::plain(Status::Failed(failed));
     };
     if let Err(refused) = execution.record.begin(key, call.step()).await {
-        return Outcome::plain(Status::Failed(refused));
+        return Outcome::plain(Status::not_sent(refused));
+    }
+    if let Some(status) = check.too_old(key) {
+        return Outcome::plain(status);
     }
     let sent = match call.kind {
         CallKind::Create => execution.api.create_volume(request).await,
@@ -93,7 +129,7 @@ pub(super) async fn send(
             }
             outcome
         }
-        Err(error) => Outcome::plain(Status::Failed(error.diagnostic())),
+        Err(error) => Outcome::plain(Status::not_sent(error.diagnostic())),
     };
     record_outcome(execution, key, request, outcome).await
 }
@@ -116,6 +152,7 @@ async fn record_outcome(
         | Status::Stale(_)
         | Status::DependencyFailed(_)
         | Status::Failed(_)
+        | Status::ServerAway(_)
         | Status::NotStarted => Recorded::Nothing,
     };
     if let Err(problem) = execution.record.end(key, recorded).await {
@@ -197,7 +234,7 @@ async fn confirm_change(
     call: Call<'_>,
     error: ApiError,
 ) -> Outcome {
-    let mut exists = None;
+    let (mut exists, mut away) = (None, None);
     for pause in CONFIRMATION_PAUSES {
         tokio::time::sleep(pause).await;
         match execution.api.read_volume(key).await {
@@ -216,6 +253,11 @@ async fn confirm_change(
                 };
             }
             Ok(found) => exists = Some(found.is_some()),
+            // The client has waited for the server.
+            Err(unread) if unread.is_server_away() => {
+                away = Some(unread.diagnostic());
+                break;
+            }
             Err(_) => {}
         }
     }
@@ -231,7 +273,10 @@ async fn confirm_change(
     let failed = error.diagnostic().note(found).help(
         "wait a moment, then run the same command again; it starts from the current state and repeats nothing",
     );
-    Outcome::plain(Status::Failed(failed))
+    Outcome {
+        status: Status::Failed(failed),
+        warnings: away.into_iter().collect(),
+    }
 }
 
 fn has_arrived(

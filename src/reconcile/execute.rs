@@ -6,7 +6,8 @@
 //! working on the first call.
 //!
 //! A failure stops only the volumes that depend on it. After an interrupt, running calls end and nothing
-//! new starts. After a crash, the next run plans from the current state.
+//! new starts. If the server stops responding, running steps wait for it; if it does not come back,
+//! nothing new starts. After a crash, the next run plans from the current state.
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -25,21 +26,30 @@ pub async fn execute(execution: &Execution<'_>, plan: &Plan) -> Vec<Outcome> {
     let mut schedule = Schedule::new(plan, |volume| execution.record.order(volume));
     let mut outcomes = vec![Outcome::plain(Status::NotStarted); plan.volumes.len()];
     let mut running = FuturesUnordered::new();
+    let mut server_is_away = false;
     loop {
         while running.len() < execution.parallelism.max(1)
             && let Some(entry) = schedule.next()
         {
-            running.push(run_entry(execution, plan, entry));
+            let stops = server_is_away || execution.stop.is_cancelled();
+            running.push(run_entry(execution, plan, entry, stops));
         }
         let Some((position, outcome)) = running.next().await else {
             return outcomes;
         };
         schedule.finish(position, outcome.status.is_success());
+        server_is_away |= outcome.met_server_away();
         outcomes[position] = outcome;
     }
 }
 
-async fn run_entry(execution: &Execution<'_>, plan: &Plan, entry: ReadyEntry) -> (usize, Outcome) {
+/// Works on an entry that can start, unless nothing new starts.
+async fn run_entry(
+    execution: &Execution<'_>,
+    plan: &Plan,
+    entry: ReadyEntry,
+    stops: bool,
+) -> (usize, Outcome) {
     let ReadyEntry {
         position,
         failed_dependency,
@@ -48,7 +58,7 @@ async fn run_entry(execution: &Execution<'_>, plan: &Plan, entry: ReadyEntry) ->
     let outcome = match (&planned.action, failed_dependency) {
         (Action::Unchanged, _) => Outcome::plain(Status::Unchanged),
         (Action::Blocked(_) | Action::WaitingForClaims(_), _) => Outcome::plain(Status::Blocked),
-        _ if execution.stop.is_cancelled() => Outcome::plain(Status::NotStarted),
+        _ if stops => Outcome::plain(Status::NotStarted),
         (_, Some(failed)) => Outcome::plain(Status::DependencyFailed(dependency_failed(
             planned,
             &plan.volumes[failed],

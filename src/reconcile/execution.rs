@@ -1,8 +1,11 @@
 //! What a plan is carried out with.
 
+use std::time::Duration;
+
 use tokio_util::sync::CancellationToken;
 
 use super::outcome::Outcome;
+use super::reconnect::Reconnect;
 use super::record::Record;
 use super::resolve::Resolved;
 use crate::plan::MergeRules;
@@ -14,6 +17,8 @@ pub trait ProgressObserver: Sync {
     fn started(&self, position: usize);
     /// Work on the volume has ended.
     fn finished(&self, position: usize, outcome: &Outcome);
+    /// The server has not found a plugin again, and the steps that need it wait.
+    fn plugin_unreachable(&self, at_most: Duration);
 }
 
 /// What a plan is carried out with.
@@ -34,4 +39,6 @@ pub struct Execution<'a> {
     pub progress: &'a dyn ProgressObserver,
     /// Records every step.
     pub record: &'a dyn Record,
+    /// The wait for a plugin that the server has not found again.
+    pub reconnect: &'a Reconnect,
 }

@@ -6,7 +6,8 @@
 //! later one only the shards that change.
 //!
 //! [`SetLedger::lock`] waits for the set's lock, and [`hold_lock`] renews it while the work goes on. A
-//! lost lock does not abort running calls. It is reported, and nothing new may start.
+//! lost lock does not abort running calls. It is reported, and nothing new may start. While the server is
+//! away, it is uncertain whether the lock is held, and steps wait ([`LockState`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,14 +16,18 @@ use std::time::Duration;
 use futures_util::{StreamExt as _, stream};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
+use super::lock_state::LockState;
+use super::lock_takeover::has_ended;
 use crate::diagnostic::Code;
 use crate::model::NamespacedId;
 use crate::plan::{
     LedgerKey, LedgerProblem, LedgerSet, RecordedData, SetLayout, SetName, StoredSet,
 };
-use crate::ports::{IdSource, Ledger, LedgerError, LedgerFailure, LockHolder, SetLock};
+use crate::ports::{
+    IdSource, Ledger, LedgerError, LedgerFailure, LockHolder, ProcessTable, SetLock,
+};
 
 /// How often a change is tried.
 const ATTEMPTS: u32 = 6;
@@ -40,6 +45,7 @@ pub struct SetLedger {
     set: LedgerSet,
     stored: StoredSet,
     layout: Layout,
+    lock: Option<watch::Receiver<LockState>>,
 }
 
 /// What is known of the shards that a set is stored in.
@@ -78,7 +84,18 @@ impl SetLedger {
             set,
             stored,
             layout: Layout::Unknown,
+            lock: None,
         })
+    }
+
+    /// Sets the lock under which the set is changed.
+    pub(super) fn hold(&mut self, lock: watch::Receiver<LockState>) {
+        self.lock = Some(lock);
+    }
+
+    /// Returns the lock under which the set is changed, if there is one.
+    pub(super) fn lock_state(&self) -> Option<watch::Receiver<LockState>> {
+        self.lock.clone()
     }
 
     /// Returns the set as it was last read or written.
@@ -159,16 +176,16 @@ impl SetLedger {
         Ok(layout)
     }
 
-    /// Takes the set's lock. Waits up to `timeout` while another command holds it, and calls `report` once
-    /// per holder.
+    /// Takes the set's lock. Waits while another command holds it, unless that has ended, and calls `report`
+    /// once per holder.
     ///
     /// # Errors
     /// If the lock is still held, or the ledger cannot be used.
     pub async fn lock(
         &self,
         holder: &LockHolder,
-        timeout: Duration,
-        mut report: impl FnMut(Option<&LockHolder>) + Send,
+        wait: LockWait<'_>,
+        mut report: impl FnMut(LockEvent<'_>) + Send,
     ) -> Result<Box<dyn SetLock>, LedgerError> {
         let start = Instant::now();
         let mut reported: Option<Option<Box<LockHolder>>> = None;
@@ -180,16 +197,45 @@ impl SetLedger {
             let LedgerFailure::Locked(other) = &error.failure else {
                 return Err(error);
             };
-            if start.elapsed() + LOCK_POLL_INTERVAL > timeout {
+            let is_new = reported.as_ref() != Some(other);
+            if let (true, Some(ended)) = (is_new, other)
+                && wait
+                    .processes
+                    .is_some_and(|processes| has_ended(ended, processes))
+            {
+                report(LockEvent::HolderEnded(ended));
+                reported = Some(other.clone());
+                self.ledger.release_ended(self.set.name(), ended).await?;
+                continue;
+            }
+            if start.elapsed() + LOCK_POLL_INTERVAL > wait.at_most {
                 return Err(error);
             }
-            if reported.as_ref() != Some(other) {
-                report(other.as_deref());
+            if is_new {
+                report(LockEvent::Waiting(other.as_deref()));
                 reported = Some(other.clone());
             }
             sleep(LOCK_POLL_INTERVAL).await;
         }
     }
+}
+
+/// How a command waits for the lock of a set.
+#[derive(Clone, Copy)]
+pub struct LockWait<'a> {
+    /// The longest wait.
+    pub at_most: Duration,
+    /// The processes of this machine; `None` to wait for a holder that has ended, too.
+    pub processes: Option<&'a dyn ProcessTable>,
+}
+
+/// What a command that needs a lock reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockEvent<'a> {
+    /// It waits for this holder; `None` if the holder is unknown.
+    Waiting(Option<&'a LockHolder>),
+    /// It takes the lock over, because the process that held it has ended.
+    HolderEnded(&'a LockHolder),
 }
 
 /// Reads all sets of a ledger, by name. A set that cannot be read is an error in its place.
@@ -265,20 +311,21 @@ async fn read(
 
 /// Runs `work` while a lock is held, renews the lock, and releases it at the end.
 ///
-/// The channel that `work` receives turns `true` when the lock is lost. Returns the result of `work`, and
-/// whether the lock was held to the end.
+/// The channel that `work` receives shows whether the lock is held. If a renewal is not answered, that is
+/// uncertain for up to `patience`. Returns the result of `work`, and whether the lock was held to the end.
 pub async fn hold_lock<T>(
     lock: Box<dyn SetLock>,
-    work: impl AsyncFnOnce(watch::Receiver<bool>) -> T,
+    patience: Duration,
+    work: impl AsyncFnOnce(watch::Receiver<LockState>) -> T,
 ) -> (T, Result<(), LedgerError>) {
-    let (lost, is_lost) = watch::channel(false);
+    let (state, is_held) = watch::channel(LockState::Held);
     let (done, ended) = {
-        let mut renewing = std::pin::pin!(renew(&*lock));
-        let mut work = std::pin::pin!(work(is_lost));
+        let mut renewing = std::pin::pin!(renew(&*lock, patience, &state));
+        let mut work = std::pin::pin!(work(is_held));
         tokio::select! {
             done = &mut work => (done, None),
             error = &mut renewing => {
-                lost.send_replace(true);
+                state.send_replace(LockState::Lost);
                 (work.await, Some(error))
             }
         }
@@ -302,7 +349,11 @@ fn can_be_repeated(failure: &LedgerFailure) -> bool {
 }
 
 /// Renews a lock until that fails for good, or the lock must have expired.
-async fn renew(lock: &dyn SetLock) -> LedgerError {
+async fn renew(
+    lock: &dyn SetLock,
+    patience: Duration,
+    state: &watch::Sender<LockState>,
+) -> LedgerError {
     let Some(time_to_live) = lock.time_to_live() else {
         return std::future::pending().await;
     };
@@ -312,26 +363,35 @@ async fn renew(lock: &dyn SetLock) -> LedgerError {
         sleep(pause).await;
         // The server counts from its reply, so the time of the request is the safe one.
         let asked = Instant::now();
-        let left = time_to_live.saturating_sub(renewed.elapsed());
-        match timeout(left, lock.renew()).await {
-            Ok(Ok(())) => {
+        let expires = renewed + time_to_live;
+        let mut renewing = std::pin::pin!(lock.renew());
+        let answer = match timeout_at(expires, &mut renewing).await {
+            Ok(answer) => Some(answer),
+            Err(_) => {
+                state.send_replace(LockState::Uncertain);
+                timeout(patience, &mut renewing).await.ok()
+            }
+        };
+        match answer {
+            Some(Ok(())) => {
+                state.send_replace(LockState::Held);
                 renewed = asked;
                 pause = (time_to_live / 2).saturating_sub(asked.elapsed());
             }
-            Ok(Err(error)) => {
+            Some(Err(error)) => {
                 let left = time_to_live.saturating_sub(renewed.elapsed());
                 if error.failure == LedgerFailure::LockLost || left.is_zero() {
                     return error;
                 }
                 pause = RENEWAL_RETRY.min(left);
             }
-            Err(_) => return renewal_timed_out(time_to_live),
+            None => return renewal_timed_out(time_to_live + patience),
         }
     }
 }
 
-fn renewal_timed_out(time_to_live: Duration) -> LedgerError {
-    let seconds = time_to_live.as_secs();
+fn renewal_timed_out(waited: Duration) -> LedgerError {
+    let seconds = waited.as_secs();
     let message = format!(
         "the set's lock may have expired: the server did not renew it within {seconds} seconds"
     );

@@ -12,9 +12,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::ledger::SetLedger;
+use super::lock_state::{LockState, is_held};
 use super::record::{Record, Recorded};
 use super::recorded_scope::RecordedScope;
 use crate::diagnostic::{Code, Diagnostic};
@@ -53,6 +54,8 @@ pub(super) struct LedgerWriter {
     rules: MergeRules,
     scope: RecordedScope,
     wanted: BTreeMap<NamespacedId, Wanted>,
+    /// The lock of the set; `None` if it has none.
+    lock: Option<watch::Receiver<LockState>>,
 }
 
 /// What a plan requests for a volume's entry in the set.
@@ -133,8 +136,29 @@ impl LedgerWriter {
             rules,
             scope,
             wanted: wanted.collect(),
+            lock: None,
         };
         (writer, queue)
+    }
+
+    /// Starts steps only while this lock is held.
+    #[must_use]
+    pub(super) fn under_lock(self, lock: Option<watch::Receiver<LockState>>) -> Self {
+        Self { lock, ..self }
+    }
+
+    /// Waits until it is certain that the lock is held.
+    async fn require_lock(&self, volume: &NamespacedId) -> Result<(), Diagnostic> {
+        match &self.lock {
+            Some(lock) if !is_held(lock).await => {
+                let message = format!(
+                    "volume {} was not changed: the lock of its set was lost",
+                    volume.quoted()
+                );
+                Err(Diagnostic::error(Code::LedgerLockLost, message))
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     async fn write(&self, change: Change) -> Result<(), LedgerError> {
@@ -286,12 +310,15 @@ impl Record for LedgerWriter {
         let key = volume.clone();
         let change =
             Box::new(move |set: &mut LedgerSet| set.record_intent(key.clone(), intent.clone()));
+        self.require_lock(volume).await?;
         self.write(change).await.map_err(|error| {
             error.diagnostic().note(format!(
                 "volume {volume} was not changed: each step must be recorded in the ledger first",
                 volume = volume.quoted()
             ))
-        })
+        })?;
+        // The write may have waited for the server.
+        self.require_lock(volume).await
     }
 
     async fn end(&self, volume: &NamespacedId, what: Recorded<'_>) -> Result<(), Diagnostic> {

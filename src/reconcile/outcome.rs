@@ -1,6 +1,6 @@
 //! How one volume of a plan ended.
 
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Code, Diagnostic};
 use crate::model::Volume;
 use crate::ports::WithDocument;
 
@@ -21,7 +21,9 @@ pub enum Status {
     DependencyFailed(Diagnostic),
     /// Failed, or the outcome is unknown.
     Failed(Diagnostic),
-    /// Not started: the user interrupted, or the set's lock was lost.
+    /// Not changed: the server stopped responding before the request was sent.
+    ServerAway(Diagnostic),
+    /// Not started: the user interrupted, the set's lock was lost, or the server stopped responding.
     NotStarted,
 }
 
@@ -34,7 +36,17 @@ impl Status {
             | Self::Stale(_)
             | Self::DependencyFailed(_)
             | Self::Failed(_)
+            | Self::ServerAway(_)
             | Self::NotStarted => false,
+        }
+    }
+
+    /// The status of a volume whose request was certainly not sent.
+    pub(super) fn not_sent(why: Diagnostic) -> Self {
+        match why.code {
+            Code::LedgerLockLost => Self::NotStarted,
+            code if code.means_server_away() => Self::ServerAway(why),
+            _ => Self::Failed(why),
         }
     }
 }
@@ -55,5 +67,16 @@ impl Outcome {
             status,
             warnings: vec![],
         }
+    }
+
+    /// Whether the server stopped responding meanwhile.
+    pub(super) fn met_server_away(&self) -> bool {
+        let mut warnings = self.warnings.iter();
+        let is_away = match &self.status {
+            Status::ServerAway(_) => true,
+            Status::Failed(why) => why.code.means_server_away(),
+            _ => false,
+        };
+        is_away || warnings.any(|warning| warning.code.means_server_away())
     }
 }

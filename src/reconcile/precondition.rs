@@ -7,6 +7,9 @@ use crate::plan::VolumeVersion;
 use crate::ports::VolumeApi;
 
 /// Reads the volume, and returns it if it has the expected version.
+///
+/// # Errors
+/// Returns the status of a volume that is not changed.
 pub(super) async fn recheck(
     api: &dyn VolumeApi,
     key: &NamespacedId,
@@ -19,7 +22,7 @@ pub(super) async fn recheck(
                 "volume {} was not changed: it must be read right before a change",
                 key.quoted()
             ));
-            return Err(Status::Failed(failed));
+            return Err(Status::not_sent(failed));
         }
     };
     match expected_version.mismatch(now.as_ref()) {

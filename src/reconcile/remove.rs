@@ -9,6 +9,7 @@ use super::lost_reply::CONFIRMATION_PAUSES;
 use super::outcome::{Outcome, Status};
 use super::precondition::recheck;
 use super::record::{Record, Recorded};
+use super::until_sent::{Check, until_sent};
 use super::volume_list::list_all_volumes;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{NamespacedId, Secrets, Volume};
@@ -22,15 +23,28 @@ pub(super) async fn remove(
     removal: Removal,
 ) -> Outcome {
     let key = &planned.key;
-    match check_removable(execution.api, key, planned.expected_version, removal).await {
-        Ok(None) => removed(execution.record, key, vec![]).await,
-        Ok(Some(_)) if execution.stop.is_cancelled() => Outcome::plain(Status::NotStarted),
-        Ok(Some(existing)) => {
-            let secrets = secrets_for(execution, &existing);
-            send_removal(execution.api, execution.record, key, removal, &secrets).await
+    until_sent(execution, key, async || {
+        let check = Check::begin();
+        match check_removable(execution.api, key, planned.expected_version, removal).await {
+            Ok(None) => removed(execution.record, key, vec![]).await,
+            Ok(Some(_)) if execution.stop.is_cancelled() => Outcome::plain(Status::NotStarted),
+            Ok(Some(existing)) => send_planned(execution, &existing, removal, check).await,
+            Err(outcome) => outcome,
         }
-        Err(outcome) => outcome,
-    }
+    })
+    .await
+}
+
+/// Sends the removal of a volume that was checked, with the secrets of its file.
+pub(super) async fn send_planned(
+    execution: &Execution<'_>,
+    existing: &Volume,
+    removal: Removal,
+    check: Check,
+) -> Outcome {
+    let secrets = secrets_for(execution, existing);
+    let (api, record, key) = (execution.api, execution.record, existing.key());
+    send_removal(api, record, &key, removal, &secrets, check).await
 }
 
 /// Reads the volume right before its removal, and checks that nothing prevents the removal. Returns
@@ -59,7 +73,7 @@ pub(super) async fn check_removable(
                 "volume {key} was not deleted: its data may belong to another registration",
                 key = key.quoted()
             ));
-            Outcome::plain(Status::Failed(failed))
+            Outcome::plain(Status::not_sent(failed))
         })?,
         Removal::Deregister { .. } => vec![],
     };
@@ -90,13 +104,17 @@ pub(super) async fn send_removal(
     key: &NamespacedId,
     removal: Removal,
     secrets: &Secrets,
+    check: Check,
 ) -> Outcome {
     let step = match removal {
         Removal::Delete => IntentStep::Delete,
         Removal::Deregister { .. } => IntentStep::Deregister,
     };
     if let Err(refused) = record.begin(key, step).await {
-        return Outcome::plain(Status::Failed(refused));
+        return Outcome::plain(Status::not_sent(refused));
+    }
+    if let Some(status) = check.too_old(key) {
+        return Outcome::plain(status);
     }
     let sent = match removal {
         Removal::Delete => api.delete_volume(key, secrets).await,
@@ -133,7 +151,7 @@ async fn not_removed(record: &dyn Record, key: &NamespacedId, error: &ApiError) 
     let status = if error.code == Code::VolumeInUse {
         Status::Stale(error.diagnostic())
     } else {
-        Status::Failed(error.diagnostic())
+        Status::not_sent(error.diagnostic())
     };
     let recorded = record.end(key, Recorded::Nothing).await;
     Outcome {
@@ -162,7 +180,7 @@ async fn confirm_removal(
     key: &NamespacedId,
     error: ApiError,
 ) -> Outcome {
-    let mut exists = false;
+    let (mut exists, mut away) = (false, None);
     for pause in CONFIRMATION_PAUSES {
         tokio::time::sleep(pause).await;
         match api.read_volume(key).await {
@@ -175,6 +193,11 @@ async fn confirm_removal(
                 return removed(record, key, vec![warning.note(error.message)]).await;
             }
             Ok(Some(_)) => exists = true,
+            // The client has waited for the server.
+            Err(unread) if unread.is_server_away() => {
+                away = Some(unread.diagnostic());
+                break;
+            }
             Err(_) => {}
         }
     }
@@ -184,5 +207,8 @@ async fn confirm_removal(
         "the server cannot be reached to read the volume"
     };
     let help = "wait a moment, then run the same command again; it starts from the current state";
-    Outcome::plain(Status::Failed(error.diagnostic().note(found).help(help)))
+    Outcome {
+        status: Status::Failed(error.diagnostic().note(found).help(help)),
+        warnings: away.into_iter().collect(),
+    }
 }

@@ -7,13 +7,14 @@
 
 use std::time::Duration;
 
-use super::change::{Call, CallKind, send};
+use super::change::{Call, CallKind, make_again};
 use super::execution::Execution;
 use super::outcome::{Outcome, Status};
-use super::remove::{check_removable, secrets_for, send_removal};
+use super::remove::{check_removable, secrets_for, send_planned};
+use super::until_sent::{Check, until_sent};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{NamespacedId, Snapshot, UnresolvedRequest, Volume};
-use crate::plan::{PlannedVolume, Removal, Replace, ReplaceSteps, VolumeVersion};
+use crate::plan::{PlannedVolume, Removal, Replace, ReplaceSteps};
 use crate::ports::SnapshotRequest;
 
 /// Replaces the volume of a plan's entry.
@@ -63,14 +64,17 @@ struct Replacement<'a> {
 
 impl Replacement<'_> {
     async fn run(self, execution: &Execution<'_>, planned: &PlannedVolume) -> Outcome {
-        let removed = remove_old(execution, planned, self.snapshot_first, self.removal).await;
+        let key = &planned.key;
+        let removed = until_sent(execution, key, async || {
+            remove_old(execution, planned, self.snapshot_first, self.removal).await
+        })
+        .await;
         if !removed.status.is_success() {
             return removed;
         }
-        let key = &planned.key;
-        let created = send(execution, key, VolumeVersion::Absent, self.call).await;
+        let created = make_again(execution, key, self.call).await;
         let status = match created.status {
-            Status::Failed(why) => Status::Failed(
+            Status::Failed(why) | Status::ServerAway(why) => Status::Failed(
                 why.note(format!(
                     "the old volume {key} was removed",
                     key = key.quoted()
@@ -101,6 +105,7 @@ async fn remove_old(
 ) -> Outcome {
     let mut warnings = vec![];
     let removed = async {
+        let mut check = Check::begin();
         let Some(mut existing) = check_old(execution, planned, removal).await? else {
             return Ok(Outcome::plain(Status::Removed));
         };
@@ -108,13 +113,13 @@ async fn remove_old(
             take_snapshot(execution, planned, &existing, &mut warnings)
                 .await
                 .map_err(Outcome::plain)?;
+            check = Check::begin();
             existing = match check_old(execution, planned, removal).await? {
                 Some(existing) => existing,
                 None => return Ok(Outcome::plain(Status::Removed)),
             };
         }
-        let (key, secrets) = (&planned.key, secrets_for(execution, &existing));
-        Ok(send_removal(execution.api, execution.record, key, removal, &secrets).await)
+        Ok(send_planned(execution, &existing, removal, check).await)
     };
     let (Ok(mut outcome) | Err(mut outcome)): Result<Outcome, Outcome> = removed.await;
     warnings.append(&mut outcome.warnings);
@@ -180,7 +185,7 @@ async fn take_snapshot(
             Ok(snapshot) => taken = Some(snapshot_taken(existing, &snapshot)),
             Err(error) => {
                 warnings.extend(taken);
-                return Err(Status::Failed(not_replaced(key, error.diagnostic())));
+                return Err(Status::not_sent(not_replaced(key, error.diagnostic())));
             }
         }
     }

@@ -52,6 +52,7 @@ mod random;
 mod readme;
 mod reconcile;
 mod saved_plan;
+mod server_away;
 mod strangers;
 mod task_crash;
 mod task_failures;

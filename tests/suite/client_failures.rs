@@ -1,12 +1,16 @@
 //! How the client handles failures: which requests it repeats, and which errors it reports.
 
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::future::join_all;
 use nomad_csi::diagnostic::Code;
 use nomad_csi::model::Secrets;
 use nomad_csi::nomad::{ClientSettings, NomadClient};
-use nomad_csi::ports::{ApiError, VolumeApi as _, VolumeReader as _};
+use nomad_csi::ports::{ApiError, OutageObserver, ServerWait, VolumeApi as _, VolumeReader as _};
 
 use crate::client_requests::{key, request};
-use crate::support::http_server::{Reply, Server, json, response, text};
+use crate::support::http_server::{ReceivedRequest, Reply, Server, json, response, text};
 
 const BUSY: &str =
     "Your IP is issuing too many concurrent connections, please rate limit your calls\n";
@@ -75,6 +79,73 @@ async fn retries_of_a_busy_server_are_bounded() {
         let attempts = server.requests().len();
         assert!((7..=10).contains(&attempts), "{attempts}");
     }
+}
+
+#[derive(Default)]
+struct Outages(Mutex<Vec<&'static str>>);
+
+impl OutageObserver for Outages {
+    fn server_away(&self, _: &str, _: &ApiError, _: Duration) {
+        self.0.lock().expect("no panic").push("away");
+    }
+
+    fn server_back(&self, _: &str, _: Duration) {
+        self.0.lock().expect("no panic").push("back");
+    }
+
+    fn gave_up(&self, _: &str) {
+        self.0.lock().expect("no panic").push("gave up");
+    }
+}
+
+/// A server that answers the first request and those after `silent` others. Eight reads run at the same time.
+async fn reads_during_an_outage(
+    silent: usize,
+) -> (Vec<Result<(), Code>>, Vec<&'static str>, usize) {
+    let server = Server::start(move |_, number| match number {
+        0 => json("[]"),
+        number if number <= silent => Reply::Close,
+        _ => json("[]"),
+    })
+    .await;
+    let outages = Arc::new(Outages::default());
+    let client = server.client().waiting(ServerWait {
+        at_most: Duration::from_secs(60),
+        observer: outages.clone(),
+    });
+    let first = client.list_plugins(None).await;
+    assert!(first.is_ok(), "{first:?}");
+    let reads = (0..8).map(async |_| match client.list_plugins(None).await {
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.code),
+    });
+    let read = join_all(reads).await;
+    let probes = server.requests();
+    let is_probe = |line: &String| line.starts_with("GET /v1/status/leader");
+    let probes = probes
+        .iter()
+        .map(ReceivedRequest::line)
+        .filter(is_probe)
+        .count();
+    let lines = outages.0.lock().expect("no panic").clone();
+    (read, lines, probes)
+}
+
+/// One line and few probes, however many requests wait.
+#[tokio::test(start_paused = true)]
+async fn requests_wait_together_for_a_server_that_is_away() {
+    let (read, lines, probes) = reads_during_an_outage(20).await;
+    assert_eq!(read, [Ok(()); 8]);
+    assert_eq!(lines, ["away", "back"]);
+    assert!((1..=8).contains(&probes), "{probes}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_stop_together_when_a_server_stays_away() {
+    let (read, lines, probes) = reads_during_an_outage(usize::MAX).await;
+    assert_eq!(read, [Err(Code::ApiConnectionLost); 8]);
+    assert_eq!(lines, ["away", "gave up"]);
+    assert!((8..=20).contains(&probes), "{probes}");
 }
 
 /// A create in a cluster without a leader may have gone further than the error shows.

@@ -24,6 +24,7 @@ fn holder(user: &str) -> LockHolder {
             command: "apply".into(),
         },
         since: 5,
+        process: None,
     }
 }
 

@@ -12,7 +12,7 @@ use nomad_csi::plan::{Actor, LedgerSet, Ownership};
 use nomad_csi::ports::{
     IdSource as _, Ledger as _, LedgerFailure, LockHolder, RandomIds, ServerKind, VolumeReader as _,
 };
-use nomad_csi::reconcile::{SetLedger, hold_lock};
+use nomad_csi::reconcile::{LockState, LockWait, SetLedger, hold_lock};
 
 fn client() -> NomadClient {
     let address = std::env::var("NOMAD_ADDR").expect("NOMAD_ADDR is set");
@@ -33,6 +33,13 @@ fn name() -> SetName {
     SetName::parse(&RandomIds.uuid()).expect("a UUID is a name")
 }
 
+fn waiting(seconds: u64) -> LockWait<'static> {
+    LockWait {
+        at_most: Duration::from_secs(seconds),
+        processes: None,
+    }
+}
+
 fn holder(user: &str) -> LockHolder {
     LockHolder {
         by: Actor {
@@ -42,6 +49,7 @@ fn holder(user: &str) -> LockHolder {
             command: "apply".into(),
         },
         since: 5,
+        process: None,
     }
 }
 
@@ -240,18 +248,18 @@ async fn real_a_lock_excludes_others_and_names_its_holder() {
     let expected = LedgerFailure::Locked(Some(Box::new(holder("ada"))));
     assert_eq!(refused.failure, expected);
     let set = open(&name).await;
-    let (done, ended) = hold_lock(ada, async |lost| {
+    let (done, ended) = hold_lock(ada, Duration::ZERO, async |state| {
         // The lock is a variable of its own, so the set stays writable.
         let mut set = open(&name).await;
         set.update(|set| set.own(key("db0"), Ownership::default()))
             .await
             .expect("the write succeeds");
-        !*lost.borrow()
+        *state.borrow() == LockState::Held
     })
     .await;
     assert_eq!((done, ended), (true, Ok(())));
     let bo = set
-        .lock(&holder("bo"), Duration::from_secs(30), |_| {})
+        .lock(&holder("bo"), waiting(30), |_| {})
         .await
         .expect("the lock is free");
     bo.renew().await.expect("the lock is held");
@@ -273,7 +281,7 @@ async fn real_a_lock_without_renewal_expires() {
         .expect("the lock is free");
     let set = open(&name).await;
     let bo = set
-        .lock(&holder("bo"), Duration::from_secs(90), |_| {})
+        .lock(&holder("bo"), waiting(90), |_| {})
         .await
         .expect("the lock expires");
     let lost = ada

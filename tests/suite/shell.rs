@@ -203,7 +203,10 @@ fn completion_offers_ids_of_the_server() {
     let directory = tempfile::tempdir().expect("a new directory");
     let runtime = runtime();
     let server = runtime.block_on(Server::start(|seen, _| {
-        if seen.line().starts_with("GET /v1/volumes") {
+        if seen.line().starts_with("GET /v1/volumes/external") {
+            return json(r#"{"Volumes":[{"ExternalID":"vol-1"},{"ExternalID":"vol-2"}]}"#);
+        }
+        if seen.line().starts_with("GET /v1/volumes?") {
             return json(
                 r#"[{"ID":"mysql","Namespace":"default","PluginID":"ebs0"},
                 {"ID":"mail","Namespace":"default","PluginID":"nfs"},
@@ -217,6 +220,19 @@ fn completion_offers_ids_of_the_server() {
         }
         if seen.line().starts_with("GET /v1/nodes") {
             return json(r#"[{"ID":"0c9d8e7f-1111-2222-3333-444455556666","Name":"worker-1"}]"#);
+        }
+        let listed = |path: &str| seen.line().starts_with(&format!("GET /v1/{path}"));
+        if listed("namespaces") {
+            return json(r#"[{"Name":"default"},{"Name":"prod"}]"#);
+        }
+        if listed("jobs") {
+            return json(r#"[{"ID":"web","Name":"web"},{"ID":"worker","Name":"worker"}]"#);
+        }
+        if listed("allocations") {
+            return json(r#"[{"ID":"8a5f0d4c-1111-2222-3333-444455556666","JobID":"web"}]"#);
+        }
+        if listed("volumes/snapshot") && seen.target.contains("plugin_id=ebs0") {
+            return json(r#"{"Snapshots":[{"ID":"snap-1","ExternalSourceVolumeID":"vol-1"}]}"#);
         }
         json(r#"[{"ID":"ebs0"},{"ID":"nfs"}]"#)
     }));
@@ -245,6 +261,23 @@ fn completion_offers_ids_of_the_server() {
         ("volume claims my", "mysql\n"),
         ("volume detach mysql w", "worker-1\n"),
         ("node drain w", "worker-1\n"),
+        ("namespace delete p", "prod\n"),
+        ("set list --ledger-namespace d", "default\n"),
+        ("job stop w", "web\nworker\n"),
+        ("explain placement we", "web\n"),
+        ("alloc logs 8a", "8a5f0d4c-1111-2222-3333-444455556666\n"),
+        (
+            "volume release mysql --alloc 8",
+            "8a5f0d4c-1111-2222-3333-444455556666\n",
+        ),
+        ("plugin impact n", "nfs\n"),
+        ("snapshot delete ebs0 s", "snap-1\n"),
+        ("snapshot delete nfs s", ""),
+        ("orphans --plugin ebs0 --adopt vol-", "vol-1\nvol-2\n"),
+        (
+            "orphans --plugin ebs0 --approve destroys-data:vol-2",
+            "destroys-data:vol-2\n",
+        ),
     ] {
         until(words, || {
             let result = completed(directory.path(), &server, words);

@@ -164,6 +164,11 @@ fn every_transcript_is_listed() {
 /// Codes that appear in no transcript, with the file and the name of a test that covers them.
 const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
     (
+        Code::ApplyServerAway,
+        "src/reconcile/workflow/server_away.rs",
+        "one_problem_counts_and_names_what_is_unknown_and_what_was_not_begun",
+    ),
+    (
         Code::CliOutputFailed,
         "tests/suite/bad_input.rs",
         "a_closed_pipe_is_no_error_and_a_full_disk_is_one",

@@ -10,7 +10,7 @@ use nomad_csi::cli::{
     ProcessOwnership, RealServers, Servers, Session, Target, run_command_line,
 };
 use nomad_csi::nomad::{ClientSettings, RedactedString};
-use nomad_csi::ports::Clock;
+use nomad_csi::ports::{Clock, ProcessIdentity, ProcessState, ProcessTable};
 
 /// The time of every run: 2026-01-02T03:04:05Z.
 const NOW: i64 = 1_767_323_045_000_000_000;
@@ -36,9 +36,23 @@ pub(crate) fn test_environment(
         time_zone: || jiff::tz::TimeZone::UTC,
         host_name: || "build-7".to_owned(),
         process_id: 4711,
+        processes: Arc::new(HiddenProcesses),
         servers: Arc::new(Redirect::to("http://127.0.0.1:1")),
         interrupts: Interrupts::default(),
         ownership: ProcessOwnership::Shared,
+    }
+}
+
+/// A system that shows no processes.
+struct HiddenProcesses;
+
+impl ProcessTable for HiddenProcesses {
+    fn own(&self) -> Option<ProcessIdentity> {
+        None
+    }
+
+    fn state(&self, _: u32) -> ProcessState {
+        ProcessState::Unknown
     }
 }
 

@@ -5,8 +5,8 @@ use std::path::Path;
 use clap::Args;
 
 use crate::cli::args::{
-    ChangeArgs, FileArgs, LedgerArgs, OutputArgs, ParallelismArgs, ReportArgs, SetArgs,
-    TypedOptions, required_paths,
+    ChangeArgs, FileArgs, LedgerArgs, OutputArgs, ParallelismArgs, ReportArgs, ServerWaitArgs,
+    SetArgs, TypedOptions, required_paths,
 };
 use crate::cli::command_context::CommandContext;
 use crate::cli::commands::submit::{Submission, submit};
@@ -54,6 +54,9 @@ pub(crate) struct ApplyArgs {
     /// The limit of concurrent work.
     #[command(flatten)]
     pub parallelism: ParallelismArgs,
+    /// The wait for the server.
+    #[command(flatten)]
+    pub server_wait: ServerWaitArgs,
 }
 
 /// How `apply` handles prompts, failures and unhealthy plugins.
@@ -107,6 +110,7 @@ pub(crate) async fn apply_specifications(
         },
         output: (!arguments.reports.replace_output()).then_some(&arguments.output.output),
         parallelism: arguments.parallelism.parallelism,
+        server_wait: arguments.server_wait,
         changes: &arguments.changes,
         policy_override: arguments.policy_override,
         waits_until_schedulable: arguments.wait,

@@ -19,6 +19,7 @@ use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::OutputFormat;
 use crate::diagnostic::{Code, Diagnostic};
+use crate::model::PluginId;
 use crate::plan::{HiddenField, Risk};
 use crate::spec::schema;
 
@@ -142,6 +143,7 @@ fn with_live_values(
 ) -> clap::Command {
     let server = Arc::new(ServerValues::new(
         global(command_line.clone(), words),
+        plugin(command_line.clone(), words),
         context,
     ));
     let values = CompletedValues {
@@ -183,13 +185,30 @@ impl CompletedValues {
             ))
         };
         match (path, argument.get_id().as_str()) {
-            ("orphans", "adopt" | "delete_data" | "approve") => None,
-            ("", "namespace") => server(ServerValue::Namespace),
+            ("orphans", "adopt" | "delete_data") => server(ServerValue::ExternalVolume),
+            ("orphans", "approve") => {
+                let before = [format!("{}:", Risk::DestroysData)];
+                let kind = ServerValue::ExternalVolume;
+                Some(ServerValues::completer(&self.server, kind, &before))
+            }
+            ("", "namespace") => server(ServerValue::Scope),
+            ("namespace delete", "name") | (_, "ledger_namespace") => {
+                server(ServerValue::Namespace)
+            }
+            ("snapshot delete", "ids") => server(ServerValue::Snapshot),
+            ("job stop" | "job status", "id") | ("explain placement", "job") => {
+                server(ServerValue::Job)
+            }
+            ("alloc status" | "alloc logs" | "alloc stop", "id") | (_, "alloc") => {
+                server(ServerValue::Allocation)
+            }
             ("", "context") | ("context use" | "context show", "name") => {
                 Some(starting_with(self.contexts.clone()))
             }
             ("explain", "word") => Some(starting_with(explained_words())),
-            ("plugin status" | "plugin wait", "id") | (_, "plugin") => server(ServerValue::Plugin),
+            ("plugin status" | "plugin wait" | "plugin impact", "id") | (_, "plugin") => {
+                server(ServerValue::Plugin)
+            }
             ("set show", "name") | (_, "set") => server(ServerValue::Set),
             (_, "node") => server(ServerValue::Node),
             (_, "ignore") => Some(starting_with(schema::drift_fields().collect())),
@@ -230,6 +249,18 @@ fn global(command_line: clap::Command, words: &[OsString]) -> GlobalArgs {
     matches
         .and_then(|matches| GlobalArgs::from_arg_matches(&matches))
         .unwrap_or_default()
+}
+
+/// The plugin on the command line so far, of the command that is completed.
+fn plugin(command_line: clap::Command, words: &[OsString]) -> Option<PluginId> {
+    let matches = command_line.ignore_errors(true).try_get_matches_from(words);
+    let matches = matches.ok()?;
+    let mut innermost = &matches;
+    while let Some((_, inner)) = innermost.subcommand() {
+        innermost = inner;
+    }
+    let plugin = innermost.try_get_one::<String>("plugin").ok().flatten();
+    plugin.map(PluginId::new)
 }
 
 fn starting_with(values: Vec<String>) -> ArgValueCompleter {

@@ -1,6 +1,8 @@
 //! What `apply`, `volume create` and `volume register` share: load files, apply them, print volumes.
 
-use crate::cli::args::{ChangeArgs, FileArgs, LedgerArgs, SetArgs};
+use std::sync::Arc;
+
+use crate::cli::args::{ChangeArgs, FileArgs, LedgerArgs, ServerWaitArgs, SetArgs};
 use crate::cli::change_options::change_options;
 use crate::cli::command_context::CommandContext;
 use crate::cli::commands::volume::SubmitArgs;
@@ -8,12 +10,15 @@ use crate::cli::denial::explain_denied;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ledger::ledger_access;
+use crate::cli::server_outage::OutageLines;
 use crate::cli::specs::{EmptyFiles, LoadOptions, load_specifications_in};
 use crate::cli::ui::{OutputFormat, report_outcomes, volume_detail, volume_list};
 use crate::model::{Namespace, Volume, VolumeSummary};
 use crate::plan::SavedPlan;
-use crate::ports::{Document, WithDocument};
-use crate::reconcile::workflow::{ApplyMode, ApplyRequest, SetSelection, apply_specifications};
+use crate::ports::{Document, ServerWait, WithDocument};
+use crate::reconcile::workflow::{
+    ApplyMode, ApplyRequest, SetSelection, WorkflowContext, apply_specifications,
+};
 
 /// Files to apply, and how.
 pub(crate) struct Submission<'a> {
@@ -29,6 +34,8 @@ pub(crate) struct Submission<'a> {
     pub output: Option<&'a OutputFormat>,
     /// The limit of concurrent work.
     pub parallelism: u16,
+    /// The wait for the server.
+    pub server_wait: ServerWaitArgs,
     /// Additional changes.
     pub changes: &'a ChangeArgs,
     /// Whether to wait until the volumes are schedulable.
@@ -65,6 +72,7 @@ pub(crate) async fn submit_volumes(
         mode,
         output: Some(&arguments.output.output),
         parallelism: arguments.parallelism.parallelism,
+        server_wait: arguments.server_wait,
         changes: &ChangeArgs::default(),
         waits_until_schedulable: false,
         policy_override: arguments.policy_override,
@@ -96,7 +104,12 @@ pub(crate) async fn submit(
     };
     context
         .with_cluster(async |cluster| {
-            let cluster = &*cluster.overriding_policies(submission.policy_override);
+            let cluster = cluster.overriding_policies(submission.policy_override);
+            let at_most = submission.server_wait.server_wait.0;
+            let cluster = &*cluster.waiting(ServerWait {
+                at_most,
+                observer: Arc::new(OutageLines::new(Arc::clone(&context.printer))),
+            });
             let ledger = submission.ledger;
             let access = ledger.and_then(|ledger| ledger_access(context, ledger, cluster));
             let set = SetSelection::new(access.clone(), specifications.set.as_ref());
@@ -109,7 +122,10 @@ pub(crate) async fn submit(
                 saved_plan: submission.saved_plan,
                 waits_until_schedulable: submission.waits_until_schedulable,
             };
-            let workflow = context.workflow(cluster, "apply", submission.parallelism);
+            let workflow = WorkflowContext {
+                server_wait: at_most,
+                ..context.workflow(cluster, "apply", submission.parallelism)
+            };
             let applied = apply_specifications(&workflow, context, &request).await;
             let done = applied.map_err(CliError::from).and_then(|applied| {
                 context.update_report(|report| report_outcomes(report, applied.outcomes()));

@@ -76,7 +76,7 @@ pub(super) use printer::{Printer, PrinterStream, one_line};
 #[cfg(feature = "agent")]
 pub(super) use probe::{probe_json, probe_text};
 pub(super) use problems::problems_text;
-pub(super) use progress::Progress;
+pub(super) use progress::{Progress, WaitLine, unreachable_line};
 pub(super) use report_content::{
     report_drift, report_files, report_outcomes, report_pending_plan, report_plan,
 };

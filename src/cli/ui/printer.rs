@@ -109,6 +109,11 @@ impl Printer {
         *lock(&self.bars) = bars;
     }
 
+    /// Returns the progress lines, if there are any.
+    pub(super) fn bars(&self) -> Option<MultiProgress> {
+        lock(&self.bars).clone()
+    }
+
     /// Returns the first failure of standard output, except a closed pipe.
     pub(crate) fn take_output_error(&self) -> Option<std::io::Error> {
         lock(&self.out).failure.take()

@@ -76,7 +76,7 @@ impl Progress {
             Status::Stale(_) => (RED, "skipped: see the error".to_owned()),
             Status::DependencyFailed(_) => (RED, "not started: a dependency failed".to_owned()),
             Status::Failed(_) => (RED, "failed".to_owned()),
-            Status::NotStarted => (YELLOW, "not started".to_owned()),
+            Status::ServerAway(_) | Status::NotStarted => (YELLOW, "not started".to_owned()),
         };
         let after = elapsed.map_or_else(String::new, |elapsed| {
             format!(" in {:.1} s", elapsed.as_secs_f64())
@@ -167,6 +167,16 @@ impl ProgressObserver for Progress {
         self.printer
             .print_status(&self.end_line(position, outcome, elapsed));
     }
+
+    fn plugin_unreachable(&self, at_most: Duration) {
+        self.printer.print_status(&unreachable_line(at_most));
+    }
+}
+
+/// Returns the line that reports a wait for a plugin.
+pub(crate) fn unreachable_line(at_most: Duration) -> String {
+    let seconds = at_most.as_secs();
+    format!("the server does not reach the plugin yet, trying again for up to {seconds}s")
 }
 
 impl Drop for Progress {
@@ -188,6 +198,28 @@ pub(super) fn live_lines(printer: &Arc<Printer>) -> Option<MultiProgress> {
         );
         MultiProgress::with_draw_target(target)
     })
+}
+
+/// A live line that shows how long a command has waited.
+pub(crate) struct WaitLine(ProgressBar);
+
+impl WaitLine {
+    /// Shows a line below the progress of a plan; `None` if no progress is shown in place.
+    pub(crate) fn show(printer: &Printer, text: &str) -> Option<Self> {
+        let bar = printer.bars()?.add(ProgressBar::new_spinner());
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
+            bar.set_style(style);
+        }
+        bar.set_message(text.to_owned());
+        bar.enable_steady_tick(Duration::from_millis(100));
+        Some(Self(bar))
+    }
+}
+
+impl Drop for WaitLine {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
 }
 
 /// The terminal interface of indicatif over the printer.

@@ -15,6 +15,7 @@ fn holder(user: &str) -> LockHolder {
             command: "apply".into(),
         },
         since: 5,
+        process: None,
     }
 }
 

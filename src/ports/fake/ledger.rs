@@ -146,6 +146,14 @@ impl Ledger for MemoryLedger {
             id,
         }))
     }
+
+    async fn release_ended(&self, set: &SetName, holder: &LockHolder) -> Result<(), LedgerError> {
+        let mut content = self.content();
+        if content.locks.get(set).is_some_and(|(_, now)| now == holder) {
+            content.locks.remove(set);
+        }
+        Ok(())
+    }
 }
 
 struct MemoryLock {

@@ -27,6 +27,8 @@ use crate::wire;
 pub enum CallFault {
     /// The server does nothing and returns an error.
     Refused,
+    /// The server cannot reach the plugin's node.
+    PluginUnreachable,
     /// The server makes the change, and the reply is lost.
     ReplyLost,
     /// The request is lost, which the client cannot detect.
@@ -47,6 +49,7 @@ struct Content {
     faults: VecDeque<(&'static str, Option<CallFault>)>,
     calls: Vec<String>,
     delete_secrets: Vec<usize>,
+    has_recovered: bool,
 }
 
 impl FakeServer {
@@ -65,6 +68,7 @@ impl FakeServer {
             faults: VecDeque::new(),
             calls: vec![],
             delete_secrets: vec![],
+            has_recovered: false,
         })))
     }
 
@@ -132,6 +136,11 @@ impl FakeServer {
         self.content().faults.push_back((call, Some(fault)));
     }
 
+    /// Makes the server one that stopped responding and responds again.
+    pub fn recover(&self) {
+        self.content().has_recovered = true;
+    }
+
     /// Makes the next call of this name succeed, before the faults that are queued after it.
     pub fn pass_next(&self, call: &'static str) {
         self.content().faults.push_back((call, None));
@@ -165,6 +174,10 @@ impl FakeServer {
         match next.and_then(|(_, fault)| fault) {
             None => act(&mut content),
             Some(CallFault::Refused) => Err(refusal(Code::ApiServerError, "it failed")),
+            Some(CallFault::PluginUnreachable) => {
+                let text = "controller create volume: No path to node";
+                Err(refusal(Code::PluginUnreachable, text))
+            }
             Some(CallFault::RequestLost) => Err(connection_lost()),
             Some(CallFault::ReplyLost) => act(&mut content).and_then(|_| Err(connection_lost())),
         }
@@ -308,6 +321,10 @@ fn volume_with_document(volume: &Volume) -> WithDocument<Volume> {
 impl VolumeReader for FakeServer {
     fn name(&self) -> &str {
         "the fake server"
+    }
+
+    fn has_recovered(&self) -> bool {
+        self.content().has_recovered
     }
 
     async fn server(&self) -> Result<ServerKind, ApiError> {

@@ -18,6 +18,7 @@ use crate::ports::{ResolvedSecret, SecretProblem, SecretSource, VolumeReader as 
 use crate::reconcile::execution::ProgressObserver;
 use crate::reconcile::observe::{ObserveRequest, observe};
 use crate::reconcile::outcome::Status;
+use crate::reconcile::reconnect::Reconnect;
 use crate::reconcile::record::Unrecorded;
 use crate::reconcile::resolve::{Unresolved, resolve};
 use crate::reconcile::secret_variables::SecretVariables;
@@ -34,6 +35,7 @@ struct NoProgress;
 impl ProgressObserver for NoProgress {
     fn started(&self, _: usize) {}
     fn finished(&self, _: usize, _: &Outcome) {}
+    fn plugin_unreachable(&self, _: std::time::Duration) {}
 }
 
 struct NoSecrets;
@@ -181,6 +183,7 @@ impl Scene {
             stop: &CancellationToken::new(),
             progress: &NoProgress,
             record: &Unrecorded,
+            reconnect: &Reconnect::default(),
         };
         let unfinished = interrupted_step_warnings(set.set(), &observed).len();
         let recording = SetRecording {
@@ -282,7 +285,9 @@ async fn an_interrupted_run_leaves_an_intent_and_the_next_run_continues() {
         assert_eq!(set.set().owned().count(), 1);
         let secrets = match fault {
             CallFault::ReplyLost => StoredValue::Unknown,
-            CallFault::RequestLost | CallFault::Refused => StoredValue::Given,
+            CallFault::RequestLost | CallFault::Refused | CallFault::PluginUnreachable => {
+                StoredValue::Given
+            }
         };
         assert_eq!(set.set().secrets(&key("db")), secrets, "{fault:?}");
     }
@@ -412,9 +417,9 @@ async fn an_unreachable_ledger_prevents_all_changes() {
 async fn a_step_that_cannot_be_recorded_is_not_taken() {
     let scene = Scene::new();
     scene.apply(&[]).await;
-    scene.ledger.fail_next(&[LedgerFault::Unavailable]);
+    scene.ledger.fail_next(&[LedgerFault::Unavailable; 5]);
     let refused = scene.apply(&[volume("db", "")]).await;
-    assert!(matches!(refused.ending(), Status::Failed(_)));
+    assert!(matches!(refused.ending(), Status::ServerAway(_)));
     assert_eq!(scene.server.writes(), Vec::<String>::new());
 }
 

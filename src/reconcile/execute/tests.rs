@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
@@ -21,6 +22,7 @@ use crate::ports::{
 };
 use crate::reconcile::execution::ProgressObserver;
 use crate::reconcile::observe::{Observation, ObserveRequest, observe};
+use crate::reconcile::reconnect::Reconnect;
 use crate::reconcile::record::{Record, Recorded, Unrecorded};
 use crate::reconcile::resolve::{Resolved, Unresolved, resolve};
 use crate::reconcile::secret_variables::SecretVariables;
@@ -90,6 +92,11 @@ impl ProgressObserver for Seen {
             .unwrap()
             .push(format!("finished {position}"));
     }
+
+    fn plugin_unreachable(&self, at_most: Duration) {
+        let line = format!("unreachable for {at_most:?}");
+        self.events.lock().unwrap().push(line);
+    }
 }
 
 async fn look(server: &FakeServer, wanted: &[VolumeSpec]) -> Observation {
@@ -144,6 +151,16 @@ async fn execute_plan(
     seen: &Seen,
     parallelism: usize,
 ) -> Vec<Outcome> {
+    execute_waiting(server, plan, seen, parallelism, Duration::ZERO).await
+}
+
+async fn execute_waiting(
+    server: &FakeServer,
+    plan: &Plan,
+    seen: &Seen,
+    parallelism: usize,
+    wait: Duration,
+) -> Vec<Outcome> {
     let resolved = resolved(plan).await;
     let execution = Execution {
         api: server,
@@ -154,6 +171,7 @@ async fn execute_plan(
         stop: &seen.stop,
         progress: seen,
         record: &Unrecorded,
+        reconnect: &Reconnect::waiting(wait),
     };
     execute(&execution, plan).await
 }
@@ -258,6 +276,47 @@ async fn a_lost_reply_of_an_update_is_resolved_from_the_volume() {
             "{outcome:?}"
         );
         assert_eq!(server.writes(), ["create db", "register db"]);
+    }
+}
+
+/// After a restart, Nomad answers before its clients are connected. All volumes wait together.
+#[tokio::test(start_paused = true)]
+async fn a_plugin_that_is_unreachable_for_a_moment_is_waited_for() {
+    let server = server();
+    let plan = plan(&server, vec![wanted("a", 2000), wanted("b", 2000)]).await;
+    for _ in 0..6 {
+        server.fail_next("create", CallFault::PluginUnreachable);
+    }
+    server.recover();
+    let (seen, wait) = (Seen::default(), Duration::from_secs(60));
+    let start = tokio::time::Instant::now();
+    let outcomes = execute_waiting(&server, &plan, &seen, 2, wait).await;
+    let all_done = outcomes.iter().all(|one| one.status.is_success());
+    assert!(all_done, "{outcomes:?}");
+    assert!(start.elapsed() < Duration::from_secs(10));
+    let lines = seen.events.lock().unwrap().join("\n");
+    assert_eq!(lines.matches("unreachable for 60s").count(), 1, "{lines}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_wait_for_a_plugin_is_bounded_for_all_volumes_together() {
+    let server = server();
+    let specs = ["a", "b", "c"].map(|id| wanted(id, 2000)).to_vec();
+    let plan = plan(&server, specs).await;
+    for _ in 0..1000 {
+        server.fail_next("create", CallFault::PluginUnreachable);
+    }
+    let (seen, wait) = (Seen::default(), Duration::from_secs(60));
+    let start = tokio::time::Instant::now();
+    for (recovers, seconds) in [(false, 0), (true, 60)] {
+        if recovers {
+            server.recover();
+        }
+        let outcomes = execute_waiting(&server, &plan, &seen, 1, wait).await;
+        for outcome in &outcomes {
+            assert_eq!(failure(outcome).code, Code::PluginUnreachable);
+        }
+        assert_eq!(start.elapsed().as_secs(), seconds);
     }
 }
 
@@ -502,6 +561,7 @@ async fn every_step_is_recorded_before_and_after() {
             stop: &seen.stop,
             progress: &seen,
             record: &notes,
+            reconnect: &Reconnect::default(),
         };
         let outcome = execute(&execution, &plan).await.remove(0);
         assert_eq!(*notes.0.lock().unwrap(), expected, "{fault:?}");
@@ -624,6 +684,7 @@ async fn replace_with(
         stop,
         progress: &Seen::default(),
         record: &Unrecorded,
+        reconnect: &Reconnect::default(),
     };
     execute(&execution, &plan).await.remove(0)
 }

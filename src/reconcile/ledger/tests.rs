@@ -3,6 +3,8 @@ use crate::diagnostic::Code;
 use crate::model::{Namespace, NamespacedId, VolumeId};
 use crate::plan::{Actor, Ownership};
 use crate::ports::fake::{CountingIds, LedgerFault, MemoryLedger};
+use crate::ports::{ProcessIdentity, ProcessState};
+use crate::reconcile::lock_state::is_held;
 
 fn name() -> SetName {
     SetName::parse("web").unwrap()
@@ -21,6 +23,7 @@ fn holder(user: &str) -> LockHolder {
             command: "apply".into(),
         },
         since: 5,
+        process: None,
     }
 }
 
@@ -76,20 +79,74 @@ async fn a_failed_write_is_an_error_and_changes_nothing() {
     assert_eq!(refused.failure, LedgerFailure::Conflict);
 }
 
+fn waiting(at_most: Duration) -> LockWait<'static> {
+    LockWait {
+        at_most,
+        processes: None,
+    }
+}
+
+/// A machine on which no process runs.
+struct Idle;
+
+impl ProcessTable for Idle {
+    fn own(&self) -> Option<ProcessIdentity> {
+        Some(ProcessIdentity {
+            boot_id: "boot".into(),
+            pid_namespace: "pid:[1]".into(),
+            start_time: 9,
+        })
+    }
+
+    fn state(&self, _: u32) -> ProcessState {
+        ProcessState::Absent
+    }
+}
+
+/// Without a wait, and with a word.
+#[tokio::test(start_paused = true)]
+async fn the_lock_of_an_ended_process_is_taken_over_at_once() {
+    let ledger = MemoryLedger::default();
+    let set = open(&ledger).await;
+    let ended = LockHolder {
+        process: Idle.own(),
+        ..holder("ada")
+    };
+    let lock = set.lock(&ended, waiting(Duration::ZERO), |_| {});
+    let old = lock.await.unwrap();
+    let wait = LockWait {
+        at_most: Duration::ZERO,
+        processes: Some(&Idle),
+    };
+    let mut reported = vec![];
+    let taken = set
+        .lock(&holder("bo"), wait, |event| {
+            reported.push(format!("{event:?}"));
+        })
+        .await;
+    assert!(taken.is_ok());
+    let expected = format!("{:?}", LockEvent::HolderEnded(&ended));
+    assert_eq!(reported, [expected]);
+    let renewed = old.renew().await.unwrap_err();
+    assert_eq!(renewed.failure, LedgerFailure::LockLost);
+    let third = set.lock(&holder("eve"), wait, |_| {}).await;
+    assert!(third.is_err(), "the holder of an old record is waited for");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_second_command_waits_and_learns_the_holder() {
     let ledger = MemoryLedger::default();
     let set = open(&ledger).await;
     let ada = set
-        .lock(&holder("ada"), Duration::ZERO, |_| {})
+        .lock(&holder("ada"), waiting(Duration::ZERO), |_| {})
         .await
         .unwrap();
     let mut reported = vec![];
     let patience = Duration::from_secs(60);
     let start = Instant::now();
     let refused = set
-        .lock(&holder("bo"), patience, |holder| {
-            reported.push(holder.cloned());
+        .lock(&holder("bo"), waiting(patience), |event| {
+            reported.push(format!("{event:?}"));
         })
         .await;
     let Err(refused) = refused else {
@@ -97,15 +154,16 @@ async fn a_second_command_waits_and_learns_the_holder() {
     };
     let held = LedgerFailure::Locked(Some(Box::new(holder("ada"))));
     assert_eq!((refused.failure, refused.code), (held, Code::LedgerHeld));
-    assert_eq!(reported, [Some(holder("ada"))], "once per holder");
+    let by_ada = format!("{:?}", LockEvent::Waiting(Some(&holder("ada"))));
+    assert_eq!(reported, [by_ada], "once per holder");
     assert!(start.elapsed() <= patience);
     let bo = holder("bo");
-    let waiting = set.lock(&bo, patience, |_| {});
+    let locking = set.lock(&bo, waiting(patience), |_| {});
     let releasing = async {
         sleep(Duration::from_secs(5)).await;
         ada.release().await.unwrap();
     };
-    let (taken, ()) = tokio::join!(waiting, releasing);
+    let (taken, ()) = tokio::join!(locking, releasing);
     assert!(taken.is_ok());
 }
 
@@ -114,13 +172,13 @@ async fn a_lock_is_renewed_during_the_work_and_released_after_it() {
     let ledger = MemoryLedger::default();
     let set = open(&ledger).await;
     let lock = set
-        .lock(&holder("ada"), Duration::ZERO, |_| {})
+        .lock(&holder("ada"), waiting(Duration::ZERO), |_| {})
         .await
         .unwrap();
-    let (done, ended) = hold_lock(lock, async |lost| {
+    let (done, ended) = hold_lock(lock, Duration::ZERO, async |state| {
         sleep(Duration::from_secs(600)).await;
         assert!(ledger.is_locked(&name()));
-        !*lost.borrow()
+        *state.borrow() == LockState::Held
     })
     .await;
     assert!(done);
@@ -133,12 +191,12 @@ async fn work_is_notified_when_its_lock_is_lost() {
     let ledger = MemoryLedger::default();
     let set = open(&ledger).await;
     let lock = set
-        .lock(&holder("ada"), Duration::ZERO, |_| {})
+        .lock(&holder("ada"), waiting(Duration::ZERO), |_| {})
         .await
         .unwrap();
-    let (done, ended) = hold_lock(lock, async |mut lost| {
+    let (done, ended) = hold_lock(lock, Duration::ZERO, async |mut state| {
         ledger.expire_locks();
-        lost.changed().await.unwrap();
+        state.changed().await.unwrap();
         sleep(Duration::from_secs(60)).await;
         "finished"
     })
@@ -165,17 +223,57 @@ impl SetLock for Silent {
     }
 }
 
-/// The holder of a lock relies on its time to live, and no longer.
+/// The holder of a lock relies on its time to live. After that, it waits for an answer.
 #[tokio::test(start_paused = true)]
-async fn a_lock_without_a_renewal_reply_is_lost_when_it_expires() {
+async fn a_lock_without_a_renewal_reply_is_uncertain_and_then_lost() {
     let start = Instant::now();
-    let (heard, ended) = hold_lock(Box::new(Silent), async |mut lost| {
-        lost.changed().await.unwrap();
-        start.elapsed()
+    let patience = Duration::from_secs(60);
+    let (seen, ended) = hold_lock(Box::new(Silent), patience, async |mut state| {
+        let mut seen = vec![];
+        for _ in 0..2 {
+            state.changed().await.unwrap();
+            let now = *state.borrow_and_update();
+            seen.push((now, start.elapsed().as_secs()));
+        }
+        seen
     })
     .await;
-    assert_eq!(heard, Duration::from_secs(15));
+    let expected = [(LockState::Uncertain, 15), (LockState::Lost, 75)];
+    assert_eq!(seen, expected);
     assert_eq!(ended.unwrap_err().failure, LedgerFailure::LockLost);
+}
+
+/// A server that is away for 40 seconds and has kept the lock.
+struct Away(Instant);
+
+#[async_trait::async_trait]
+impl SetLock for Away {
+    fn time_to_live(&self) -> Option<Duration> {
+        Some(Duration::from_secs(15))
+    }
+
+    async fn renew(&self) -> Result<(), LedgerError> {
+        tokio::time::sleep_until(self.0 + Duration::from_secs(40)).await;
+        Ok(())
+    }
+
+    async fn release(self: Box<Self>) -> Result<(), LedgerError> {
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_outlives_an_outage_is_held_again() {
+    let start = Instant::now();
+    let patience = Duration::from_secs(60);
+    let (seen, ended) = hold_lock(Box::new(Away(start)), patience, async |state| {
+        sleep(Duration::from_secs(20)).await;
+        assert_eq!(*state.borrow(), LockState::Uncertain);
+        (is_held(&state).await, start.elapsed().as_secs())
+    })
+    .await;
+    assert_eq!(seen, (true, 40));
+    assert_eq!(ended, Ok(()));
 }
 
 /// Its own set, sets without them, and sets that cannot be read are no other owners.

@@ -122,6 +122,7 @@ impl ApplyResult {
                 | Status::Stale(_)
                 | Status::DependencyFailed(_)
                 | Status::Failed(_)
+                | Status::ServerAway(_)
                 | Status::NotStarted => None,
             })
             .collect()
@@ -183,9 +184,9 @@ async fn apply_in_set(
         scope: RecordedScope::WholeRequest,
         stop,
     };
-    let outcomes = execute_plan(context, execution).await?;
+    let mut outcomes = execute_plan(context, execution).await?;
     let mut failures = Failures::default();
-    report_outcomes(context, specifications, plan, &outcomes, &mut failures);
+    report_outcomes(context, specifications, plan, &mut outcomes, &mut failures);
     if request.waits_until_schedulable {
         let waiting = wait_until_schedulable(context, applied_volumes(plan, &outcomes));
         failures.add_reported(waiting.await)?;

@@ -2,13 +2,14 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
 use super::error::WorkflowError;
 use super::reporter::Reporter;
 use crate::plan::Actor;
-use crate::ports::{Clock, ClusterApi, SecretSource};
+use crate::ports::{Clock, ClusterApi, ProcessTable, SecretSource};
 
 /// What every workflow works with.
 pub struct WorkflowContext<'a> {
@@ -26,6 +27,10 @@ pub struct WorkflowContext<'a> {
     pub actor: Actor,
     /// The largest number of volumes that are worked on at the same time.
     pub parallelism: usize,
+    /// The processes of this machine.
+    pub processes: Arc<dyn ProcessTable>,
+    /// How long the command waits for a server that stops responding.
+    pub server_wait: Duration,
 }
 
 impl WorkflowContext<'_> {

@@ -2,23 +2,29 @@
 
 use super::context::WorkflowContext;
 use super::error::{FailureKind, Failures};
+use super::server_away::{fold_server_away, is_folded};
 use super::specifications::Specifications;
 use crate::diagnostic::Diagnostics;
 use crate::plan::Plan;
 use crate::reconcile::outcome::{Outcome, Status};
 
-/// Reports what failed, and counts it in `failures`.
+/// Reports what failed, and counts it in `failures`. Problems of a server that stopped responding are one.
 pub(super) fn report_outcomes(
     context: &WorkflowContext<'_>,
     specifications: &Specifications,
     plan: &Plan,
-    outcomes: &[Outcome],
+    outcomes: &mut [Outcome],
     failures: &mut Failures,
 ) {
+    let server_away = fold_server_away(plan, outcomes);
+    let is_away = server_away.is_some();
     let mut problems = vec![];
     let mut not_started = vec![];
-    for (planned, outcome) in plan.volumes.iter().zip(outcomes) {
+    for (planned, outcome) in plan.volumes.iter().zip(outcomes.iter()) {
         problems.extend(outcome.warnings.iter().cloned());
+        if is_away && is_folded(outcome) {
+            continue;
+        }
         match &outcome.status {
             Status::Unchanged | Status::Done(_) | Status::Removed => {}
             Status::Blocked => failures.add(FailureKind::Blocked),
@@ -30,16 +36,21 @@ pub(super) fn report_outcomes(
                 problems.push(why.clone());
                 failures.add(FailureKind::Failed);
             }
+            Status::ServerAway(_) => {}
             Status::NotStarted => not_started.push(planned.key.to_string()),
         }
     }
+    if is_away {
+        failures.add(FailureKind::Failed);
+    }
+    problems.extend(server_away);
     let problems: Diagnostics = problems.into_iter().collect();
     let reporter = context.reporter;
     reporter.diagnostics(&problems, &specifications.sources);
     if let Some(summary) = summary(outcomes) {
         reporter.status(&summary);
     }
-    if not_started.is_empty() {
+    if not_started.is_empty() || is_away && !context.is_interrupted() {
         return;
     }
     let (why, kind) = if context.is_interrupted() {
@@ -66,7 +77,7 @@ fn summary(outcomes: &[Outcome]) -> Option<String> {
         return None;
     }
     let done = count(|status| matches!(status, Status::Done(_) | Status::Removed));
-    let not_started = count(|status| *status == Status::NotStarted);
+    let not_started = count(|status| matches!(status, Status::NotStarted | Status::ServerAway(_)));
     let unchanged = count(|status| *status == Status::Unchanged);
     let parts = [
         (done, "done"),

@@ -13,6 +13,7 @@ use crate::reconcile::apply::{SetRecording, apply};
 use crate::reconcile::execution::Execution;
 use crate::reconcile::ledger::SetLedger;
 use crate::reconcile::outcome::Outcome;
+use crate::reconcile::reconnect::Reconnect;
 use crate::reconcile::record::Unrecorded;
 use crate::reconcile::recorded_scope::RecordedScope;
 use crate::reconcile::resolve::Resolved;
@@ -45,6 +46,7 @@ pub(super) async fn execute_plan(
     let plan = &prepared.plan;
     let reporter = context.reporter;
     let progress = reporter.progress(plan);
+    let reconnect = Reconnect::waiting(context.server_wait);
     let execution = Execution {
         api: context.api,
         snapshots: context.api,
@@ -54,6 +56,7 @@ pub(super) async fn execute_plan(
         stop: request.stop,
         progress: &*progress,
         record: &Unrecorded,
+        reconnect: &reconnect,
     };
     let changes = request.set.as_ref().map(|set| {
         let set = set.set();

@@ -21,6 +21,7 @@ use crate::plan::{Removal, VolumeVersion, forced_claims_warning, removal_problem
 use crate::reconcile::outcome::{Outcome, Status};
 use crate::reconcile::record::Unrecorded;
 use crate::reconcile::remove::{check_removable, send_removal};
+use crate::reconcile::until_sent::Check;
 use crate::reconcile::volume_list::list_all_volumes;
 
 /// Volumes to remove.
@@ -208,10 +209,11 @@ async fn remove_volume(
         Removal::Deregister { .. } => "deregistered",
     };
     let version = VolumeVersion::of(Some(volume));
+    let check = Check::begin();
     let (outcome, done) = match check_removable(api, &key, version, removal).await {
         Ok(None) => (Outcome::plain(Status::Removed), "no longer exists"),
         Ok(Some(_)) => {
-            let sent = send_removal(api, &Unrecorded, &key, removal, &request.secrets);
+            let sent = send_removal(api, &Unrecorded, &key, removal, &request.secrets, check);
             (sent.await, done)
         }
         Err(outcome) => (outcome, done),
@@ -222,7 +224,7 @@ async fn remove_volume(
             problems.insert(0, why);
             failures.add(FailureKind::Blocked);
         }
-        Status::Failed(why) => {
+        Status::Failed(why) | Status::ServerAway(why) => {
             problems.insert(0, why);
             failures.add(FailureKind::Failed);
         }

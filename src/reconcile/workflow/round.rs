@@ -19,6 +19,7 @@ use super::preflight::preflight_plan;
 use super::prepare::prepare_plan;
 use super::reporter::Reporter;
 use super::secret_lookup::look_up_secrets;
+use super::server_away::fold_server_away;
 use super::set_lock::with_set_lock;
 use super::specifications::Specifications;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
@@ -46,7 +47,13 @@ pub trait RoundReporter: Reporter {
     fn blocked(&self, reasons: Vec<Diagnostic>, sources: &SourceMap);
 
     /// Reports how the changes of a plan ended. Returns the failures.
-    fn outcomes(&self, plan: &Plan, outcomes: &[Outcome]) -> Diagnostics;
+    /// `server_away` is the problem of a server that stopped responding.
+    fn outcomes(
+        &self,
+        plan: &Plan,
+        outcomes: &[Outcome],
+        server_away: Option<Diagnostic>,
+    ) -> Diagnostics;
 }
 
 /// One round of `reconcile`.
@@ -172,8 +179,9 @@ impl Round<'_> {
             scope: RecordedScope::WholeRequest,
             stop,
         };
-        let outcomes = execute_plan(context, execution).await?;
-        let failures = reporter.outcomes(plan, &outcomes);
+        let mut outcomes = execute_plan(context, execution).await?;
+        let server_away = fold_server_away(plan, &mut outcomes);
+        let failures = reporter.outcomes(plan, &outcomes, server_away);
         if failures.is_empty() {
             return Ok(());
         }

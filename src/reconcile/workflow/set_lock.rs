@@ -10,7 +10,8 @@ use super::error::WorkflowError;
 use super::ledger_access::SetSelection;
 use crate::diagnostic::Severity;
 use crate::ports::{LedgerError, LockHolder, SetLock};
-use crate::reconcile::ledger::{SetLedger, hold_lock};
+use crate::reconcile::ledger::{LockEvent, LockWait, SetLedger, hold_lock};
+use crate::reconcile::lock_state::LockState;
 
 /// How long a command waits for the lock of a set.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5 * 60);
@@ -33,19 +34,23 @@ pub(super) async fn with_set_lock<T>(
     };
     let lock = context.unless_interrupted(locking).await??;
     let stop = context.interrupt.child_token();
-    let (done, released) = hold_lock(lock, async |lost| {
+    let (done, released) = hold_lock(lock, context.server_wait, async |state| {
         let working = async {
             // The previous holder of the lock may have changed the set.
             let mut set = selection.open().await?;
+            set.hold(state.clone());
             work(&mut set, &stop).await
         };
         tokio::select! {
             done = working => done,
-            never = stop_when_lost(lost, &stop) => never,
+            never = stop_when_lost(state.clone(), &stop) => never,
         }
     })
     .await;
-    if let Err(error) = released {
+    // If the server is away, the lock expires, or the next command takes it over.
+    if let Err(error) = released
+        && !error.code.means_server_away()
+    {
         let mut warning = error.diagnostic().note("completed changes are not undone");
         warning.severity = Severity::Warning;
         context.reporter.diagnostic(warning);
@@ -60,16 +65,29 @@ async fn lock_set(
     let holder = LockHolder {
         by: context.actor.clone(),
         since: context.clock.now(),
+        process: context.processes.own(),
     };
     let name = set.set().name();
-    let report = |other: Option<&LockHolder>| {
-        context.reporter.waiting_for_lock(name, other, LOCK_TIMEOUT);
+    let report = |event: LockEvent<'_>| match event {
+        LockEvent::Waiting(other) => {
+            context.reporter.waiting_for_lock(name, other, LOCK_TIMEOUT);
+        }
+        LockEvent::HolderEnded(other) => {
+            let by = &other.by;
+            let line = format!("set {name}: taking over the lock of {by}, which has ended");
+            context.reporter.status(&line);
+        }
     };
-    set.lock(&holder, LOCK_TIMEOUT, report).await
+    let wait = LockWait {
+        at_most: LOCK_TIMEOUT,
+        processes: Some(&*context.processes),
+    };
+    set.lock(&holder, wait, report).await
 }
 
-async fn stop_when_lost<T>(mut lost: watch::Receiver<bool>, stop: &CancellationToken) -> T {
-    if lost.wait_for(|lost| *lost).await.is_ok() {
+async fn stop_when_lost<T>(mut state: watch::Receiver<LockState>, stop: &CancellationToken) -> T {
+    let lost = state.wait_for(|state| *state == LockState::Lost);
+    if lost.await.is_ok() {
         stop.cancel();
     }
     std::future::pending().await

@@ -6,7 +6,8 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::cli::args::{
-    FileArgs, LedgerArgs, ParallelismArgs, SetArgs, StandingChangeArgs, drift_field, required_paths,
+    FileArgs, LedgerArgs, ParallelismArgs, ServerWaitArgs, SetArgs, StandingChangeArgs,
+    drift_field, required_paths,
 };
 
 /// Arguments of `reconcile`.
@@ -44,6 +45,9 @@ pub(crate) struct ReconcileArgs {
     /// The limit of concurrent work.
     #[command(flatten)]
     pub parallelism: ParallelismArgs,
+    /// The wait for the server.
+    #[command(flatten)]
+    pub server_wait: ServerWaitArgs,
 }
 
 /// A number of seconds, minutes or hours.

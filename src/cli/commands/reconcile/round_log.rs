@@ -6,13 +6,13 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::cli::ui::one_line;
+use crate::cli::ui::{one_line, unreachable_line};
 use crate::cli::workflow::lock_wait_line;
 use crate::diagnostic::{Diagnostic, Diagnostics, Severity, SourceMap};
 use crate::model::{NamespacedId, SetName};
 use crate::plan::{Baseline, DriftState, Plan, VolumeDrift};
 use crate::ports::{Clock, LockHolder};
-use crate::reconcile::workflow::{Reporter, RoundReporter};
+use crate::reconcile::workflow::{Reporter, RoundReporter, is_folded};
 use crate::reconcile::{Cause, Outcome, ProgressObserver, Status};
 use crate::telemetry::ReconcileMetrics;
 
@@ -160,8 +160,14 @@ impl RoundReporter for RoundLog<'_> {
         self.logged().blocked = reasons;
     }
 
-    fn outcomes(&self, plan: &Plan, outcomes: &[Outcome]) -> Diagnostics {
-        let mut failures = vec![];
+    fn outcomes(
+        &self,
+        plan: &Plan,
+        outcomes: &[Outcome],
+        server_away: Option<Diagnostic>,
+    ) -> Diagnostics {
+        let is_away = server_away.is_some();
+        let mut failures: Vec<_> = server_away.into_iter().collect();
         for (planned, outcome) in plan.volumes.iter().zip(outcomes) {
             for one in &outcome.warnings {
                 log_warning(one, &SourceMap::default());
@@ -169,7 +175,8 @@ impl RoundReporter for RoundLog<'_> {
             let result = match &outcome.status {
                 Status::Unchanged | Status::Blocked => continue,
                 Status::Done(_) | Status::Removed => "done",
-                Status::NotStarted => "not-started",
+                Status::ServerAway(_) | Status::NotStarted => "not-started",
+                Status::Failed(_) if is_away && is_folded(outcome) => "unknown",
                 Status::Stale(why) | Status::DependencyFailed(why) | Status::Failed(why) => {
                     failures.push(why.clone());
                     "failed"
@@ -196,6 +203,10 @@ struct NoProgress;
 impl ProgressObserver for NoProgress {
     fn started(&self, _: usize) {}
     fn finished(&self, _: usize, _: &Outcome) {}
+
+    fn plugin_unreachable(&self, at_most: Duration) {
+        tracing::warn!("{}", unreachable_line(at_most));
+    }
 }
 
 fn log_warning(one: &Diagnostic, sources: &SourceMap) {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use tokio::net::TcpListener;
 use tokio::time::Instant;
@@ -14,11 +15,12 @@ use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ledger::ledger_access;
+use crate::cli::server_outage::OutageLog;
 use crate::cli::specs::{EmptyFiles, LoadOptions, read_specifications};
 use crate::diagnostic::{Code, Diagnostic, SourceMap};
 use crate::model::SetName;
-use crate::ports::{ClusterApi, RandomIds};
-use crate::reconcile::workflow::{RoundRequest, Specifications, run_round};
+use crate::ports::{ClusterApi, RandomIds, ServerWait};
+use crate::reconcile::workflow::{RoundRequest, Specifications, WorkflowContext, run_round};
 use crate::reconcile::{Cause, RoundEnd, run_loop};
 use crate::spec::Purpose;
 use crate::telemetry::{METRICS_CONTENT_TYPE, ReconcileMetrics, serve_metrics};
@@ -43,6 +45,10 @@ pub(crate) async fn reconcile_until_stopped(
     };
     context
         .with_cluster(async |cluster| {
+            let cluster = &*cluster.waiting(ServerWait {
+                at_most: arguments.server_wait.server_wait.0,
+                observer: Arc::new(OutageLog),
+            });
             let metrics = ReconcileMetrics::default();
             let log = RoundLog::new(&metrics, context.clock.clone());
             let stop = context.interrupts.stop();
@@ -140,7 +146,10 @@ async fn reconcile(
         changes,
     };
     let parallelism = arguments.parallelism.parallelism;
-    let workflow = context.workflow_with_reporter(cluster, log, "reconcile", parallelism);
+    let workflow = WorkflowContext {
+        server_wait: arguments.server_wait.server_wait.0,
+        ..context.workflow_with_reporter(cluster, log, "reconcile", parallelism)
+    };
     Ok(run_round(&workflow, log, request).await?)
 }
 

@@ -8,7 +8,7 @@ use super::claim_args::{ClaimArgs, ClaimsArgs, ReleaseArgs};
 use super::doctor::DoctorArgs;
 use crate::cli::args::{
     FileArgs, LedgerArgs, OutputArgs, ParallelismArgs, SERVER_VERSION_HELP, SYNTAX_HELP,
-    SecretArgs, SpecSyntax, one_of, required_paths,
+    SecretArgs, ServerWaitArgs, SpecSyntax, one_of, required_paths,
 };
 use crate::cli::durations::TimeSpan;
 use crate::model::ServerVersion;
@@ -129,6 +129,9 @@ pub(crate) struct SubmitArgs {
     /// The limit of concurrent work.
     #[command(flatten)]
     pub parallelism: ParallelismArgs,
+    /// The wait for the server.
+    #[command(flatten)]
+    pub server_wait: ServerWaitArgs,
 }
 
 /// Arguments of `volume deregister`.

@@ -130,7 +130,7 @@ fn print_outcome(
             diagnostics.push(why);
             Exit::Blocked
         }
-        Status::Failed(why) => {
+        Status::Failed(why) | Status::ServerAway(why) => {
             diagnostics.push(why);
             Exit::Error
         }

@@ -1,0 +1,82 @@
+//! Shows that a command waits for a server that stopped responding.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::durations::TimeSpan;
+use super::ui::{Printer, WaitLine, one_line};
+use crate::ports::{ApiError, OutageObserver};
+
+/// Prints one line when a wait begins and one when it ends. On a terminal, a live line shows its duration.
+pub(super) struct OutageLines {
+    printer: Arc<Printer>,
+    live: Mutex<Option<WaitLine>>,
+}
+
+impl OutageLines {
+    pub(super) fn new(printer: Arc<Printer>) -> Self {
+        Self {
+            printer,
+            live: Mutex::default(),
+        }
+    }
+
+    fn end_live_line(&self) {
+        let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        drop({ live }.take());
+    }
+}
+
+impl OutageObserver for OutageLines {
+    fn server_away(&self, server: &str, why: &ApiError, at_most: Duration) {
+        self.printer.print_status(&away_line(server, why, at_most));
+        let line = format!("waiting for server {}", one_line(server));
+        let live = WaitLine::show(&self.printer, &line);
+        *self.live.lock().unwrap_or_else(PoisonError::into_inner) = live;
+    }
+
+    fn server_back(&self, server: &str, after: Duration) {
+        self.end_live_line();
+        self.printer.print_status(&back_line(server, after));
+    }
+
+    fn gave_up(&self, server: &str) {
+        self.end_live_line();
+        self.printer.print_status(&gave_up_line(server));
+    }
+}
+
+/// Logs waits, for a command that runs for months.
+pub(super) struct OutageLog;
+
+impl OutageObserver for OutageLog {
+    fn server_away(&self, server: &str, why: &ApiError, at_most: Duration) {
+        tracing::warn!("{}", away_line(server, why, at_most));
+    }
+
+    fn server_back(&self, server: &str, after: Duration) {
+        tracing::info!("{}", back_line(server, after));
+    }
+
+    fn gave_up(&self, server: &str) {
+        tracing::warn!("{}", gave_up_line(server));
+    }
+}
+
+fn away_line(server: &str, why: &ApiError, at_most: Duration) -> String {
+    let (server, at_most) = (one_line(server), TimeSpan(at_most));
+    let why = one_line(&why.message);
+    format!("server {server}: does not respond, waiting up to {at_most} ({why})")
+}
+
+fn back_line(server: &str, after: Duration) -> String {
+    let after = TimeSpan(Duration::from_secs(after.as_secs().max(1)));
+    format!(
+        "server {}: responds again after {after}, continuing",
+        one_line(server)
+    )
+}
+
+fn gave_up_line(server: &str) -> String {
+    format!("server {}: still does not respond", one_line(server))
+}

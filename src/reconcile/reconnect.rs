@@ -1,0 +1,72 @@
+//! The wait for a plugin that the server has not found again after it was away.
+//!
+//! After a restart, Nomad's servers respond before its clients are connected. A request to a plugin is then
+//! answered with `No path to node` or `no healthy controllers`, and the plugin has received nothing. So the
+//! step is tried again. All steps of an execution share the time of the wait. It begins with the first
+//! failure, and again after a success.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The pause before a step is tried again.
+pub(super) const PAUSE: Duration = Duration::from_secs(2);
+
+/// The shared wait of an execution.
+#[derive(Debug, Default)]
+pub struct Reconnect {
+    at_most: Duration,
+    since: Mutex<Option<Instant>>,
+}
+
+/// Whether a step may be tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NextTry {
+    /// It may, and this is the first one that waits.
+    First,
+    /// It may.
+    Later,
+    /// The wait is over.
+    None,
+}
+
+impl Reconnect {
+    /// A wait of up to this time.
+    pub fn waiting(at_most: Duration) -> Self {
+        Self {
+            at_most,
+            since: Mutex::default(),
+        }
+    }
+
+    /// The longest wait.
+    pub(super) fn at_most(&self) -> Duration {
+        self.at_most
+    }
+
+    /// Decides about a step whose plugin was not reached.
+    pub(super) fn next_try(&self) -> NextTry {
+        if self.at_most.is_zero() {
+            return NextTry::None;
+        }
+        let mut since = self.since();
+        match *since {
+            None => {
+                *since = Some(Instant::now());
+                NextTry::First
+            }
+            Some(since) if since.elapsed() < self.at_most => NextTry::Later,
+            Some(_) => NextTry::None,
+        }
+    }
+
+    /// Records that a plugin was reached.
+    pub(super) fn reached(&self) {
+        *self.since() = None;
+    }
+
+    fn since(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.since.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
