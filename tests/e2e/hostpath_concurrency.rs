@@ -156,7 +156,7 @@ fn a_kill_during_shared_writes_loses_no_answer() {
                     caller.await.unwrap();
                 }
                 client = fixture.start().await;
-                let known = known.lock().unwrap();
+                let known = std::mem::take(&mut *known.lock().unwrap());
                 let (listed, _) = client.list(0, "").await.unwrap();
                 let listed: BTreeSet<_> = listed.into_iter().collect();
                 for id in known.created.difference(&known.deleting) {
