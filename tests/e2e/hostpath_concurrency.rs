@@ -147,7 +147,8 @@ fn a_kill_during_shared_writes_loses_no_answer() {
                 let some = 10 + 7 * round;
                 until_async("some answers", async || {
                     let created = known.lock().unwrap().created.len();
-                    (created >= some).then_some(()).ok_or("too few")
+                    let message = || format!("{created} of {some}");
+                    (created >= some).then_some(()).ok_or_else(message)
                 })
                 .await;
                 fixture.kill();
@@ -155,7 +156,7 @@ fn a_kill_during_shared_writes_loses_no_answer() {
                     caller.await.unwrap();
                 }
                 client = fixture.start().await;
-                let known = known.lock().unwrap();
+                let known = std::mem::take(&mut *known.lock().unwrap());
                 let (listed, _) = client.list(0, "").await.unwrap();
                 let listed: BTreeSet<_> = listed.into_iter().collect();
                 for id in known.created.difference(&known.deleting) {

@@ -62,6 +62,12 @@ async fn copies_share(base: &Path) {
     let mut fixture = ProcessFixture::below(base, &["--overcommit"]);
     let mut client = fixture.start().await;
     let id = device_of(&mut client, "a", None).await;
+    // The first staging makes the file.
+    let staging = fixture.create_dir("staging");
+    let capability = block(Mode::SingleNodeWriter);
+    let staged = client.stage(&id, &staging, capability.clone()).await;
+    staged.unwrap();
+    client.unstage(&id, &staging).await.unwrap();
     let data: Vec<u8> = (0..=250_u8).cycle().take(WRITTEN).collect();
     let image = |id: &str| fixture.path("state/images").join(id);
     std::fs::File::options()
@@ -82,8 +88,6 @@ async fn copies_share(base: &Path) {
         assert!(std::fs::read(image(copy)).unwrap().starts_with(&data));
     }
     // A device in use can be copied alone, because a reflink is atomic, but not in a group.
-    let staging = fixture.create_dir("staging");
-    let capability = block(Mode::SingleNodeWriter);
     client.stage(&id, &staging, capability).await.unwrap();
     let in_use = client.snapshot("in-use", &id).await.unwrap();
     let group = proto::CreateVolumeGroupSnapshotRequest {
