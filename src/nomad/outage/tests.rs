@@ -110,7 +110,7 @@ async fn an_interrupted_request_hands_its_turn_over() {
     let (start, error) = (Instant::now(), refused());
     let interrupted = tokio::time::timeout(
         Duration::from_secs(1),
-        outage.wait(&error, || std::future::pending::<bool>()),
+        outage.wait(&error, std::future::pending::<bool>),
     );
     let back = || async { start.elapsed() > Duration::from_secs(5) };
     let (interrupted, other) = tokio::join!(interrupted, outage.wait(&error, back));
