@@ -294,10 +294,10 @@ impl VolumeSteps {
         let Err(error) = &answer else {
             return answer;
         };
-        if is_new && !error.may_have_taken_effect() && !self.is_mounted(&place.mount).await? {
-            if let Err(error) = self.remove(place, true).await {
-                tracing::warn!(%error, "the files of a volume that was not mounted are left");
-            }
+        let is_unused =
+            is_new && !error.may_have_taken_effect() && !self.is_mounted(&place.mount).await?;
+        if is_unused && let Err(error) = self.remove(place, true).await {
+            tracing::warn!(%error, "the files of a volume that was not mounted are left");
         }
         answer
     }
