@@ -3,7 +3,8 @@
 //! Before the plugin answers calls, it undoes unfinished creations of volumes and snapshots (no
 //! caller has their IDs) and thaws file systems that were frozen for them. It detaches devices that
 //! no record needs, and sets up the devices of staged block volumes again after a reboot. The
-//! orchestrator repeats its mounts. Deletions continue in the background.
+//! orchestrator repeats its mounts. Deletions continue in the background, except those whose data is gone
+//! already: they are complete before a caller repeats them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use super::volumes::{self, Volume};
 /// Does everything that must be complete before the plugin answers calls.
 pub(super) fn recover(plugin: &Arc<Plugin>) -> Result<(), HostError> {
     undo_unfinished(plugin)?;
+    forget_deleted(plugin)?;
     remove_unrecorded(plugin)?;
     reconcile_devices(plugin)?;
     restore_block_devices(plugin)
@@ -52,6 +54,20 @@ pub(super) fn undo_unfinished(plugin: &Arc<Plugin>) -> Result<(), HostError> {
     for record in snapshots {
         undo_snapshot(plugin, record)?;
     }
+    Ok(())
+}
+
+/// Removes the records of volumes whose data was deleted, in one transaction.
+fn forget_deleted(plugin: &Plugin) -> Result<(), HostError> {
+    for record in plugin.catalog.unfinished_volumes()? {
+        let data = plugin.data_dir(record.content.backing);
+        let exists = data.path_of(&record.id).try_exists();
+        let exists = exists.map_err(HostError::io("find the data of a deleted volume"))?;
+        if record.state == RecordState::Deleting && !exists {
+            plugin.catalog.remove_volume_later(record, data.handle());
+        }
+    }
+    plugin.catalog.flush();
     Ok(())
 }
 

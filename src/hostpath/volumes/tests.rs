@@ -123,6 +123,9 @@ fn an_interrupted_deletion_is_finished() {
             None,
             "the volume does not exist for callers"
         );
+        if !with_directory {
+            assert_eq!(plugin.catalog.volume(ID).unwrap(), None, "before any call");
+        }
         recovery::finish_deletions(&plugin);
         assert_eq!(plugin.catalog.volume(ID).unwrap(), None);
         assert_eq!(plugin.catalog.unfinished_volumes().unwrap(), []);
