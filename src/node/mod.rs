@@ -12,7 +12,6 @@ mod alloc_runner;
 mod call_lane;
 mod call_lanes;
 mod controller_host;
-mod durable_entries;
 #[cfg(test)]
 mod fake_host;
 #[cfg(test)]

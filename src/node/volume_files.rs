@@ -1,30 +1,30 @@
 //! The agent's directories and files around the mount points of volumes. Every function blocks.
 //!
-//! A file beside each mount point names its volume, because paths are escaped or hashed. It is durable
+//! A file beside each mount point names its volume, because paths are escaped or hashed. It is written
 //! before the plugin is called, and removed after the undo. So whatever a plugin may have left on this
-//! machine has a file, also after a power failure. Nothing is removed recursively, and nothing through a
-//! mount.
+//! machine has a file. Nothing is removed recursively, and nothing through a mount.
 //!
-//! A file is durable when its content is, and every entry on the way to it ([`DurableEntries`]). Entries
-//! are synced before the call, but only after all have been created: a file system that has a journal
-//! then commits them together. The mount point itself and every removal may be lost: the next call or
-//! undo repeats them.
+//! A power failure ends every mount, but not what a plugin keeps on the disk, such as a session that is
+//! opened again at boot. So the first file of a volume is synced before the call: that of its staging,
+//! or of its target where the plugin does not stage. This is one sync, because a file system with a
+//! journal commits a file together with the directories that were created before it. The file of any
+//! other target may be missing or empty after a power failure, as may the mount point; the undo of the
+//! server, whose journal is durable, does not need them. An empty file names nothing.
 
 use std::fs::DirBuilder;
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::durable_entries::DurableEntries;
 use crate::model::{
     AllocId, ExternalId, MountRoot, NamespacedId, RemoteVolume, StagingPath, TargetPath,
     VolumeAlias,
 };
 use crate::ports::HostFileError;
 use crate::private::{
-    create_directory, create_subdirectory, open_to_read, remove_temporary_in, replace,
+    create_directory, create_subdirectory, exchange, open_to_read, remove_temporary_in,
 };
 
 /// The content of the file beside a mount point.
@@ -70,19 +70,23 @@ impl Place {
         }
     }
 
-    /// Reads the record; `None` if there is none.
+    /// Reads the record; `None` if there is none, or an empty one.
     ///
     /// # Errors
     /// If it cannot be read or is damaged.
     pub(super) fn read(&self) -> Result<Option<VolumeRecord>, HostFileError> {
         let failed = |error: io::Error| HostFileError::new("read", &self.record, &error);
-        let file = match open_to_read(&self.record) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(failed(error)),
-        };
-        let record = serde_json::from_reader(io::BufReader::new(file));
-        record.map(Some).map_err(|error| failed(error.into()))
+        let mut text = vec![];
+        let read = open_to_read(&self.record).and_then(|mut file| file.read_to_end(&mut text));
+        match read {
+            Ok(_) if text.is_empty() => Ok(None),
+            Ok(_) => {
+                let record = serde_json::from_slice(&text);
+                record.map(Some).map_err(|error| failed(error.into()))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failed(error)),
+        }
     }
 
     /// Returns what has this place.
@@ -99,7 +103,7 @@ impl Place {
         }
     }
 
-    /// Creates the directories and the record, unless it exists, and makes them durable.
+    /// Creates the directories, and the record if it `is_new`.
     ///
     /// # Errors
     /// If something cannot be created or synced.
@@ -107,31 +111,27 @@ impl Place {
         &self,
         record: &VolumeRecord,
         is_new: bool,
-        durable: &DurableEntries,
+        durability: Durability,
     ) -> Result<(), HostFileError> {
-        let mut entries = vec![];
         for (at, directory) in self.directories.iter().enumerate() {
             let created = match at {
-                0 => create_root(directory),
-                _ => create_subdirectory(directory),
+                0 => create_directory(directory).map(drop),
+                _ => create_subdirectory(directory).map(drop),
             };
-            let created = created
+            created
                 .map_err(|error| HostFileError::new("create the directory", directory, &error))?;
-            if created || !durable.contains(directory) {
-                entries.push(directory);
+        }
+        let write = || {
+            let file = match is_new {
+                true => exchange(&self.record, &serde_json::to_vec_pretty(record)?)?,
+                false => open_to_read(&self.record)?,
+            };
+            match durability {
+                Durability::PowerFailure => file.sync_all(),
+                Durability::Crash => Ok(()),
             }
-        }
-        if is_new {
-            let failed = |error: io::Error| HostFileError::new("write", &self.record, &error);
-            let text = serde_json::to_vec_pretty(record).map_err(|error| failed(error.into()))?;
-            replace(&self.record, &text).map_err(failed)?;
-            durable.note(&self.record);
-        } else if !durable.contains(&self.record) {
-            entries.push(&self.record);
-        }
-        entries
-            .into_iter()
-            .try_for_each(|entry| durable.sync(entry))
+        };
+        write().map_err(|error| HostFileError::new("write", &self.record, &error))
     }
 
     /// Creates the mount point as a directory, if nothing is there.
@@ -167,16 +167,15 @@ impl Place {
     ///
     /// # Errors
     /// If the record cannot be removed.
-    pub(super) fn remove_record(&self, durable: &DurableEntries) -> Result<(), HostFileError> {
+    pub(super) fn remove_record(&self) -> Result<(), HostFileError> {
         let failed = |error: io::Error| HostFileError::new("remove", &self.record, &error);
-        durable.forget(&self.record);
         done_or_absent(std::fs::remove_file(&self.record)).map_err(failed)?;
         if let Some(directory) = self.directories.last() {
             done_or_absent(remove_temporary_in(directory)).map_err(failed)?;
         }
         for directory in self.directories.iter().skip(1).rev() {
             match done_or_absent(std::fs::remove_dir(directory)) {
-                Ok(_) => durable.forget(directory),
+                Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => break,
                 Err(error) => return Err(HostFileError::new("remove", directory, &error)),
             }
@@ -195,6 +194,15 @@ impl Place {
             Err(error) => Err(HostFileError::new("examine", &self.mount, &error)),
         }
     }
+}
+
+/// What a record outlives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Durability {
+    /// The end of the process, at any moment.
+    Crash,
+    /// A power failure too.
+    PowerFailure,
 }
 
 /// What has a place.
@@ -273,13 +281,6 @@ fn find_in(root: &MountRoot, volume: &Path) -> Result<Vec<Found>, HostFileError>
     Ok(found)
 }
 
-/// Creates the root of a plugin. Returns whether it was created.
-fn create_root(root: &Path) -> io::Result<bool> {
-    let exists = root.try_exists()?;
-    create_directory(root)?;
-    Ok(!exists)
-}
-
 /// Returns the root and every directory from there to `directory`.
 fn directories(root: &MountRoot, directory: &Path) -> Vec<PathBuf> {
     let ancestors = directory.ancestors();
@@ -342,10 +343,13 @@ mod tests {
         let root = MountRoot::new(directory.path(), directory.path()).unwrap();
         let path = root.target(&"vol/1".into(), &"a1".into(), &"data".into());
         let place = Place::of_target(&root, &path);
-        let durable = DurableEntries::default();
         assert_eq!(place.holder(), Ok(Holder::Nothing));
-        place.prepare(&record(), true, &durable).unwrap();
-        place.prepare(&record(), false, &durable).unwrap();
+        place
+            .prepare(&record(), true, Durability::PowerFailure)
+            .unwrap();
+        place
+            .prepare(&record(), false, Durability::PowerFailure)
+            .unwrap();
         assert_eq!(place.holder(), Ok(Holder::Volume(record().volume)));
         assert_eq!(place.has_file(), Ok(false));
         place.create_mount_point().unwrap();
@@ -354,8 +358,8 @@ mod tests {
         assert_eq!(find_all(&root), Ok(vec![found]));
         assert_eq!(place.remove_mount_point(), Ok(true));
         assert_eq!(place.remove_mount_point(), Ok(false));
-        place.remove_record(&durable).unwrap();
-        place.remove_record(&durable).unwrap();
+        place.remove_record().unwrap();
+        place.remove_record().unwrap();
         assert_eq!(find_all(&root), Ok(vec![]));
         assert_eq!(entries(root.on_host()), Ok(vec![]));
     }
@@ -366,31 +370,27 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let root = MountRoot::new(directory.path(), directory.path()).unwrap();
         let place = Place::of_staging(&root, &root.staging(&"v".into()));
-        place
-            .prepare(&record(), true, &DurableEntries::default())
-            .unwrap();
+        place.prepare(&record(), true, Durability::Crash).unwrap();
         let interrupted = temporary_in(place.record.parent().unwrap()).unwrap();
         interrupted.keep().unwrap();
-        place.remove_record(&DurableEntries::default()).unwrap();
+        place.remove_record().unwrap();
         assert_eq!(entries(root.on_host()), Ok(vec![]));
     }
 
-    /// A process syncs each entry once, also one that it finds, and again after the entry was removed.
+    /// A power failure can leave a file without content that was not synced.
     #[test]
-    fn entries_are_made_durable_once() {
+    fn an_empty_record_names_nothing_and_is_written_again() {
         let directory = tempfile::tempdir().unwrap();
-        let root = MountRoot::new(&directory.path().join("p"), directory.path()).unwrap();
-        let place = Place::of_target(&root, &root.target(&"v".into(), &"a1".into(), &"d".into()));
-        let entries = || place.directories.iter().chain([&place.record]);
-        let durable = DurableEntries::default();
-        place.prepare(&record(), true, &durable).unwrap();
-        assert!(entries().all(|entry| durable.contains(entry)));
-        let next_process = DurableEntries::default();
-        place.prepare(&record(), false, &next_process).unwrap();
-        assert!(entries().all(|entry| next_process.contains(entry)));
-        place.remove_record(&durable).unwrap();
-        let left: Vec<_> = entries().filter(|entry| durable.contains(entry)).collect();
-        assert_eq!(left, [root.on_host()], "the root stays");
+        let root = MountRoot::new(directory.path(), directory.path()).unwrap();
+        let path = root.target(&"v".into(), &"a1".into(), &"d".into());
+        let place = Place::of_target(&root, &path);
+        place.prepare(&record(), true, Durability::Crash).unwrap();
+        place.create_mount_point().unwrap();
+        std::fs::write(&place.record, "").unwrap();
+        assert_eq!(find_all(&root), Ok(vec![]));
+        assert_eq!(place.holder(), Ok(Holder::Unnamed));
+        place.prepare(&record(), true, Durability::Crash).unwrap();
+        assert_eq!(place.holder(), Ok(Holder::Volume(record().volume)));
     }
 
     /// The content of a directory that was thought to be empty stays.
@@ -399,9 +399,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let root = MountRoot::new(directory.path(), directory.path()).unwrap();
         let place = Place::of_staging(&root, &root.staging(&"v".into()));
-        place
-            .prepare(&record(), true, &DurableEntries::default())
-            .unwrap();
+        place.prepare(&record(), true, Durability::Crash).unwrap();
         place.create_mount_point().unwrap();
         std::fs::write(place.mount.join("data"), "precious").unwrap();
         let refused = place.remove_mount_point().unwrap_err();
@@ -414,9 +412,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let root = MountRoot::new(directory.path(), directory.path()).unwrap();
         let place = Place::of_staging(&root, &root.staging(&"v".into()));
-        place
-            .prepare(&record(), true, &DurableEntries::default())
-            .unwrap();
+        place.prepare(&record(), true, Durability::Crash).unwrap();
         std::fs::write(&place.record, "{").unwrap();
         let refused = find_all(&root).unwrap_err();
         assert_eq!((refused.action, refused.path), ("read", place.record));

@@ -13,7 +13,6 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::call_lanes::{CallLanes, LaneKey, PluginProcess};
-use super::durable_entries::DurableEntries;
 use super::registry::{Registry, RunningInstance};
 use super::volume_files::{Found, entries, find_all};
 use super::volume_steps::{VolumeSteps, run_blocking};
@@ -50,7 +49,6 @@ pub struct VolumeManager {
     mounter: Arc<dyn Mounter>,
     observer: Arc<dyn MountObserver>,
     directories: MountDirectories,
-    durable: DurableEntries,
 }
 
 /// What a request does, for its lane and its event.
@@ -73,7 +71,6 @@ impl VolumeManager {
             mounter,
             observer,
             directories,
-            durable: DurableEntries::default(),
         }
     }
 
@@ -121,7 +118,6 @@ impl VolumeManager {
             run,
         };
         let (mounter, observer) = (self.mounter.clone(), self.observer.clone());
-        let durable = self.durable.clone();
         let work = move |calls| async move {
             let steps = VolumeSteps {
                 root,
@@ -130,7 +126,6 @@ impl VolumeManager {
                 mounter,
                 observer: observer.clone(),
                 calls,
-                durable,
             };
             let result = work(steps).await;
             report(&*observer, operation, event, &result);

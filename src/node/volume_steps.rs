@@ -13,8 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::call_lanes::PluginCalls;
-use super::durable_entries::DurableEntries;
-use super::volume_files::{Found, Holder, Place, VolumeRecord, find_volume};
+use super::volume_files::{Durability, Found, Holder, Place, VolumeRecord, find_volume};
 use crate::model::{
     AttachmentMode, Bytes, MountRoot, NodeCapabilities, RemoteVolume, StagingPath, TargetPath,
 };
@@ -32,7 +31,6 @@ pub(super) struct VolumeSteps {
     pub(super) mounter: Arc<dyn Mounter>,
     pub(super) observer: Arc<dyn MountObserver>,
     pub(super) calls: PluginCalls,
-    pub(super) durable: DurableEntries,
 }
 
 impl VolumeSteps {
@@ -49,7 +47,7 @@ impl VolumeSteps {
             name: request.name,
             target: None,
         };
-        let is_new = self.prepare(&place, record, true).await?;
+        let is_new = self.prepare(&place, record).await?;
         let message = StageVolume {
             external_id: request.volume.external_id,
             publish_context: request.publish_context,
@@ -73,7 +71,7 @@ impl VolumeSteps {
             name: request.name,
             target: Some((request.alloc, request.alias)),
         };
-        let is_new = self.prepare(&place, record, false).await?;
+        let is_new = self.prepare(&place, record).await?;
         let mode = request.usage.capability.attachment_mode;
         let message = PublishVolume {
             staging_path: self.staging_in_plugin(&request.volume),
@@ -207,13 +205,12 @@ impl VolumeSteps {
     }
 
     /// Creates what the call needs. Returns whether the volume was not here before.
-    async fn prepare(
-        &self,
-        place: &Place,
-        record: VolumeRecord,
-        with_mount_point: bool,
-    ) -> Result<bool, HostError> {
-        let durable = self.durable.clone();
+    async fn prepare(&self, place: &Place, record: VolumeRecord) -> Result<bool, HostError> {
+        let is_first = record.target.is_none() || !self.capabilities.stage_unstage_volume;
+        let durability = match is_first {
+            true => Durability::PowerFailure,
+            false => Durability::Crash,
+        };
         let prepare = move |place: &Place| {
             let holder = place.holder()?;
             let is_new = match &holder {
@@ -221,7 +218,7 @@ impl VolumeSteps {
                 Holder::Volume(volume) if *volume == record.volume => false,
                 Holder::Volume(_) | Holder::Unnamed => return Ok(Err((holder, record))),
             };
-            create(place, &record, is_new, with_mount_point, &durable)?;
+            create(place, &record, is_new, durability)?;
             Ok(Ok(is_new))
         };
         let prepared = blocking(place, prepare).await;
@@ -230,8 +227,7 @@ impl VolumeSteps {
             Err(unclear) => unclear,
         };
         self.check_holder(place, &record.volume, holder).await?;
-        let durable = self.durable.clone();
-        let create = move |place: &Place| create(place, &record, true, with_mount_point, &durable);
+        let create = move |place: &Place| create(place, &record, true, durability);
         let created = blocking(place, create).await;
         created.map_err(HostError::NotPrepared)?;
         Ok(true)
@@ -326,11 +322,10 @@ impl VolumeSteps {
     /// Removes the mount point, and then the record if the mount point was there, or if it `is_gone` in
     /// any case. Returns whether the record was removed.
     async fn remove(&self, place: &Place, is_gone: bool) -> Result<bool, HostError> {
-        let durable = self.durable.clone();
         let remove = move |place: &Place| {
             let is_gone = place.remove_mount_point()? || is_gone;
             if is_gone {
-                place.remove_record(&durable)?;
+                place.remove_record()?;
             }
             Ok(is_gone)
         };
@@ -400,12 +395,12 @@ fn create(
     place: &Place,
     record: &VolumeRecord,
     is_new: bool,
-    with_mount_point: bool,
-    durable: &DurableEntries,
+    durability: Durability,
 ) -> Result<(), HostFileError> {
-    place.prepare(record, is_new, durable)?;
-    match with_mount_point.then(|| place.create_mount_point()) {
-        Some(Err(error)) if is_new => place.remove_record(durable).and(Err(error)),
+    place.prepare(record, is_new, durability)?;
+    let is_staging = record.target.is_none();
+    match is_staging.then(|| place.create_mount_point()) {
+        Some(Err(error)) if is_new => place.remove_record().and(Err(error)),
         None => Ok(()),
         Some(created) => created,
     }

@@ -85,10 +85,7 @@ pub fn remove_temporary_in(directory: &Path) -> io::Result<()> {
 /// # Errors
 /// If the new file cannot be written. The old one is unchanged then.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
-    let directory = match path.parent() {
-        Some(directory) if directory != Path::new("") => directory,
-        Some(_) | None => Path::new("."),
-    };
+    let directory = directory_of(path);
     let mut file = temporary_in(directory)?;
     file.write_all(content)?;
     file.as_file().sync_all()?;
@@ -96,6 +93,26 @@ pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     #[cfg(unix)]
     File::open(directory)?.sync_all()?;
     Ok(())
+}
+
+/// Replaces the content of a file without a sync, and returns the new file: a crash of this process
+/// leaves the old content or the new one, and may leave a file for [`remove_temporary_in`]. After a power
+/// failure the file may be missing or empty, unless it was synced.
+///
+/// # Errors
+/// See [`replace`].
+pub fn exchange(path: &Path, content: &[u8]) -> io::Result<File> {
+    let mut file = temporary_in(directory_of(path))?;
+    file.write_all(content)?;
+    Ok(file.persist(path)?)
+}
+
+/// Returns the directory that a file is in.
+fn directory_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(directory) if directory != Path::new("") => directory,
+        Some(_) | None => Path::new("."),
+    }
 }
 
 #[cfg(unix)]

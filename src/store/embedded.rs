@@ -1,8 +1,10 @@
 //! [`EmbeddedJournal`]: the journal in one file of an embedded database (redb).
 //!
-//! Every transaction uses two-phase commit and saves the allocator state. After a power failure
-//! between any two writes, torn at sector size, the next start finds the last acknowledged batch
-//! without a repair (`tests/suite/crash.rs` tests this). A batch of events is one transaction.
+//! A batch of events is one transaction. Commits are in two phases: after a power failure between any two
+//! writes, torn at sector size, the next start finds the last acknowledged batch (`tests/suite/crash.rs`
+//! tests this), and takes no damage for an unfinished transaction, which it would undo without a word.
+//! Opening verifies the checksums of all pages, so a damaged file is refused, and no transaction has to save
+//! which pages are free.
 //!
 //! The database refuses all work after one failed system call. It is then closed and reopened by the
 //! next call. A full disk therefore fails only the batches that do not fit.
@@ -239,6 +241,7 @@ fn create_database(storage: &impl Storage) -> Result<(), Failure> {
 fn builder() -> Builder {
     let mut builder = Builder::new();
     builder.set_cache_size(CACHE_BYTES);
+    builder.set_check_integrity_on_open(true);
     builder
 }
 
@@ -246,7 +249,6 @@ fn builder() -> Builder {
 fn begin(database: &Database) -> Result<WriteTransaction, Failure> {
     let mut transaction = database.begin_write()?;
     transaction.set_two_phase_commit(true);
-    transaction.set_quick_repair(true);
     Ok(transaction)
 }
 

@@ -1,8 +1,7 @@
 //! The database of the catalogue: one file, opened by one process, with durable transactions.
 //!
-//! Two-phase commit and quick repair make each transaction atomic: after a `kill -9` or a power
-//! failure the file holds the state before it or after it. Opening verifies the checksums of all pages,
-//! so a damaged file is refused. The file is private (`private`): a link or a file of another user is
+//! Two-phase commit makes each transaction atomic: after a `kill -9` or a power failure the file holds the
+//! state before it or after it. Opening verifies the checksums of all pages, so a damaged file is refused. The file is private (`private`): a link or a file of another user is
 //! not opened. All calls block.
 
 use std::path::Path;
@@ -146,6 +145,8 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, CatalogError>) -> Result<T, Catal
 pub(super) fn open_database(file: &Path) -> Result<Database, CatalogError> {
     let mut builder = Database::builder();
     builder.set_cache_size(CACHE_BYTES);
+    // The records have no checksums of their own, and the database panics where it writes next to damage.
+    builder.set_check_integrity_on_open(true);
     if !file.try_exists()? {
         let unfinished = file.with_extension("new");
         let create = || -> Result<Database, CatalogError> {
@@ -167,16 +168,12 @@ pub(super) fn open_database(file: &Path) -> Result<Database, CatalogError> {
     if opened.metadata()?.len() == 0 {
         return Err(damaged("its file is empty"));
     }
-    let mut database = builder.create_with_backend(FileBackend::new(opened)?)?;
-    // The records have no checksums of their own, and the database panics where it writes next to damage.
-    database.check_integrity()?;
-    Ok(database)
+    Ok(builder.create_with_backend(FileBackend::new(opened)?)?)
 }
 
 pub(super) fn begin(database: &Database) -> Result<WriteTransaction, CatalogError> {
     let mut transaction = database.begin_write()?;
     transaction.set_two_phase_commit(true);
-    transaction.set_quick_repair(true);
     Ok(transaction)
 }
 
