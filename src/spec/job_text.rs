@@ -6,6 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::mask_comments::secret_comments;
 use super::parse::{hidden_ranges, withheld};
 use super::parse_error::ParseError;
 use super::syntax::Syntax;
@@ -40,6 +41,12 @@ pub(crate) fn read_job_text<T>(
             for document in &job.documents {
                 mask::for_each_secret(document, &mut |span| sources.hide(span));
                 for_each_environment(document, &mut |span| sources.hide(span));
+            }
+            let is_sensitive =
+                |key: &str| mask::is_sensitive(key) || key.eq_ignore_ascii_case(ENVIRONMENT);
+            let comments = secret_comments(&text, job.syntax, &job.documents, is_sensitive);
+            for range in comments {
+                sources.hide(SourceMap::span(source, range));
             }
             let is_hcl = job.syntax == Syntax::Hcl;
             let decoded = decode(&text, job, &mut problems);
@@ -175,6 +182,7 @@ mod tests {
                 Syntax::Json,
             ),
             ("job:\n  env:\n    DSN: hunter2\n".into(), Syntax::Yaml),
+            ("job:\n  env:\n    DSN: #hunter2\n".into(), Syntax::Yaml),
             ("job:\n  env:\n    DSN: hunter2\n x: [".into(), Syntax::Yaml),
         ] {
             let shown = shown(&text, syntax);

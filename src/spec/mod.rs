@@ -17,6 +17,7 @@ mod interpolation;
 mod job_text;
 mod json;
 mod mask;
+mod mask_comments;
 mod mask_text;
 mod parse;
 mod parse_error;

@@ -9,7 +9,7 @@ use super::parse_error::ParseError;
 use super::syntax::Syntax;
 use super::tree::Object;
 use super::volume_spec::VolumeSpec;
-use super::{hcl, json, mask, mask_text, yaml};
+use super::{hcl, json, mask, mask_comments, mask_text, yaml};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, SourceMap, Span};
 use crate::model::SetName;
 
@@ -101,6 +101,12 @@ fn parse_shown(
     for document in &documents {
         mask::for_each_secret(document, &mut |span| secrets.push(span));
     }
+    let comments = mask_comments::secret_comments(&text, syntax, &documents, mask::is_sensitive);
+    secrets.extend(
+        comments
+            .into_iter()
+            .map(|range| SourceMap::span(source, range)),
+    );
     let whole = Document {
         has_secrets: documents.iter().any(mask::has_sensitive_key),
         text: &text,

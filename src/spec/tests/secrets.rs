@@ -177,6 +177,27 @@ fn values_of_unknown_keys_are_hidden_only_where_secrets_may_be() {
     }
 }
 
+/// A secret that begins with `#` and has no quotes is a comment.
+#[test]
+fn comments_at_secrets_are_hidden() {
+    for text in [
+        "secrets:\n  a: #hunter2\n",
+        "secrets:\n  a: b #hunter2\n  c: [1]\n",
+        "secrets: #hunter2\ncolour: red\n",
+        "secrets:\n  a: b\n  # hunter2\n  c: [1]\n",
+        "mount_options:\n  mount_flags: # hunter2\n  colour: red\n",
+    ] {
+        assert_eq!(leaks(&yaml(text), Syntax::Yaml), None, "{text}");
+    }
+    for text in [
+        "secrets {\n  a = [1] # hunter2\n}\n",
+        "secrets { // hunter2\n a = [1]\n}\n",
+        "secrets {\n  a = [1] /* hunter2\n hunter2 */ b = [1]\n}\n",
+    ] {
+        assert_eq!(leaks(&hcl(text), Syntax::Hcl), None, "{text}");
+    }
+}
+
 #[test]
 fn debug_output_contains_no_secret() {
     let read = read(
