@@ -1,4 +1,5 @@
-//! The agent's metrics on their own address. They are served from the start to the end of the stop.
+//! The metrics of an agent or a plugin on their own address. They are served from the start to the end of the
+//! stop.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,16 +8,17 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
-use crate::telemetry::{AgentMetrics, METRICS_CONTENT_TYPE, serve_metrics};
+use crate::ports::{METRICS_CONTENT_TYPE, MetricsSource};
+use crate::telemetry::serve_metrics;
 
 /// Opens the address and serves the metrics there until the set is dropped. Without an address,
 /// nothing is served.
 ///
 /// # Errors
 /// If the address cannot be used.
-pub(super) async fn serve_agent_metrics(
+pub(super) async fn serve_metrics_at(
     address: Option<SocketAddr>,
-    metrics: Arc<AgentMetrics>,
+    metrics: Arc<impl MetricsSource + 'static>,
 ) -> Result<JoinSet<()>, Diagnostics> {
     let mut serving = JoinSet::new();
     let Some(address) = address else {
@@ -27,7 +29,7 @@ pub(super) async fn serve_agent_metrics(
     let address = listener.local_addr().unwrap_or(address);
     tracing::info!(%address, "metrics are served at /metrics");
     serving.spawn(async move {
-        match serve_metrics(&listener, METRICS_CONTENT_TYPE, || metrics.text()).await {}
+        match serve_metrics(&listener, METRICS_CONTENT_TYPE, || metrics.metrics()).await {}
     });
     Ok(serving)
 }
@@ -48,12 +50,13 @@ fn unusable(address: SocketAddr, error: &std::io::Error) -> Diagnostics {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::telemetry::AgentMetrics;
 
     #[tokio::test]
     async fn an_address_in_use_is_an_error_with_the_option() {
         let taken = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = taken.local_addr().unwrap();
-        let refused = serve_agent_metrics(Some(address), Arc::default()).await;
+        let refused = serve_metrics_at(Some(address), Arc::<AgentMetrics>::default()).await;
         let problems = refused.unwrap_err();
         let problem = problems.iter().next().unwrap();
         assert_eq!(problem.code, Code::AgentPortInUse);

@@ -1,15 +1,18 @@
 //! `plugin serve`: the process of the embedded plugin, for the agent or any other orchestrator.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
 use super::core_dumps::restrict_core_dumps;
+use super::metrics::serve_metrics_at;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::hostpath::{Config, Host, PluginProfile, serve};
 use crate::mounts::{LinuxBlockStorage, LinuxMounter};
 use crate::ports::{RandomIds, SystemClock};
+use crate::telemetry::PluginMetrics;
 
 pub use crate::hostpath::ProfileOptions;
 
@@ -26,6 +29,8 @@ pub struct PluginOptions {
     pub exit_on_stdin_eof: bool,
     /// `--allow-core-dumps`: whether it may make core dumps.
     pub allow_core_dumps: bool,
+    /// `--metrics`: the address that serves its metrics.
+    pub metrics: Option<SocketAddr>,
     /// The profile of the plugin.
     pub profile: ProfileOptions,
 }
@@ -44,17 +49,21 @@ pub async fn serve_plugin(
         node_id,
         exit_on_stdin_eof,
         allow_core_dumps,
+        metrics: address,
         profile,
     } = options;
     restrict_core_dumps(allow_core_dumps);
     let profile = parse_profile(&profile, "")?;
     let config = Config::new(&endpoint, state_dir, node_id, exit_on_stdin_eof);
     let config = config.map_err(|error| serve_problem(&error))?;
+    let metrics = Arc::new(PluginMetrics::default());
+    let _serving = serve_metrics_at(address, metrics.clone()).await?;
     let host = Host {
         mounter: Arc::new(LinuxMounter),
         storage: Arc::new(LinuxBlockStorage::default()),
         clock: Arc::new(SystemClock),
         ids: Arc::new(RandomIds),
+        measurements: metrics,
     };
     let served = serve(config.with_profile(profile), host, stop.cancelled_owned());
     served.await.map_err(|error| serve_problem(&error))

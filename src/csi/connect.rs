@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
@@ -17,18 +17,36 @@ use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Request, Response, Status};
 
 use super::{deadline, status};
-use crate::ports::{Connector, Delivery, PluginConnection, PluginError, Rpc, StatusCode};
+use crate::ports::{
+    CallMeasurements, Connector, Delivery, NoMeasurements, PluginConnection, PluginError, Rpc,
+    StatusCode,
+};
 
 /// Connects to plugins over Unix sockets.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct GrpcConnector {
     channels: Mutex<HashMap<PathBuf, Channel>>,
+    measurements: Arc<dyn CallMeasurements>,
+}
+
+impl Default for GrpcConnector {
+    fn default() -> Self {
+        Self::measured(Arc::new(NoMeasurements))
+    }
 }
 
 impl GrpcConnector {
     /// Returns a connector without connections.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Returns a connector without connections whose calls are measured.
+    pub fn measured(measurements: Arc<dyn CallMeasurements>) -> Self {
+        Self {
+            channels: Mutex::default(),
+            measurements,
+        }
     }
 
     fn channel(&self, socket: &Path) -> Channel {
@@ -46,6 +64,8 @@ impl Connector for GrpcConnector {
         let client = Arc::new(Client {
             channel: self.channel(socket),
             socket: socket.to_owned(),
+            driver: OnceLock::new(),
+            measurements: self.measurements.clone(),
         });
         PluginConnection {
             identity: client.clone(),
@@ -69,9 +89,20 @@ pub(super) fn lazy_channel(socket: PathBuf) -> Channel {
 pub(super) struct Client {
     channel: Channel,
     socket: PathBuf,
+    /// The name that the plugin gives itself, once it was asked.
+    driver: OnceLock<String>,
+    measurements: Arc<dyn CallMeasurements>,
 }
 
+/// The name of a plugin that was not asked for it, as the sidecars write it.
+const UNKNOWN_DRIVER: &str = "unknown-driver";
+
 impl Client {
+    /// Notes the name that the plugin gives itself.
+    pub(super) fn note_driver(&self, name: &str) {
+        self.driver.get_or_init(|| name.to_owned());
+    }
+
     /// Sends one call, once, with its deadline, and classifies a failure.
     pub(super) async fn call<M, R, F>(
         &self,
@@ -95,6 +126,13 @@ impl Client {
             }
             Ok(Ok(response)) => Ok(response.into_inner()),
         };
+        let code = result
+            .as_ref()
+            .err()
+            .map_or(StatusCode::Ok, |error| error.code);
+        let driver = self.driver.get().map_or(UNKNOWN_DRIVER, String::as_str);
+        self.measurements
+            .plugin_call(driver, &rpc.method(), code, begun.elapsed());
         if let Err(error) = &result {
             tracing::debug!(csi.rpc = %rpc, socket = %self.socket.display(), %error, "call failed");
         }

@@ -20,6 +20,7 @@ impl Identity for Client {
         if response.name.is_empty() {
             return Err(status::malformed(rpc, "the name is empty"));
         }
+        self.note_driver(&response.name);
         Ok(PluginInfo {
             name: response.name,
             vendor_version: response.vendor_version,

@@ -18,7 +18,7 @@ use super::data::DataDir;
 use super::error::{HostError, OperationPending};
 use super::profile::{PluginCapability, PluginProfile};
 
-use crate::ports::{BlockStorage, Clock, IdSource, MountCalls};
+use crate::ports::{BlockStorage, CallMeasurements, Clock, IdSource, MountCalls};
 use crate::private::create_subdirectory;
 
 /// What the plugin needs from its host.
@@ -32,6 +32,8 @@ pub struct Host {
     pub clock: Arc<dyn Clock>,
     /// Generates IDs of volumes and snapshots.
     pub ids: Arc<dyn IdSource>,
+    /// Receives how long calls took.
+    pub measurements: Arc<dyn CallMeasurements>,
 }
 
 /// The plugin: its catalogue, its data directories and its host.

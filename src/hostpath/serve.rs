@@ -24,8 +24,8 @@ use super::error::HostError;
 use super::plugin::{Host, Plugin};
 use super::recovery;
 use super::services::{
-    ControllerService, FaultLayer, GroupControllerService, IdentityService, NodeService,
-    SnapshotMetadataService,
+    ControllerService, FaultLayer, GroupControllerService, IdentityService, MeasuredLayer,
+    NodeService, SnapshotMetadataService,
 };
 
 use crate::csi::proto::controller_server::ControllerServer;
@@ -107,6 +107,7 @@ pub async fn serve(
     let (stopping, stopped) = tokio::sync::oneshot::channel::<()>();
     let server = Server::builder()
         .concurrency_limit_per_connection(MAX_CONCURRENT_CALLS)
+        .layer(MeasuredLayer(plugin.host.measurements.clone()))
         .layer(FaultLayer::new(plugin.clone()))
         .add_service(IdentityServer::new(IdentityService(plugin.clone())))
         .add_service(ControllerServer::new(ControllerService(plugin.clone())))

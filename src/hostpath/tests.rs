@@ -18,8 +18,8 @@ use crate::csi::proto;
 use crate::csi::proto::controller_server::Controller as _;
 use crate::csi::proto::group_controller_server::GroupController as _;
 use crate::csi::proto::node_server::Node as _;
-use crate::ports::RandomIds;
 use crate::ports::fake::{FakeBlockStorage, FakeClock, FakeMounter};
+use crate::ports::{NoMeasurements, RandomIds};
 
 mod model;
 
@@ -68,6 +68,7 @@ impl Simulation {
             storage: Arc::new(self.storage.clone()),
             clock: Arc::new(FakeClock::default()),
             ids: Arc::new(RandomIds),
+            measurements: Arc::new(NoMeasurements),
         };
         let profile = PluginProfile {
             overcommit: true,

@@ -26,6 +26,7 @@ mod ids;
 mod job_api;
 mod journal;
 mod ledger;
+mod measurements;
 mod mount_observer;
 mod mounter;
 mod namespace_api;
@@ -73,6 +74,9 @@ pub use ids::{IdSource, RandomIds};
 pub use job_api::{JobApi, JobRegistration};
 pub use journal::{Journal, JournalError, JournalErrorKind, Replay};
 pub use ledger::{Ledger, LedgerError, LedgerFailure, LockHolder, SetLock};
+pub use measurements::{
+    CallMeasurements, METRICS_CONTENT_TYPE, Measurements, MetricsSource, NoMeasurements,
+};
 pub use mount_observer::{MountAction, MountEvent, MountObserver};
 pub use mounter::{MountCalls, MountEntry, MountError, MountFlags, Mounter};
 pub use namespace_api::NamespaceApi;

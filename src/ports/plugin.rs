@@ -121,6 +121,18 @@ impl Rpc {
     }
 }
 
+impl Rpc {
+    /// Returns the method of gRPC: `/csi.v1.Node/NodeStageVolume`.
+    pub fn method(self) -> String {
+        let service = match self {
+            Self::GetPluginInfo | Self::GetPluginCapabilities | Self::Probe => "Identity",
+            other if other.as_str().starts_with("Node") => "Node",
+            _ => "Controller",
+        };
+        format!("/csi.v1.{service}/{self}")
+    }
+}
+
 impl std::fmt::Display for Rpc {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.as_str())

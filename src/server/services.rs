@@ -12,7 +12,7 @@ use super::namespaces::NamespaceService;
 use super::variables::{VariablePorts, VariableService};
 use super::volumes::{VolumeLimits, VolumePorts, VolumeService};
 use crate::model::NodeId;
-use crate::ports::{IdSource, TaskLogs};
+use crate::ports::{IdSource, Measurements, MetricsSource, NoMeasurements, TaskLogs};
 
 /// The task that drives claims. A clone is the same task.
 #[derive(Clone)]
@@ -82,6 +82,8 @@ pub struct Services {
     job_ports: JobPorts,
     scheduler: TaskTracker,
     pub(super) task_logs: Option<std::sync::Arc<dyn TaskLogs>>,
+    pub(super) measurements: std::sync::Arc<dyn Measurements>,
+    metrics: Option<std::sync::Arc<dyn MetricsSource>>,
     /// Namespaces.
     pub namespaces: NamespaceService,
     /// Variables.
@@ -137,6 +139,8 @@ impl Services {
             job_ports,
             scheduler,
             task_logs: None,
+            measurements: std::sync::Arc::new(NoMeasurements),
+            metrics: None,
             namespaces: NamespaceService::new(ports.cell.clone(), ports.clock.clone()),
             variables: VariableService::new(variable_ports, stopping.clone()),
             ids: ports.ids.clone(),
@@ -153,6 +157,30 @@ impl Services {
             task_logs: Some(logs),
             ..self
         }
+    }
+
+    /// Measures requests, and serves the metrics.
+    #[must_use]
+    pub fn with_metrics<M: Measurements + MetricsSource + 'static>(
+        self,
+        metrics: std::sync::Arc<M>,
+    ) -> Self {
+        Self {
+            measurements: metrics.clone(),
+            metrics: Some(metrics),
+            ..self
+        }
+    }
+
+    /// Returns the metrics as text; empty if nothing is measured.
+    pub(super) fn metrics(&self) -> String {
+        let source = self.metrics.as_ref();
+        source.map(|source| source.metrics()).unwrap_or_default()
+    }
+
+    /// Returns the time.
+    pub(super) fn now(&self) -> i64 {
+        self.job_ports.clock.now()
     }
 
     /// Returns what a node in this process needs of the server.

@@ -11,11 +11,14 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use super::operations::Operations;
 use crate::model::PluginId;
-use crate::ports::{CallLoad, CallObserver};
+use crate::ports::{
+    CallLoad, CallMeasurements, CallObserver, Measurements, MetricsSource, StatusCode,
+};
 
 type Labels = Vec<(&'static str, String)>;
-type Waits = Family<Labels, Histogram, fn() -> Histogram>;
+type Times = Family<Labels, Histogram, fn() -> Histogram>;
 
 /// The metrics of the agent.
 #[derive(Debug)]
@@ -23,18 +26,29 @@ pub struct AgentMetrics {
     registry: Registry,
     running: Family<Labels, Gauge>,
     waiting: Family<Labels, Gauge>,
-    waits: Waits,
+    waits: Times,
     refused: Family<Labels, Counter>,
+    operations: Operations,
+    requests: Times,
+    journal_writes: Times,
+    journal_events: Counter,
+    snapshots: Times,
 }
 
 impl Default for AgentMetrics {
     fn default() -> Self {
+        let mut registry = Registry::default();
         let mut metrics = Self {
-            registry: Registry::with_prefix("nomad_csi"),
+            operations: Operations::register(&mut registry, "csi_sidecar"),
+            registry,
             running: Family::default(),
             waiting: Family::default(),
             waits: Family::new_with_constructor(seconds),
             refused: Family::default(),
+            requests: Family::new_with_constructor(request_seconds),
+            journal_writes: Family::new_with_constructor(write_seconds),
+            journal_events: Counter::default(),
+            snapshots: Family::new_with_constructor(request_seconds),
         };
         metrics.register();
         metrics
@@ -46,9 +60,21 @@ fn seconds() -> Histogram {
     Histogram::new([0.001, 0.01, 0.1, 1.0, 5.0, 20.0, 60.0, 180.0])
 }
 
+/// From a read of one volume to a create at a slow provider.
+fn request_seconds() -> Histogram {
+    Histogram::new([0.0005, 0.002, 0.01, 0.05, 0.2, 1.0, 5.0, 20.0, 60.0, 300.0])
+}
+
+/// From a local disk to one that fails.
+fn write_seconds() -> Histogram {
+    Histogram::new([
+        0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.2, 1.0, 10.0,
+    ])
+}
+
 impl AgentMetrics {
     fn register(&mut self) {
-        let registry = &mut self.registry;
+        let registry = self.registry.sub_registry_with_prefix("nomad_csi");
         registry.register(
             "plugin_calls_running",
             "Number of calls that a plugin has not answered",
@@ -69,16 +95,73 @@ impl AgentMetrics {
             "Number of calls refused because the line of a plugin is full",
             self.refused.clone(),
         );
+        registry.register(
+            "http_request_seconds",
+            "Time until a request was answered",
+            self.requests.clone(),
+        );
+        registry.register(
+            "journal_write_seconds",
+            "Time until events were durable",
+            self.journal_writes.clone(),
+        );
+        registry.register(
+            "journal_events",
+            "Number of events that are durable",
+            self.journal_events.clone(),
+        );
+        registry.register(
+            "journal_snapshot_seconds",
+            "Time until a snapshot was durable",
+            self.snapshots.clone(),
+        );
     }
+}
 
-    /// Returns all metrics as [`super::METRICS_CONTENT_TYPE`].
-    pub fn text(&self) -> String {
+impl MetricsSource for AgentMetrics {
+    fn metrics(&self) -> String {
         let mut text = String::new();
         match encode(&mut text, &self.registry) {
             Ok(()) => text,
             // Writing to a string never fails.
             Err(_) => String::new(),
         }
+    }
+}
+
+fn result(is_done: bool) -> Labels {
+    let result = if is_done { "ok" } else { "error" };
+    vec![("result", result.to_owned())]
+}
+
+impl CallMeasurements for AgentMetrics {
+    fn plugin_call(&self, driver: &str, method: &str, code: StatusCode, took: Duration) {
+        self.operations.observe(driver, method, code, took);
+    }
+}
+
+impl Measurements for AgentMetrics {
+    fn request(&self, operation: &str, is_blocking: bool, status: u16, took: Duration) {
+        let labels = vec![
+            ("operation", operation.to_owned()),
+            ("blocking", is_blocking.to_string()),
+            ("code", status.to_string()),
+        ];
+        let requests = self.requests.get_or_create(&labels);
+        requests.observe(took.as_secs_f64());
+    }
+
+    fn journal_write(&self, events: usize, is_done: bool, took: Duration) {
+        let writes = self.journal_writes.get_or_create(&result(is_done));
+        writes.observe(took.as_secs_f64());
+        if is_done {
+            self.journal_events.inc_by(events as u64);
+        }
+    }
+
+    fn snapshot_write(&self, is_done: bool, took: Duration) {
+        let snapshots = self.snapshots.get_or_create(&result(is_done));
+        snapshots.observe(took.as_secs_f64());
     }
 }
 
@@ -123,12 +206,25 @@ mod tests {
         metrics.load(&plugin, "create", load(2, 3));
         metrics.admitted(&plugin, "create", Duration::from_millis(50));
         metrics.refused(&plugin, "release");
-        let text = metrics.text();
+        let took = Duration::from_millis(3);
+        let method = "/csi.v1.Node/NodeStageVolume";
+        metrics.plugin_call("ebs.csi", method, StatusCode::Ok, took);
+        metrics.request("ReadVolume", true, 200, took);
+        metrics.journal_write(4, true, took);
+        metrics.journal_write(4, false, took);
+        metrics.snapshot_write(true, took);
+        let text = metrics.metrics();
         for line in [
             "nomad_csi_plugin_calls_running{plugin=\"ebs\",class=\"create\"} 2",
             "nomad_csi_plugin_calls_waiting{plugin=\"ebs\",class=\"create\"} 3",
             "nomad_csi_plugin_call_wait_seconds_bucket{le=\"0.1\",plugin=\"ebs\",class=\"create\"} 1",
             "nomad_csi_plugin_calls_refused_total{plugin=\"ebs\",class=\"release\"} 1",
+            "csi_sidecar_operations_seconds_count{driver_name=\"ebs.csi\",method_name=\"/csi.v1.Node/NodeStageVolume\",grpc_status_code=\"OK\"} 1",
+            "nomad_csi_http_request_seconds_count{operation=\"ReadVolume\",blocking=\"true\",code=\"200\"} 1",
+            "nomad_csi_journal_write_seconds_bucket{le=\"0.005\",result=\"ok\"} 1",
+            "nomad_csi_journal_write_seconds_count{result=\"error\"} 1",
+            "nomad_csi_journal_events_total 4",
+            "nomad_csi_journal_snapshot_seconds_count{result=\"ok\"} 1",
             "# EOF",
         ] {
             assert!(

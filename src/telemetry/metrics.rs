@@ -13,9 +13,6 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-/// The content type of [`ReconcileMetrics::text`].
-pub const METRICS_CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
 type Labels = Vec<(&'static str, String)>;
 
 /// The metrics of `reconcile`.
@@ -115,7 +112,7 @@ impl ReconcileMetrics {
         self.changes.get_or_create(&labels).inc();
     }
 
-    /// Returns all metrics as [`METRICS_CONTENT_TYPE`].
+    /// Returns all metrics as [`crate::ports::METRICS_CONTENT_TYPE`].
     pub fn text(&self) -> String {
         let mut text = String::new();
         match encode(&mut text, &self.registry) {

@@ -3,9 +3,14 @@
 mod agent_metrics;
 mod endpoint;
 mod log;
+mod measured_journal;
 mod metrics;
+mod operations;
+mod plugin_metrics;
 
 pub use agent_metrics::AgentMetrics;
 pub use endpoint::serve_metrics;
 pub use log::{LogFormat, LogLevel, LogSettings, init_logging};
-pub use metrics::{METRICS_CONTENT_TYPE, ReconcileMetrics};
+pub use measured_journal::MeasuredJournal;
+pub use metrics::ReconcileMetrics;
+pub use plugin_metrics::PluginMetrics;

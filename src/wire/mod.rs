@@ -24,6 +24,7 @@ mod history;
 mod job;
 mod log_frame;
 mod member;
+mod metrics;
 mod namespace;
 mod node;
 mod node_drain;
@@ -76,6 +77,7 @@ pub use job::{
 };
 pub use log_frame::{LogFrameDocument, LogFrameProblem, LogFrames};
 pub use member::{MemberDocument, MembersDocument};
+pub use metrics::{GaugeDocument, MetricsDocument, SampleDocument, metrics_summary};
 pub use namespace::NamespaceDocument;
 pub use node::{DriverDocument, HostVolumeDocument, NodeDocument, NodeEventDocument, NodeStub};
 pub use node_drain::{

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use nomad_csi::csi::proto;
 use nomad_csi::csi::proto::volume_capability::access_mode::Mode;
 use nomad_csi::hostpath::{Config, Host, PluginProfile, ProfileOptions, ServeError, serve};
-use nomad_csi::ports::RandomIds;
 use nomad_csi::ports::fake::{FakeBlockStorage, FakeClock, FakeMounter};
+use nomad_csi::ports::{NoMeasurements, RandomIds};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tonic::{Code, Status};
@@ -47,6 +47,7 @@ impl TestHost {
             storage: Arc::new(self.storage.clone()),
             clock: Arc::new(self.clock.clone()),
             ids: Arc::new(RandomIds),
+            measurements: Arc::new(NoMeasurements),
         }
     }
 }

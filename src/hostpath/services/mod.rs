@@ -7,6 +7,7 @@ mod controller;
 mod fault_layer;
 mod group_controller;
 mod identity;
+mod measured_layer;
 mod node;
 mod snapshot_metadata;
 
@@ -14,5 +15,6 @@ pub(super) use controller::ControllerService;
 pub(super) use fault_layer::FaultLayer;
 pub(super) use group_controller::GroupControllerService;
 pub(super) use identity::IdentityService;
+pub(super) use measured_layer::MeasuredLayer;
 pub(super) use node::NodeService;
 pub(super) use snapshot_metadata::SnapshotMetadataService;

@@ -13,6 +13,7 @@ use crate::hostpath::profile::PluginProfile;
 use crate::hostpath::recovery;
 use crate::hostpath::request::CreateRequest;
 use crate::hostpath::volume_capability::{AccessMode, VolumeCapability};
+use crate::ports::NoMeasurements;
 use crate::ports::fake::{CountingIds, FakeBlockStorage, FakeClock, FakeMounter};
 
 const ID: &str = "00000000-0000-4000-8000-000000000001";
@@ -51,6 +52,7 @@ fn host() -> Host {
         mounter: Arc::new(mounter),
         clock: Arc::new(FakeClock::default()),
         ids: Arc::new(CountingIds::from(100)),
+        measurements: Arc::new(NoMeasurements),
     }
 }
 

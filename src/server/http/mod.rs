@@ -21,6 +21,7 @@ mod jobs;
 mod limits;
 mod logs;
 mod long_body;
+mod metrics;
 mod namespaces;
 mod nodes;
 mod parameters;

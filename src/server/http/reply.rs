@@ -14,6 +14,7 @@ use serde_json::ser::PrettyFormatter;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::long_body::LongBody;
+use crate::ports::METRICS_CONTENT_TYPE;
 use crate::server::error::{ServerError, shortened};
 use crate::wire::{AGENT, ErrorBody, INDEX, KNOWN_LEADER, LAST_CONTACT, NEXT_TOKEN};
 
@@ -22,6 +23,7 @@ const LONGEST_ERROR: usize = 512 << 10;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+const METRICS: HeaderValue = HeaderValue::from_static(METRICS_CONTENT_TYPE);
 
 /// The response is a stream, which compression would hold back.
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +80,14 @@ impl Reply {
         let kind = if is_plain { TEXT } else { JSON };
         Self {
             stream: Some((Body::from_stream(parts), kind)),
+            ..Self::default()
+        }
+    }
+
+    /// 200 with metrics.
+    pub(super) fn metrics(text: String) -> Self {
+        Self {
+            stream: Some((Body::from(text), METRICS)),
             ..Self::default()
         }
     }

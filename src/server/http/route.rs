@@ -62,6 +62,7 @@ pub(super) enum Route {
     StreamEvents,
     AgentSelf,
     AgentHealth,
+    Metrics,
     Members,
     CollectGarbage,
     Leader,
@@ -76,6 +77,15 @@ pub(super) enum Route {
 }
 
 impl Route {
+    /// The name of the endpoint for metrics, without the parameters of the path.
+    pub(super) fn operation(&self) -> String {
+        let mut text = format!("{self:?}");
+        if let Some(end) = text.find('(') {
+            text.truncate(end);
+        }
+        text
+    }
+
     /// Parses a method and a path that is still percent-encoded.
     pub(super) fn parse(method: &Method, path: &str) -> Result<Self, ServerError> {
         let path = percent_decode_str(path).decode_utf8();
@@ -139,6 +149,7 @@ fn exact(method: &Method, path: &str) -> Result<Route, ServerError> {
         "/v1/system/gc" => Err(ServerError::InvalidMethod),
         "/v1/agent/members" => get(Route::Members),
         "/v1/agent/health" => get(Route::AgentHealth),
+        "/v1/metrics" => get(Route::Metrics),
         "/v1/status/leader" => get(Route::Leader),
         "/v1/status/peers" => get(Route::Peers),
         "/v1/regions" => get(Route::Regions),

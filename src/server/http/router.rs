@@ -1,6 +1,7 @@
 //! Routes requests to handlers; adds the guard, limits, panic handling and compression.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -21,8 +22,8 @@ use super::reply::{Reply, ResponseBuilder, Streamed, wants_typed_errors};
 use super::request::ApiRequest;
 use super::route::Route;
 use super::{
-    allocs, claims, cluster, events, history, jobs, logs, namespaces, nodes, plugins, provider,
-    variables, volumes,
+    allocs, claims, cluster, events, history, jobs, logs, metrics, namespaces, nodes, plugins,
+    provider, variables, volumes,
 };
 use crate::server::error::ServerError;
 use crate::server::services::Services;
@@ -89,18 +90,44 @@ async fn respond(State(shared): State<Shared>, request: Request) -> Response {
     let builder = ResponseBuilder::of(&services.agent_info.version);
     let typed = wants_typed_errors(request.headers());
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let cell = services.cell.clone();
-    let result = handle(shared, request).await;
+    let (cell, measurements) = (services.cell.clone(), services.measurements.clone());
+    let (begun, mut measured) = (Instant::now(), Measured::default());
+    let result = handle(shared, request, &mut measured).await;
     let index = cell.index();
     let response = match result {
         Ok(reply) => builder.success(reply, index),
         Err(error) => builder.failure(&error, typed, index),
     };
-    tracing::debug!(http.method = %method, http.path = path, http.status = response.status().as_u16(), "answered");
+    let status = response.status().as_u16();
+    measurements.request(
+        measured.operation(),
+        measured.is_blocking,
+        status,
+        begun.elapsed(),
+    );
+    tracing::debug!(http.method = %method, http.path = path, http.status = status, "answered");
     response
 }
 
-async fn handle(shared: Shared, request: Request) -> Result<Reply, ServerError> {
+/// What is known of a request for metrics.
+#[derive(Debug, Default)]
+struct Measured {
+    /// The endpoint; `None` if the request was refused before it was known.
+    operation: Option<String>,
+    is_blocking: bool,
+}
+
+impl Measured {
+    fn operation(&self) -> &str {
+        self.operation.as_deref().unwrap_or("Refused")
+    }
+}
+
+async fn handle(
+    shared: Shared,
+    request: Request,
+    measured: &mut Measured,
+) -> Result<Reply, ServerError> {
     let (parts, body) = request.into_parts();
     let connection = parts.extensions.get::<Connection>().cloned();
     let connection = connection.unwrap_or_else(Connection::uncounted);
@@ -114,6 +141,8 @@ async fn handle(shared: Shared, request: Request) -> Result<Reply, ServerError> 
         ReceivedBody::default()
     };
     let (route, parameters) = checked?;
+    measured.operation = Some(route.operation());
+    measured.is_blocking = parameters.text("index").is_some_and(|index| index != "0");
     let is_read = parts.method == Method::GET;
     let request = ApiRequest {
         pretty: parameters.is_pretty(),
@@ -231,6 +260,7 @@ async fn dispatch(route: &Route, request: &ApiRequest) -> Result<Reply, ServerEr
         Route::Search => cluster::search(request),
         Route::AgentSelf => cluster::agent_self(request),
         Route::AgentHealth => cluster::agent_health(request),
+        Route::Metrics => metrics::read(request),
         Route::CollectGarbage => jobs::collect_garbage(request).await,
         Route::Members => cluster::members(request),
         Route::Leader => cluster::leader(request),

@@ -137,6 +137,9 @@ pub(crate) struct ServeArgs {
     /// Allow core dumps, which contain secrets
     #[arg(long)]
     pub allow_core_dumps: bool,
+    /// Address that serves Prometheus metrics at /metrics without authentication
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub metrics: Option<std::net::SocketAddr>,
     /// The plugin profile.
     #[command(flatten)]
     pub profile: PluginProfileArgs,

@@ -20,6 +20,7 @@ pub(crate) async fn serve_embedded_plugin(
         node_id: arguments.node_id.clone(),
         exit_on_stdin_eof: arguments.exit_on_stdin_eof,
         allow_core_dumps: arguments.allow_core_dumps,
+        metrics: arguments.metrics,
         profile: ProfileOptions::from(&arguments.profile),
     };
     serve_plugin(options, context.interrupts.stop().clone()).await?;

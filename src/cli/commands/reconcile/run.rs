@@ -19,11 +19,11 @@ use crate::cli::server_outage::OutageLog;
 use crate::cli::specs::{EmptyFiles, LoadOptions, read_specifications};
 use crate::diagnostic::{Code, Diagnostic, SourceMap};
 use crate::model::SetName;
-use crate::ports::{ClusterApi, RandomIds, ServerWait};
+use crate::ports::{ClusterApi, METRICS_CONTENT_TYPE, RandomIds, ServerWait};
 use crate::reconcile::workflow::{RoundRequest, Specifications, WorkflowContext, run_round};
 use crate::reconcile::{Cause, RoundEnd, run_loop};
 use crate::spec::Purpose;
-use crate::telemetry::{METRICS_CONTENT_TYPE, ReconcileMetrics, serve_metrics};
+use crate::telemetry::{ReconcileMetrics, serve_metrics};
 
 /// Runs rounds until the user stops them, which is not an error.
 ///

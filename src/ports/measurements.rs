@@ -1,0 +1,46 @@
+//! What is measured: calls of plugins, requests of clients, writes of the journal.
+
+use std::time::Duration;
+
+use super::plugin::StatusCode;
+
+/// Receives how long calls of plugins took. Returns immediately.
+pub trait CallMeasurements: std::fmt::Debug + Send + Sync {
+    /// A call of a plugin was answered, or given up. `driver` is the name that the plugin gives itself, and
+    /// `method` the method of gRPC: `/csi.v1.Node/NodeStageVolume`.
+    fn plugin_call(&self, driver: &str, method: &str, code: StatusCode, took: Duration);
+}
+
+/// Receives how long the work of an agent took. Everything returns immediately.
+pub trait Measurements: CallMeasurements {
+    /// A request of a client was answered. `is_blocking` says that it asked for the next change of what it
+    /// reads, so it may have waited for minutes.
+    fn request(&self, operation: &str, is_blocking: bool, status: u16, took: Duration);
+    /// The journal has written events, or failed to.
+    fn journal_write(&self, events: usize, is_done: bool, took: Duration);
+    /// The journal has written a snapshot, or failed to.
+    fn snapshot_write(&self, is_done: bool, took: Duration);
+}
+
+/// Measures nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoMeasurements;
+
+impl CallMeasurements for NoMeasurements {
+    fn plugin_call(&self, _: &str, _: &str, _: StatusCode, _: Duration) {}
+}
+
+impl Measurements for NoMeasurements {
+    fn request(&self, _: &str, _: bool, _: u16, _: Duration) {}
+    fn journal_write(&self, _: usize, _: bool, _: Duration) {}
+    fn snapshot_write(&self, _: bool, _: Duration) {}
+}
+
+/// The content type of [`MetricsSource::metrics`].
+pub const METRICS_CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Returns what was measured.
+pub trait MetricsSource: Send + Sync {
+    /// Returns all metrics as OpenMetrics text, which Prometheus reads.
+    fn metrics(&self) -> String;
+}

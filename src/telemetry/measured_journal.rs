@@ -1,0 +1,65 @@
+//! [`MeasuredJournal`]: a journal whose writes are measured.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_trait::async_trait;
+
+use crate::ports::{Journal, JournalError, Measurements, Replay};
+use crate::state::{Event, SnapshotChanges};
+
+/// Another journal, and what measures it.
+pub struct MeasuredJournal<J> {
+    journal: J,
+    measurements: Arc<dyn Measurements>,
+}
+
+impl<J> MeasuredJournal<J> {
+    /// Measures the writes of this journal.
+    pub fn new(journal: J, measurements: Arc<dyn Measurements>) -> Self {
+        Self {
+            journal,
+            measurements,
+        }
+    }
+}
+
+#[async_trait]
+impl<J: Journal> Journal for MeasuredJournal<J> {
+    fn path(&self) -> &Path {
+        self.journal.path()
+    }
+
+    async fn load(&self) -> Result<Replay, JournalError> {
+        self.journal.load().await
+    }
+
+    async fn append(&self, first: u64, events: Arc<[Event]>) -> Result<(), JournalError> {
+        let (begun, number) = (Instant::now(), events.len());
+        let written = self.journal.append(first, events).await;
+        self.measurements
+            .journal_write(number, written.is_ok(), begun.elapsed());
+        written
+    }
+
+    async fn read_events(
+        &self,
+        after: u64,
+        most: usize,
+    ) -> Result<Vec<(u64, Event)>, JournalError> {
+        self.journal.read_events(after, most).await
+    }
+
+    async fn write_snapshot(&self, changes: SnapshotChanges) -> Result<(), JournalError> {
+        let begun = Instant::now();
+        let written = self.journal.write_snapshot(changes).await;
+        self.measurements
+            .snapshot_write(written.is_ok(), begun.elapsed());
+        written
+    }
+
+    async fn close(&self) -> Result<(), JournalError> {
+        self.journal.close().await
+    }
+}
