@@ -14,7 +14,7 @@ use super::blocking;
 use super::config::AgentConfig;
 use super::directory::AgentDirs;
 use super::listen::Listeners;
-use super::metrics::serve_agent_metrics;
+use super::metrics::serve_metrics_at;
 use super::plugin::hostpath_task;
 use super::step_hosts::StepHosts;
 use super::tasks::{TaskDrivers, node_attributes, task_drivers};
@@ -34,8 +34,8 @@ use crate::server::{
     RecordingObserver, Services, StateCell, VolumeLimits, VolumePorts,
 };
 use crate::state::{Event, EventKind};
-use crate::store::{EmbeddedJournal, KeySealer, NodeIdError, open_node_id};
-use crate::telemetry::AgentMetrics;
+use crate::store::{EmbeddedJournal, KeyError, KeySealer, NodeIdError, open_node_id};
+use crate::telemetry::{AgentMetrics, MeasuredJournal};
 
 /// The file of the kernel whose content differs after each boot.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -64,9 +64,11 @@ pub(super) async fn assemble_agent(
     blocking::run_blocking(move || require_journal(&checked)).await??;
     let journal = EmbeddedJournal::open(dirs.journal()).await;
     let journal = journal.map_err(|error| journal_problem(&error))?;
+    let metrics = Arc::new(AgentMetrics::default());
+    let journal = MeasuredJournal::new(journal, metrics.clone());
     let cell = StateCell::open(Arc::new(journal), CellOptions::default()).await;
     let cell = cell.map_err(|error| journal_problem(&error))?;
-    match wire(config, dirs, &cell, listeners.address()).await {
+    match wire(config, dirs, &cell, listeners.address(), metrics).await {
         Ok(Wired {
             services,
             supervisor,
@@ -121,6 +123,7 @@ async fn wire(
     dirs: &AgentDirs,
     cell: &StateCell,
     address: Option<SocketAddr>,
+    metrics: Arc<AgentMetrics>,
 ) -> Result<Wired, Diagnostics> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let ids: Arc<dyn IdSource> = Arc::new(RandomIds);
@@ -141,7 +144,7 @@ async fn wire(
     let hosts = StepHosts::new(&registry, dirs.mounts());
     let observer = Arc::new(RecordingObserver::new(cell.clone(), clock.clone()));
     let plugins = Arc::new(PluginHost::new(PluginHostDeps {
-        connector: Arc::new(GrpcConnector::new()),
+        connector: Arc::new(GrpcConnector::measured(metrics.clone())),
         registry: registry.clone(),
         observer: observer.clone(),
         mounter: Arc::new(LinuxMounter),
@@ -154,15 +157,14 @@ async fn wire(
     let task = hostpath_task(config, dirs, cell, node.id.clone(), &*ids);
     let deps = SupervisorDeps {
         driver: Arc::new(RawExec),
-        connector: Arc::new(GrpcConnector::new()),
+        connector: Arc::new(GrpcConnector::measured(metrics.clone())),
         registry: registry.clone(),
         observer,
         clock: clock.clone(),
         ids: ids.clone(),
     };
-    let metrics = Arc::new(AgentMetrics::default());
-    let serving = serve_agent_metrics(config.metrics, metrics.clone()).await?;
-    let calls = CallLines::new(config.calls, VolumeLimits::MAX_WAITING, metrics);
+    let serving = serve_metrics_at(config.metrics, metrics.clone()).await?;
+    let calls = CallLines::new(config.calls, VolumeLimits::MAX_WAITING, metrics.clone());
     let ports = VolumePorts {
         calls,
         cell: cell.clone(),
@@ -188,7 +190,8 @@ async fn wire(
         limits,
         agent_info(node, address),
     )
-    .with_task_logs(Arc::new(logs));
+    .with_task_logs(Arc::new(logs))
+    .with_metrics(metrics);
     let runners = AllocRunners::new(AllocRunnerDeps {
         control: Arc::new(services.control_plane(names.id.clone())),
         drivers,
@@ -244,9 +247,20 @@ async fn open_sealer(dirs: &AgentDirs, cell: &StateCell) -> Result<KeySealer, Di
         let sample = sealed.as_ref().map(|(owner, secrets)| (owner, secrets));
         KeySealer::open(&path, sample)
     });
-    opened
-        .await?
-        .map_err(|error| with_cause(Diagnostic::error(error.code(), error.to_string()), &error))
+    let sealer = opened.await?.map_err(|error| key_problem(&error))?;
+    if sealer.is_in_rotation() {
+        let file = dirs.key_file();
+        tracing::warn!(
+            key.file = %file.display(),
+            "a rotation of the key was interrupted; stop the agent and run `nomad-csi agent key rotate`"
+        );
+    }
+    Ok(sealer)
+}
+
+/// An unusable key as a diagnostic.
+pub(super) fn key_problem(error: &KeyError) -> Diagnostics {
+    with_cause(Diagnostic::error(error.code(), error.to_string()), error)
 }
 
 /// Returns the ID of this node.

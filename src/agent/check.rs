@@ -1,19 +1,12 @@
 //! Checks the data directory of an agent that is not running.
 //!
 //! The check reads the journal as a start of the agent does, and then tests every invariant of the
-//! state. It holds the lock of the directory meanwhile, so it refuses the directory of a running agent,
-//! and no agent starts during it. It changes no data.
+//! state. It changes no data.
 
 use std::path::Path;
 
-use super::assemble::journal_problem;
-use super::config::LockConflict;
-use super::data_dir_lock::{LockResult, acquire_lock};
-use super::directory::journal_file;
-use crate::diagnostic::{Code, Diagnostic, Diagnostics};
-use crate::ports::{Clock as _, Journal as _, SystemClock};
-use crate::state::{ReplayError, State, replay, violations};
-use crate::store::EmbeddedJournal;
+use super::offline::{History, read_state, with_journal};
+use crate::diagnostic::Diagnostics;
 
 /// What a check without problems has read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,35 +25,8 @@ pub struct CheckedState {
 /// If it has no journal, an agent uses it, or its journal cannot be read. Otherwise every violation is
 /// an error.
 pub async fn check_data_directory(data: &Path) -> Result<CheckedState, Diagnostics> {
-    let path = journal_file(data);
-    if !path.exists() {
-        return Err(no_journal(data));
-    }
-    let locked = acquire_lock(data, SystemClock.now(), LockConflict::Fail).await?;
-    let journal = EmbeddedJournal::open(path).await;
-    let journal = journal.map_err(|error| journal_problem(&error))?;
-    let checked = check_journal(data, &journal).await;
-    journal
-        .close()
-        .await
-        .map_err(|error| journal_problem(&error))?;
-    match locked {
-        LockResult::Acquired(lock) => drop(lock),
-        LockResult::ServedBy(_) => {}
-    }
-    checked
-}
-
-async fn check_journal(
-    data: &Path,
-    journal: &EmbeddedJournal,
-) -> Result<CheckedState, Diagnostics> {
-    let held = journal
-        .load()
-        .await
-        .map_err(|error| journal_problem(&error))?;
-    let state = replay(held.snapshot, held.events).map_err(|error| inconsistent(data, &error))?;
-    check_state(data, &state)?;
+    let work = async |journal: &_| read_state(data, journal).await;
+    let state = with_journal(data, "check", History::Kept, work).await?;
     Ok(CheckedState {
         index: state.index(),
         volumes: state.records().len(),
@@ -68,38 +34,14 @@ async fn check_journal(
     })
 }
 
-/// Returns every violation as an error of its own.
-fn check_state(data: &Path, state: &State) -> Result<(), Diagnostics> {
-    let problem = |violation| {
-        let headline = format!("the state in `{}` is wrong: {violation}", data.display());
-        Diagnostic::error(Code::JournalDamaged, headline)
-    };
-    let problems: Diagnostics = violations(state).into_iter().map(problem).collect();
-    match problems.has_errors() {
-        true => Err(problems),
-        false => Ok(()),
-    }
-}
-
-fn inconsistent(data: &Path, error: &ReplayError) -> Diagnostics {
-    let headline = format!("the journal in `{}` is wrong: {error}", data.display());
-    let problem = Diagnostic::error(Code::JournalDamaged, headline);
-    problem.note(error.conflict.to_string()).into()
-}
-
-fn no_journal(data: &Path) -> Diagnostics {
-    let headline = format!("cannot check `{}`: it has no journal", data.display());
-    Diagnostic::error(Code::JournalUnavailable, headline)
-        .help("specify the data directory of an agent with `--data-dir DIR`")
-        .into()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agent::directory::journal_file;
+    use crate::ports::Journal as _;
     use crate::state::samples::{key, registered, started};
     use crate::state::{Event, EventKind};
-    use crate::store::{DataLock, LockOwner};
+    use crate::store::{DataLock, EmbeddedJournal, LockOwner};
 
     fn headline(problems: &Diagnostics) -> String {
         let problems: Vec<_> = problems.iter().map(|problem| &problem.message).collect();

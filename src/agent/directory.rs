@@ -139,7 +139,7 @@ impl AgentDirs {
 
     /// The file of the key that seals secrets.
     pub(super) fn key_file(&self) -> PathBuf {
-        self.data.join("secrets.key")
+        key_file(&self.data)
     }
 
     /// The file that says which node this is.
@@ -201,12 +201,17 @@ fn log_failure(path: &Path, removed: io::Result<()>) {
     }
 }
 
-/// Creates a data directory and returns its absolute path without symbolic links, which identifies it.
 /// Returns the journal file of a data directory.
 pub(super) fn journal_file(data: &Path) -> PathBuf {
     data.join("journal.redb")
 }
 
+/// Returns the file of a data directory with the key that seals secrets.
+pub(super) fn key_file(data: &Path) -> PathBuf {
+    data.join("secrets.key")
+}
+
+/// Creates a data directory and returns its absolute path without symbolic links, which identifies it.
 fn persistent(path: &Path) -> Result<PathBuf, Diagnostics> {
     create_directory(path).map_err(|error| unusable(path, &error))
 }

@@ -5,7 +5,7 @@ use clap::CommandFactory as _;
 use super::command_context::CommandContext;
 use super::command_line::{Cli, Command};
 #[cfg(feature = "agent")]
-use super::commands::agent::{self, AgentCommand};
+use super::commands::agent::{self, AgentCommand, AgentKeyCommand};
 use super::commands::alloc::AllocCommand;
 use super::commands::auth::AuthCommand;
 use super::commands::context as contexts;
@@ -112,6 +112,9 @@ pub(super) fn dispatch(
             }
             Some(AgentCommand::Journal(journal)) => {
                 run_client(context, process, agent::show_journal(context, journal))
+            }
+            Some(AgentCommand::Key(AgentKeyCommand::Rotate(rotation))) => {
+                run_client(context, process, agent::rotate_agent_key(context, rotation))
             }
         },
     }

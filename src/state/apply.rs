@@ -205,6 +205,7 @@ fn is_valid(kind: &EventKind, phase: Option<Phase>, expanding: bool) -> bool {
     use Phase::{Creating, Deleting, Registered};
     match kind {
         EventKind::AgentStarted { .. }
+        | EventKind::KeyRotationStarted
         | EventKind::NodeRegistered { .. }
         | EventKind::PluginInstanceObserved { .. }
         | EventKind::PluginInstanceGone { .. }
@@ -264,6 +265,7 @@ pub fn apply(state: &mut State, event: &Event) {
 fn apply_kind(state: &mut State, kind: &EventKind, at: EventPlace) {
     match kind {
         EventKind::AgentStarted { origin } => agent_started(state, origin, at),
+        EventKind::KeyRotationStarted => {}
         EventKind::NodeRegistered { node } => {
             state.nodes.insert(node.id.clone(), node.clone());
             state.nodes_index = at.index;

@@ -35,6 +35,9 @@ pub enum EventKind {
         /// A new unique ID. The ID of the first start stays as the state's origin.
         origin: String,
     },
+    /// A rotation of the key began: the snapshot at this index has everything sealed with another key, if the
+    /// rotation was not interrupted. Since version 7.
+    KeyRotationStarted,
     /// A node registered, or changed.
     NodeRegistered {
         /// The complete node.
@@ -265,6 +268,7 @@ impl EventKind {
     pub fn volume(&self) -> Option<&NamespacedId> {
         match self {
             Self::AgentStarted { .. }
+            | Self::KeyRotationStarted
             | Self::NodeRegistered { .. }
             | Self::PluginInstanceObserved { .. }
             | Self::PluginInstanceGone { .. }
@@ -301,6 +305,7 @@ impl EventKind {
     pub fn name(&self) -> &'static str {
         match self {
             Self::AgentStarted { .. } => "agent started",
+            Self::KeyRotationStarted => "key rotation started",
             Self::NodeRegistered { .. } => "node registered",
             Self::PluginInstanceObserved { .. } => "plugin instance observed",
             Self::PluginInstanceGone { .. } => "plugin instance gone",

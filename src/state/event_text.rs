@@ -15,6 +15,7 @@ use crate::model::{AllocId, Bytes, CapacityRange, JobKey, Namespace, NodeId};
 pub fn event_text(kind: &EventKind) -> String {
     match kind {
         EventKind::AgentStarted { .. } => "the agent started".to_owned(),
+        EventKind::KeyRotationStarted => "a rotation of the key began".to_owned(),
         EventKind::NodeRegistered { node } => format!("node `{}` registered", node.id),
         EventKind::PluginInstanceGone { plugin, node } => {
             format!("plugin `{plugin}` ended on node `{node}`")

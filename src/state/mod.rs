@@ -26,6 +26,7 @@ mod query;
 mod record;
 mod recorded_options;
 mod replay;
+mod resealed;
 #[cfg(any(test, feature = "testing"))]
 pub mod samples;
 mod shared;
@@ -57,6 +58,7 @@ pub use query::{plugin, plugin_status, plugins, volume, volumes_sharing};
 pub use record::{Phase, ProviderFacts, VolumeDefinition, VolumeRecord};
 pub use recorded_options::{RecordedFlags, RecordedMountOptions};
 pub use replay::{ReplayError, replay, replay_changes};
+pub use resealed::{Reseal, ResealedState};
 pub use shared::{Shared, TextMap};
 pub use snapshot::{ObjectCounts, SnapshotChanges, StateNumbers, StateSnapshot};
 pub use stored_record::StoredRecord;

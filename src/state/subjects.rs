@@ -29,6 +29,7 @@ fn own_subjects(parts: &[&State], kind: &EventKind) -> Vec<Subject> {
         EventKind::AgentStarted { .. } => {
             parts.iter().copied().flat_map(subjects_of_start).collect()
         }
+        EventKind::KeyRotationStarted => vec![],
         EventKind::NodeRegistered { node } => vec![Subject::Node(node.id.clone())],
         EventKind::PluginInstanceObserved { plugin, .. }
         | EventKind::PluginInstanceGone { plugin, .. }

@@ -1,6 +1,9 @@
 //! The file with the key that encrypts stored secrets.
 //!
-//! Only its owner can read it. The first start creates it atomically, and nothing writes it again.
+//! Only its owner can read it. The first start creates it atomically. A rotation replaces it twice, each
+//! time atomically: first by a file with the new key above the old one, and when nothing needs the old one
+//! any more, by a file with the new key alone. So at every moment the file has the keys of all that is
+//! sealed.
 
 use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -53,7 +56,7 @@ pub enum KeyError {
     /// The file cannot be read or created.
     #[error("cannot {operation} the key file `{}`", path.display())]
     Unavailable {
-        /// The failed operation: `read`, `create`.
+        /// The failed operation: `read`, `create`, `replace`.
         operation: &'static str,
         /// The key file.
         path: PathBuf,
@@ -82,8 +85,17 @@ impl KeyError {
 /// A key, wiped when it is dropped.
 pub(super) type Key = Zeroizing<[u8; KEY]>;
 
-/// Reads the key; `None` if the file does not exist.
-pub(super) fn read_key(path: &Path) -> Result<Option<Key>, KeyError> {
+/// The keys of a file.
+#[derive(Clone)]
+pub(super) struct Keys {
+    /// The key that seals.
+    pub(super) current: Key,
+    /// The key from before a rotation that has not ended.
+    pub(super) previous: Option<Key>,
+}
+
+/// Reads the keys; `None` if the file does not exist.
+pub(super) fn read_keys(path: &Path) -> Result<Option<Keys>, KeyError> {
     let failed = unavailable("read", path);
     let file = match private::open_to_read(path) {
         Ok(file) => file,
@@ -102,14 +114,26 @@ pub(super) fn read_key(path: &Path) -> Result<Option<Key>, KeyError> {
         path: path.to_owned(),
     };
     match read {
-        Ok(_) => parse_key(&text).map(Some).ok_or_else(malformed),
+        Ok(_) => parse_keys(&text).map(Some).ok_or_else(malformed),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(malformed()),
         Err(error) => Err(failed(error)),
     }
 }
 
-fn parse_key(text: &str) -> Option<Key> {
-    let digits = text.strip_prefix(LABEL)?.strip_suffix('\n')?.as_bytes();
+fn parse_keys(text: &str) -> Option<Keys> {
+    let mut lines = text.strip_suffix('\n')?.split('\n');
+    let keys = Keys {
+        current: parse_key(lines.next()?)?,
+        previous: match lines.next() {
+            Some(line) => Some(parse_key(line)?),
+            None => None,
+        },
+    };
+    lines.next().is_none().then_some(keys)
+}
+
+fn parse_key(line: &str) -> Option<Key> {
+    let digits = line.strip_prefix(LABEL)?.as_bytes();
     let mut key = Zeroizing::new([0; KEY]);
     if digits.len() != 2 * KEY {
         return None;
@@ -120,24 +144,43 @@ fn parse_key(text: &str) -> Option<Key> {
     Some(key)
 }
 
-/// Creates a key. If another process created the file first, returns its key.
-pub(super) fn create_key(path: &Path) -> Result<Key, KeyError> {
+/// Creates a key. If another process created the file first, returns its keys.
+pub(super) fn create_key(path: &Path) -> Result<Keys, KeyError> {
     let failed = unavailable("create", path);
-    let mut key = Zeroizing::new([0; KEY]);
-    random(&mut *key).map_err(&failed)?;
-    if write_key(path, &key).map_err(&failed)? {
-        return Ok(key);
+    let keys = Keys {
+        current: new_key().map_err(&failed)?,
+        previous: None,
+    };
+    if create_once(path, text_of(&keys).as_bytes()).map_err(&failed)? {
+        return Ok(keys);
     }
-    read_key(path)?.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))
+    read_keys(path)?.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))
 }
 
-/// Returns whether the file was created.
-fn write_key(path: &Path, key: &Key) -> io::Result<bool> {
+/// Replaces the keys of a file, durably and atomically.
+pub(super) fn replace_keys(path: &Path, keys: &Keys) -> Result<(), KeyError> {
+    let replaced = private::replace(path, text_of(keys).as_bytes());
+    replaced.map_err(unavailable("replace", path))
+}
+
+/// Returns a new random key.
+pub(super) fn new_key() -> io::Result<Key> {
+    let mut key = Zeroizing::new([0; KEY]);
+    random(&mut *key)?;
+    Ok(key)
+}
+
+fn text_of(keys: &Keys) -> Zeroizing<String> {
     let mut text = Zeroizing::new(String::with_capacity(256));
-    text.push_str(LABEL);
-    text.extend(hex(&**key));
-    text.push('\n');
-    create_once(path, text.as_bytes())
+    for key in [Some(&keys.current), keys.previous.as_ref()]
+        .into_iter()
+        .flatten()
+    {
+        text.push_str(LABEL);
+        text.extend(hex(&**key));
+        text.push('\n');
+    }
+    text
 }
 
 /// Fills `bytes` from the operating system's random number generator.

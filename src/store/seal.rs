@@ -3,7 +3,11 @@
 //! State, journal and snapshots contain secrets only as XChaCha20-Poly1305 ciphertext, bound to one
 //! volume or variable. If sealed secrets exist and the key is missing or wrong, the agent does not
 //! start: a new key would make restoring the old key file useless.
+//!
+//! While a rotation of the key has not ended, both keys open. The new key seals, and fingerprints are those
+//! of the old key, so that they can still be compared with recorded ones.
 
+use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,7 +17,7 @@ use hmac::{Hmac, Mac as _};
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
-use super::key_file::{KeyError, create_key, random, read_key, unavailable};
+use super::key_file::{Key, KeyError, Keys, create_key, random, read_keys, unavailable};
 use crate::model::{SealedSecrets, SecretOwner, Secrets, hex};
 use crate::ports::{SealError, Sealer};
 
@@ -24,7 +28,9 @@ const NONCE: usize = 24;
 /// Encrypts with a key from a file.
 pub struct KeySealer {
     cipher: XChaCha20Poly1305,
-    /// The key of fingerprints, derived from the key.
+    /// The cipher of the key before a rotation that has not ended.
+    previous: Option<XChaCha20Poly1305>,
+    /// The key of fingerprints, derived from the oldest key.
     fingerprint_key: Zeroizing<Vec<u8>>,
     /// The first part of every nonce, random per start; the second part is a counter. Nonces are
     /// therefore unique, and sealing needs no random numbers, which could fail.
@@ -42,8 +48,8 @@ impl KeySealer {
         path: &Path,
         sealed: Option<(&SecretOwner, &SealedSecrets)>,
     ) -> Result<Self, KeyError> {
-        let key = match (read_key(path)?, sealed) {
-            (Some(key), _) => key,
+        let keys = match (read_keys(path)?, sealed) {
+            (Some(keys), _) => keys,
             (None, None) => create_key(path)?,
             (None, Some((owner, _))) => {
                 return Err(KeyError::Missing {
@@ -52,14 +58,7 @@ impl KeySealer {
                 });
             }
         };
-        let mut start = [0; 16];
-        random(&mut start).map_err(unavailable("read", path))?;
-        let sealer = Self {
-            cipher: XChaCha20Poly1305::new((&*key).into()),
-            fingerprint_key: Zeroizing::new(keyed_hash(&*key, b"fingerprints of secrets")),
-            start,
-            count: AtomicU64::new(0),
-        };
+        let sealer = Self::with_keys(&keys).map_err(unavailable("read", path))?;
         match sealed {
             Some((owner, secrets)) if sealer.open(owner, secrets).is_err() => {
                 Err(KeyError::Wrong {
@@ -69,6 +68,39 @@ impl KeySealer {
             }
             Some(_) | None => Ok(sealer),
         }
+    }
+
+    /// Returns a sealer with these keys.
+    pub(super) fn with_keys(keys: &Keys) -> io::Result<Self> {
+        let cipher = |key: &Key| XChaCha20Poly1305::new((&**key).into());
+        let oldest = keys.previous.as_ref().unwrap_or(&keys.current);
+        let mut start = [0; 16];
+        random(&mut start)?;
+        Ok(Self {
+            cipher: cipher(&keys.current),
+            previous: keys.previous.as_ref().map(cipher),
+            fingerprint_key: Zeroizing::new(keyed_hash(&**oldest, b"fingerprints of secrets")),
+            start,
+            count: AtomicU64::new(0),
+        })
+    }
+
+    /// Whether a rotation of the key has not ended.
+    pub fn is_in_rotation(&self) -> bool {
+        self.previous.is_some()
+    }
+
+    /// Returns what is in a sealed message, with any of the keys.
+    fn decrypt(&self, nonce: &[u8], hidden: &[u8], owner: &SecretOwner) -> Option<Vec<u8>> {
+        let associated = associated_data(owner);
+        let ciphers = [Some(&self.cipher), self.previous.as_ref()];
+        ciphers.into_iter().flatten().find_map(|cipher| {
+            let payload = Payload {
+                msg: hidden,
+                aad: &associated,
+            };
+            cipher.decrypt(XNonce::from_slice(nonce), payload).ok()
+        })
     }
 
     fn nonce(&self) -> [u8; NONCE] {
@@ -145,12 +177,8 @@ impl Sealer for KeySealer {
         if *version != VERSION {
             return Err(SealError);
         }
-        let payload = Payload {
-            msg: hidden,
-            aad: &associated_data(owner),
-        };
-        let clear = self.cipher.decrypt(XNonce::from_slice(nonce), payload);
-        let clear = Zeroizing::new(clear.map_err(|_| SealError)?);
+        let clear = self.decrypt(nonce, hidden, owner).ok_or(SealError)?;
+        let clear = Zeroizing::new(clear);
         unpack(&clear).ok_or(SealError)
     }
 }

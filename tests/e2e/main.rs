@@ -13,6 +13,8 @@ use nomad_csi::csi;
 mod agent;
 mod agent_crash;
 mod agent_disk;
+mod agent_key;
+mod agent_metrics;
 #[path = "../support/agent_process.rs"]
 mod agent_process;
 mod agent_remains;

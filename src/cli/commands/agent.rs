@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueHint};
 
 use crate::agent::{
-    AgentConfig, AgentOptions, CallWidths, CheckedState, ProfileOptions, check_data_directory,
-    embedded_directory,
+    AgentConfig, AgentOptions, CallWidths, CheckedState, ProfileOptions, RotatedKey,
+    check_data_directory, embedded_directory, rotate_key,
 };
 use crate::cli::args::{AgentProfileArgs, CallWidthArgs, OutputArgs};
 use crate::cli::command_context::CommandContext;
@@ -26,7 +26,7 @@ pub(crate) enum AgentCommand {
     /// Reads the journal as a start of the agent does, and tests every rule that the state must keep.
     /// Changes no data, and no agent starts meanwhile. Exits with 1 if it finds a problem.
     #[command(after_long_help = "Example:\n  nomad-csi agent check --data-dir /var/lib/nomad-csi")]
-    Check(AgentCheckArgs),
+    Check(AgentDataArgs),
     /// Tell what happened to a volume
     ///
     /// The running agent reads its journal: the events of the volume, of its claims, and of the
@@ -36,11 +36,30 @@ pub(crate) enum AgentCommand {
         after_long_help = "Examples:\n  nomad-csi agent journal db\n  nomad-csi agent journal db --last 1000 -o json"
     )]
     Journal(AgentJournalArgs),
+    /// Replace the key of stored secrets
+    #[command(subcommand)]
+    Key(AgentKeyCommand),
 }
 
-/// Arguments of `agent check`.
+/// The subcommands of `agent key`.
+#[derive(Subcommand, Debug)]
+pub(crate) enum AgentKeyCommand {
+    /// Replace the key of an agent that is not running
+    ///
+    /// Makes a new key, seals every stored secret with it, reads everything back, and then removes the
+    /// old key. A crash at any moment leaves a directory whose agent starts; the next rotation goes on.
+    /// The journal's history is dropped, because its secrets are sealed with the old key. A backup of
+    /// the directory from before needs its own copy of the old key. If the old key may be known to
+    /// others, change the secrets themselves too.
+    #[command(
+        after_long_help = "Example:\n  nomad-csi agent key rotate --data-dir /var/lib/nomad-csi"
+    )]
+    Rotate(AgentDataArgs),
+}
+
+/// Arguments of the commands for an agent that is not running.
 #[derive(Args, Debug)]
-pub(crate) struct AgentCheckArgs {
+pub(crate) struct AgentDataArgs {
     /// Data directory of the agent [default: the one of --embedded]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub data_dir: Option<PathBuf>,
@@ -135,13 +154,9 @@ pub(crate) async fn serve_agent(
 /// If it cannot be read, or has problems.
 pub(crate) async fn check_agent(
     context: &CommandContext,
-    arguments: &AgentCheckArgs,
+    arguments: &AgentDataArgs,
 ) -> Result<Exit, CliError> {
-    let path = |variable| context.environment.path(variable);
-    let (state_home, home) = (path(Variable::StateHome), path(Variable::Home));
-    let data = arguments.data_dir.as_deref();
-    let data = embedded_directory(data, state_home.as_deref(), home.as_deref())?;
-    let data = context.directory.join(data);
+    let data = data_directory(context, arguments)?;
     let checking = check_data_directory(&data);
     let CheckedState {
         volumes, variables, ..
@@ -152,6 +167,35 @@ pub(crate) async fn check_agent(
         count(variables, "variable"),
     ));
     Ok(Exit::Done)
+}
+
+/// Rotates the key of a data directory. An interrupt waits for its end.
+///
+/// # Errors
+/// If the key cannot be rotated.
+pub(crate) async fn rotate_agent_key(
+    context: &CommandContext,
+    arguments: &AgentDataArgs,
+) -> Result<Exit, CliError> {
+    let data = data_directory(context, arguments)?;
+    let RotatedKey { sealed } = rotate_key(&data).await?;
+    context.printer.print_result(&format!(
+        "Rotated the key of {}: {} sealed with the new key",
+        data.display(),
+        count(sealed, "secret"),
+    ));
+    Ok(Exit::Done)
+}
+
+fn data_directory(
+    context: &CommandContext,
+    arguments: &AgentDataArgs,
+) -> Result<PathBuf, CliError> {
+    let path = |variable| context.environment.path(variable);
+    let (state_home, home) = (path(Variable::StateHome), path(Variable::Home));
+    let data = arguments.data_dir.as_deref();
+    let data = embedded_directory(data, state_home.as_deref(), home.as_deref())?;
+    Ok(context.directory.join(data))
 }
 
 /// Tells what happened to a volume.

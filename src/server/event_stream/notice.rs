@@ -66,6 +66,7 @@ pub(in crate::server) fn notices(state: &State, kind: &EventKind) -> Vec<Notice>
             of_alloc(state, alloc, event).into_iter().collect()
         }
         EventKind::AgentStarted { .. }
+        | EventKind::KeyRotationStarted
         | EventKind::VolumeCreateIntended { .. }
         | EventKind::VolumeCreateAbandoned { .. }
         | EventKind::VolumeDeleteIntended { .. }

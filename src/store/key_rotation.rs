@@ -1,0 +1,147 @@
+//! [`KeyRotation`]: replaces the key in steps that a crash can interrupt anywhere.
+//!
+//! 1. [`KeyRotation::begin`] puts a new key above the old one in the file. A start of the agent in this
+//!    state works: both keys open.
+//! 2. The caller seals the state again ([`Reseal`]) and makes it durable.
+//! 3. [`KeyRotation::finish`] removes the old key.
+//!
+//! A rotation that was interrupted goes on with its new key, which nothing else has seen, and removes what
+//! the crash has left of writing the file.
+
+use std::path::{Path, PathBuf};
+
+use super::key_file::{KeyError, Keys, new_key, read_keys, replace_keys, unavailable};
+use super::seal::KeySealer;
+use crate::claim::SealedFlags;
+use crate::model::{SealedSecrets, SecretOwner, Secrets};
+use crate::ports::{SealError, Sealer as _};
+use crate::private::remove_temporary_in;
+use crate::state::Reseal;
+
+/// A rotation that has begun.
+pub struct KeyRotation {
+    path: PathBuf,
+    keys: Keys,
+    /// Opens with either key.
+    before: KeySealer,
+    /// Knows the new key only.
+    after: KeySealer,
+}
+
+/// Something that the keys do not open.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot decrypt the secrets of {owner}")]
+pub struct ResealError {
+    /// The owner of the secrets.
+    pub owner: SecretOwner,
+    /// The cause.
+    #[source]
+    pub source: SealError,
+}
+
+impl KeyRotation {
+    /// Puts a new key above the one in the file, or goes on with a rotation that was interrupted. `None` if
+    /// there is no key, so nothing is sealed. The caller has the lock of the directory. Blocks.
+    ///
+    /// # Errors
+    /// If the file cannot be used, or no key can be made. Nothing has changed then.
+    pub fn begin(path: &Path) -> Result<Option<Self>, KeyError> {
+        let Some(found) = read_keys(path)? else {
+            return Ok(None);
+        };
+        let failed = unavailable("replace", path);
+        let directory = path.parent().unwrap_or(Path::new("."));
+        remove_temporary_in(directory).map_err(&failed)?;
+        let keys = match found.previous {
+            Some(_) => found,
+            None => {
+                let keys = Keys {
+                    current: new_key().map_err(&failed)?,
+                    previous: Some(found.current),
+                };
+                replace_keys(path, &keys)?;
+                keys
+            }
+        };
+        let new = Keys {
+            current: keys.current.clone(),
+            previous: None,
+        };
+        Ok(Some(Self {
+            path: path.to_owned(),
+            before: KeySealer::with_keys(&keys).map_err(&failed)?,
+            after: KeySealer::with_keys(&new).map_err(&failed)?,
+            keys: new,
+        }))
+    }
+
+    /// Returns what opens with the new key only, to verify a state that was sealed again.
+    pub fn verification(&self) -> KeyVerification<'_> {
+        KeyVerification(&self.after)
+    }
+
+    /// Removes the old key. Blocks.
+    ///
+    /// # Errors
+    /// If the file cannot be replaced. Both keys are in it then.
+    pub fn finish(self) -> Result<(), KeyError> {
+        replace_keys(&self.path, &self.keys)
+    }
+}
+
+impl Reseal for KeyRotation {
+    type Error = ResealError;
+
+    fn secrets(
+        &self,
+        owner: &SecretOwner,
+        sealed: &SealedSecrets,
+    ) -> Result<SealedSecrets, ResealError> {
+        let opened = open(&self.before, owner, sealed)?;
+        Ok(self.after.seal(owner, &opened))
+    }
+
+    fn flags(&self, owner: &SecretOwner, flags: &SealedFlags) -> Result<SealedFlags, ResealError> {
+        let opened = open(&self.before, owner, &flags.sealed)?;
+        Ok(SealedFlags {
+            sealed: self.after.seal(owner, &opened),
+            fingerprint: self.after.fingerprint(&opened),
+        })
+    }
+}
+
+/// Opens everything, and changes nothing.
+pub struct KeyVerification<'a>(pub &'a KeySealer);
+
+impl Reseal for KeyVerification<'_> {
+    type Error = ResealError;
+
+    fn secrets(
+        &self,
+        owner: &SecretOwner,
+        sealed: &SealedSecrets,
+    ) -> Result<SealedSecrets, ResealError> {
+        open(self.0, owner, sealed)?;
+        Ok(sealed.clone())
+    }
+
+    fn flags(&self, owner: &SecretOwner, flags: &SealedFlags) -> Result<SealedFlags, ResealError> {
+        open(self.0, owner, &flags.sealed)?;
+        Ok(flags.clone())
+    }
+}
+
+fn open(
+    sealer: &KeySealer,
+    owner: &SecretOwner,
+    sealed: &SealedSecrets,
+) -> Result<Secrets, ResealError> {
+    let opened = sealer.open(owner, sealed);
+    opened.map_err(|source| ResealError {
+        owner: owner.clone(),
+        source,
+    })
+}
+
+#[cfg(test)]
+mod tests;
