@@ -2,8 +2,8 @@
 //!
 //! Level triggered: it wakes when jobs, allocations, or what placement depends on change, or when a pause ends. It
 //! looks at jobs that changed, at those that run when a node changed, and at those that wait when a volume, claim,
-//! plugin or node changed. Nothing is
-//! remembered that a restart would lose; a decision that another change overtakes is made again.
+//! plugin or node changed. Nothing is remembered that a restart would lose; a decision that another change
+//! overtakes is made again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,6 +40,8 @@ pub struct JobScheduler {
     waiting: BTreeSet<JobKey>,
     /// When a job is looked at again, in nanoseconds since the epoch.
     pauses: BTreeMap<JobKey, i64>,
+    /// When drains are looked at again, if the journal refused the end of one.
+    drain_pause: Option<i64>,
 }
 
 impl JobScheduler {
@@ -61,6 +63,7 @@ impl JobScheduler {
             on_nodes: BTreeSet::new(),
             waiting: BTreeSet::new(),
             pauses: BTreeMap::new(),
+            drain_pause: None,
         }
     }
 
@@ -81,7 +84,7 @@ impl JobScheduler {
     }
 
     fn next_pause(&self) -> Option<std::time::Duration> {
-        let next = self.pauses.values().min()?;
+        let next = self.pauses.values().chain(&self.drain_pause).min()?;
         let nanoseconds = next.saturating_sub(self.ports.clock.now());
         let left = std::time::Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(0));
         Some(left.min(LONGEST_SLEEP))
@@ -119,8 +122,9 @@ impl JobScheduler {
         due
     }
 
-    /// Ends the drains that are complete. One that fails is looked at again with the next change.
-    async fn end_drains(&self) {
+    /// Ends the drains that are complete.
+    async fn end_drains(&mut self) {
+        self.drain_pause = None;
         let drained: Vec<_> = self.ports.cell.read(|state| {
             let nodes = state.nodes().filter(|node| node.is_draining);
             let drained = nodes.filter(|node| is_drained(state, node));
@@ -139,6 +143,7 @@ impl JobScheduler {
                 Ok(_) => info!(node.id = %id, "node is drained"),
                 Err(error) => {
                     warn!(node.id = %id, error = error.detail(), "the end of a drain was not recorded");
+                    self.drain_pause = Some(self.ports.clock.now().saturating_add(FAILURE_PAUSE));
                 }
             }
         }

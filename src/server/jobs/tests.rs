@@ -7,8 +7,8 @@ use crate::model::{
     AccessMode, AllocId, AllocReport, AttachmentMode, ClientStatus, EvaluationId, Job, JobKey,
     JobVolume, JobVolumeKind, Node, NodeId, TaskEnvironment, VolumeAlias,
 };
-use crate::ports::fake::PluginSettings;
-use crate::ports::{AssignedAlloc, ControlPlane as _, Sealer as _};
+use crate::ports::fake::{AppendFault, PluginSettings};
+use crate::ports::{AssignedAlloc, ControlPlane as _, JournalErrorKind, Sealer as _};
 use crate::server::error::{JobError, ServerError};
 use crate::server::fake::FakeAgent;
 use crate::server::jobs::LocalControlPlane;
@@ -229,6 +229,19 @@ async fn a_drain_ends_when_nothing_is_left() {
     assert!(agent.cell.read(is_draining), "it still runs");
     report(&agent, &alloc, ClientStatus::Complete).await;
     until(&agent, |state| !is_draining(state)).await;
+}
+
+/// A full disk does not keep a node draining until something else happens.
+#[tokio::test(start_paused = true)]
+async fn a_drain_whose_end_was_not_recorded_ends_later() {
+    let agent = agent().await;
+    let id = NodeId::new(FakeAgent::NODE);
+    let start = |node: &mut Node| (node.is_eligible, node.is_draining) = (false, true);
+    agent.services.jobs.set_node(&id, start).await.unwrap();
+    let full = AppendFault::NotWritten(JournalErrorKind::DiskFull);
+    agent.journal.fail_next([full, full]);
+    until(&agent, |state| !state.node(&id).unwrap().is_draining).await;
+    assert_eq!(agent.journal.faults_left(), 0);
 }
 
 /// The stop returns at once; the volume is given back when the node reports the end (B31).
