@@ -154,6 +154,12 @@ fn dispatch_plugin(
             plugin::probe::probe_plugin(context, arguments),
         ),
         #[cfg(feature = "agent")]
+        PluginCommand::Diff(arguments) => run_client(
+            context,
+            process,
+            plugin::diff::compare_probes(context, arguments),
+        ),
+        #[cfg(feature = "agent")]
         PluginCommand::Check(arguments) => {
             let options = RuntimeOptions {
                 default_log_level: LogLevel::Warn,

@@ -64,6 +64,7 @@ areas! {
     Delete "delete" "DeleteVolume.";
     Validate "validate" "ValidateVolumeCapabilities.";
     List "list" "ListVolumes, ControllerGetVolume and GetCapacity.";
+    Health "health" "Health of volumes and storage.";
     Snapshot "snapshot" "Snapshots.";
     Attach "attach" "ControllerPublishVolume and ControllerUnpublishVolume.";
     Node "node" "Staging and publishing file systems.";
@@ -118,6 +119,8 @@ pub enum Need {
     NodeCapability(NodeRpc),
     /// The plugin advertises VOLUME_ACCESSIBILITY_CONSTRAINTS and reports its node's topology.
     Topology,
+    /// The plugin advertises SNAPSHOT_ACCESSIBILITY_CONSTRAINTS and reports its node's topology.
+    SnapshotTopology,
     /// The plugin advertises CREATE_DELETE_GET_VOLUME_GROUP_SNAPSHOT.
     GroupSnapshots,
     /// The plugin advertises SNAPSHOT_METADATA_SERVICE.

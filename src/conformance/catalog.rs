@@ -2,8 +2,8 @@
 
 use super::case::Case;
 use super::checks::{
-    attach, block, concurrency, copy, create, delete, every_call, expand, group, identity, list,
-    metadata, modify, node, snapshot, validate,
+    attach, block, concurrency, copy, create, delete, every_call, expand, group, health, identity,
+    list, metadata, modify, node, snapshot, validate,
 };
 
 /// Returns all checks, by area.
@@ -14,6 +14,7 @@ pub fn cases() -> Vec<Case> {
         delete::CASES,
         validate::CASES,
         list::CASES,
+        health::CASES,
         snapshot::CASES,
         attach::CASES,
         node::CASES,

@@ -16,8 +16,8 @@ use super::options::CheckOptions;
 use super::probed_plugin::ProbedPlugin;
 use super::resources::{Resource, ResourceTracker, TrackedCall};
 use super::workload_files::WorkloadFiles;
-use crate::csi::proto::ProbeRequest;
-use crate::csi::{CallFailure, FailureKind, RawClient};
+use crate::csi::proto::{CreateVolumeRequest, ProbeRequest};
+use crate::csi::{CallFailure, CsiRequest as _, FailureKind, RawClient};
 use crate::ports::StatusCode;
 
 /// Why a check stops early.
@@ -37,6 +37,10 @@ pub(super) struct Session {
     pub(super) options: CheckOptions,
     pub(super) plugin: ProbedPlugin,
     pub(super) files: Arc<dyn WorkloadFiles>,
+    /// Whether a CreateVolume succeeded.
+    pub(super) has_created_volume: bool,
+    /// The error of the first CreateVolume that had to succeed and was refused with INVALID_ARGUMENT.
+    pub(super) refused_creation: Option<String>,
     /// The number of names used so far.
     pub(super) names_used: u32,
     /// Errors that break the rules for all errors (CSI section "Error Scheme").
@@ -180,9 +184,19 @@ impl<'a> Check<'a> {
         match self.call(request).await {
             Ok(response) => Ok(response),
             Err(failure) => {
+                self.note_refused_creation(C::RPC, &failure);
                 self.add_finding(Level::Must, &format!("OK: {because}"), &failure.to_string());
                 Err(StopReason::FindingRecorded)
             }
+        }
+    }
+
+    /// Remembers a valid CreateVolume that was refused: it may lack the parameters of the provider.
+    fn note_refused_creation(&mut self, rpc: &str, failure: &CallFailure) {
+        if rpc == CreateVolumeRequest::RPC && failure.code() == Some(StatusCode::InvalidArgument) {
+            let text = failure.to_string();
+            let text = message_text::redact_secrets(&text, &self.session.options.secrets);
+            self.session.refused_creation.get_or_insert(text);
         }
     }
 
@@ -196,6 +210,7 @@ impl<'a> Check<'a> {
     ) -> Result<C::Response, StopReason> {
         let response = self.call(request).await;
         response.map_err(|failure| {
+            self.note_refused_creation(C::RPC, &failure);
             let failure =
                 message_text::redact_secrets(&failure.to_string(), &self.options().secrets);
             StopReason::NotRun(format!("{} failed with {failure}", C::RPC))
@@ -319,6 +334,7 @@ impl<'a> Check<'a> {
         response: &Result<C::Response, CallFailure>,
         elapsed: Duration,
     ) {
+        self.session.has_created_volume |= C::RPC == CreateVolumeRequest::RPC && response.is_ok();
         let secrets = &self.session.options.secrets;
         let got = match response {
             Ok(response) => message_text::response_text(response),

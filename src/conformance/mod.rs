@@ -15,11 +15,13 @@ mod catalog;
 mod check;
 mod checks;
 mod cleanup;
+mod confirmed_modes;
 mod finding;
 mod local_files;
 mod message_text;
 mod options;
 mod probed_plugin;
+mod profile_diff;
 mod report;
 mod resources;
 mod run;
@@ -29,12 +31,16 @@ mod workload_files;
 
 pub use case::{Area, Case, Effect, Need};
 pub use catalog::cases;
+pub use confirmed_modes::{ModeAnswer, ModesUnknown, confirmed_modes};
 pub use finding::{Exchange, Finding, Leftover, Level};
 pub use local_files::LocalFiles;
 pub use options::CheckOptions;
 pub use probed_plugin::{
     ProbeError, ProbedPlugin, controller_capability_name, group_capability_name,
     node_capability_name, plugin_service_name,
+};
+pub use profile_diff::{
+    Answer, Loss, LossKind, NodeDocument, ProbeDocument, ProfileDiff, compare_profiles,
 };
 pub use report::{CheckOutcome, Report, Tally, Verdict};
 pub use run::{CheckObserver, run_checks};

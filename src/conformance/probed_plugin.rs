@@ -299,7 +299,7 @@ macro_rules! names {
             $(if let Ok(known) = <$kind>::try_from(kind) {
                 return known.as_str_name().to_owned();
             })+
-            format!("{kind}, not defined in CSI 1.12")
+            format!("{kind}, not defined in CSI 1.13")
         })*
     };
 }

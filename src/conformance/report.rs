@@ -15,6 +15,8 @@ pub struct Report {
     pub outcomes: Vec<CheckOutcome>,
     /// What the clean-up could not remove.
     pub leftovers: Vec<Leftover>,
+    /// The plugin's error, if no parameters were given and it refused every volume for its arguments.
+    pub missing_parameters: Option<String>,
     /// Whether an interrupt ended the run early.
     pub interrupted: bool,
     /// The duration.

@@ -228,6 +228,8 @@ creates_nothing! {
     ControllerExpandVolumeRequest ControllerGetVolumeRequest ControllerModifyVolumeRequest
     GroupControllerGetCapabilitiesRequest GetVolumeGroupSnapshotRequest
     GetMetadataAllocatedRequest GetMetadataDeltaRequest
+    ControllerGetVolumeHealthRequest ControllerListVolumeHealthRequest
+    NodeGetVolumeHealthRequest NodeGetStorageHealthRequest
     NodeGetVolumeStatsRequest NodeExpandVolumeRequest NodeGetCapabilitiesRequest NodeGetInfoRequest
 }
 

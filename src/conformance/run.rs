@@ -60,6 +60,8 @@ pub async fn run_checks(
         options,
         plugin,
         files,
+        has_created_volume: false,
+        refused_creation: None,
         names_used: 0,
         invalid_errors: vec![],
         log_start,
@@ -82,7 +84,9 @@ pub async fn run_checks(
         };
         state.outcomes.push(outcome);
     }
+    let may_lack_parameters = session.options.parameters.is_empty() && !session.has_created_volume;
     Ok(Report {
+        missing_parameters: session.refused_creation.filter(|_| may_lack_parameters),
         plugin: session.plugin,
         outcomes: state.outcomes,
         leftovers: state.leftovers,

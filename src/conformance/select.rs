@@ -116,6 +116,11 @@ fn check_need(need: Need, plugin: &ProbedPlugin, options: &CheckOptions) -> Resu
                 .map(drop)
                 .ok_or_else(|| "the plugin does not report the topology of its node".to_owned())
         }
+        Need::SnapshotTopology => {
+            let service = Service::SnapshotAccessibilityConstraints;
+            advertised(plugin.has_service(service), service.as_str_name())?;
+            check_need(Need::Topology, plugin, options)
+        }
         Need::GroupSnapshots => {
             let kind = GroupRpc::CreateDeleteGetVolumeGroupSnapshot;
             advertised(plugin.group_has(kind), kind.as_str_name())

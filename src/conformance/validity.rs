@@ -83,7 +83,7 @@ pub(super) fn plugin_capabilities(plugin: &ProbedPlugin) -> Vec<Problem> {
     });
     let way = |kind: i32| {
         Expansion::try_from(kind).map_or_else(
-            |_| format!("{kind}, not defined in CSI 1.12"),
+            |_| format!("{kind}, not defined in CSI 1.13"),
             |kind| kind.as_str_name().to_owned(),
         )
     };
@@ -140,6 +140,12 @@ pub(super) fn controller_capabilities(plugin: &ProbedPlugin) -> Vec<Problem> {
         let rule = "LIST_VOLUMES_PUBLISHED_NODES requires PUBLISH_UNPUBLISH_VOLUME";
         problems.push(must(rule, "PUBLISH_UNPUBLISH_VOLUME is not advertised"));
     }
+    if plugin.controller_has(ControllerRpc::ListVolumeHealth)
+        && !plugin.controller_has(ControllerRpc::GetVolumeHealth)
+    {
+        let rule = "LIST_VOLUME_HEALTH requires GET_VOLUME_HEALTH";
+        problems.push(must(rule, "GET_VOLUME_HEALTH is not advertised"));
+    }
     problems
 }
 
@@ -170,7 +176,7 @@ fn capability_list(
             ));
         } else if !is_known(*kind) {
             problems.push(advice(
-                &format!("every {what} is defined in CSI 1.12"),
+                &format!("every {what} is defined in CSI 1.13"),
                 name(*kind),
             ));
         } else if !seen.insert(*kind) {

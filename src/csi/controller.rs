@@ -5,18 +5,18 @@ use async_trait::async_trait;
 use super::connect::Client;
 use super::proto::controller_client::ControllerClient;
 use super::proto::{
-    ControllerGetCapabilitiesRequest, CreateVolumeRequest, DeleteSnapshotRequest,
-    DeleteVolumeRequest, ValidateVolumeCapabilitiesRequest, Volume,
+    ControllerGetCapabilitiesRequest, ControllerGetVolumeHealthRequest, CreateVolumeRequest,
+    DeleteSnapshotRequest, DeleteVolumeRequest, ValidateVolumeCapabilitiesRequest, Volume,
 };
-use super::{attachment, confirmation, convert, status, storage};
+use super::{attachment, confirmation, convert, health, status, storage};
 use crate::model::{
     Bytes, ControllerCapabilities, ExternalId, ExternalVolume, PublishContext, Secrets, Snapshot,
-    SnapshotId,
+    SnapshotId, VolumeStatus,
 };
 use crate::ports::{
     Controller, ControllerPublishVolume, ControllerUnpublishVolume, CreateSnapshot, CreateVolume,
-    CreatedVolume, Delivery, ExpandVolume, ExpandedVolume, ListSnapshots, Page, PageRequest,
-    PluginError, Rpc, StatusCode, ValidateVolume,
+    CreatedVolume, Delivery, ExpandVolume, ExpandedVolume, ListSnapshots, ListVolumeHealth,
+    ListedHealth, Page, PageRequest, PluginError, Rpc, StatusCode, ValidateVolume,
 };
 use crate::retry::Verdict;
 
@@ -161,6 +161,41 @@ impl Controller for Client {
             capacity: Bytes::from_wire(response.capacity_bytes),
             node_expansion_required: response.node_expansion_required,
         })
+    }
+
+    async fn volume_health(
+        &self,
+        external_id: ExternalId,
+        secrets: Secrets,
+    ) -> Result<Vec<VolumeStatus>, PluginError> {
+        let rpc = Rpc::ControllerGetVolumeHealth;
+        let request = ControllerGetVolumeHealthRequest {
+            volume_id: external_id.as_str().to_owned(),
+            secrets: convert::secrets(&secrets),
+        };
+        let response = self
+            .call(rpc, request, async |channel, request| {
+                let mut client = ControllerClient::new(channel);
+                client.controller_get_volume_health(request).await
+            })
+            .await?;
+        health::of_volume(rpc, external_id.as_str(), response.volume_health)
+    }
+
+    async fn list_volume_health(
+        &self,
+        request: ListVolumeHealth,
+    ) -> Result<Page<ListedHealth>, PluginError> {
+        let rpc = Rpc::ControllerListVolumeHealth;
+        let request = health::list_request(request);
+        let response = self
+            .call(rpc, request, async |channel, request| {
+                let client = ControllerClient::new(channel);
+                let mut client = client.max_decoding_message_size(storage::LIST_BYTES);
+                client.controller_list_volume_health(request).await
+            })
+            .await?;
+        health::listed(response)
     }
 
     async fn controller_publish_volume(

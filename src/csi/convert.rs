@@ -137,7 +137,10 @@ pub fn plugin_capabilities(list: &[proto::PluginCapability]) -> PluginCapabiliti
         match service.r#type() {
             Type::ControllerService => known.controller_service = true,
             Type::VolumeAccessibilityConstraints => known.volume_accessibility_constraints = true,
-            Type::Unknown | Type::GroupControllerService | Type::SnapshotMetadataService => {}
+            Type::Unknown
+            | Type::GroupControllerService
+            | Type::SnapshotMetadataService
+            | Type::SnapshotAccessibilityConstraints => {}
         }
     }
     known
@@ -166,6 +169,8 @@ pub fn controller_capabilities(
             Type::ListVolumesPublishedNodes => known.list_volumes_published_nodes = true,
             Type::VolumeCondition => known.volume_condition = true,
             Type::GetVolume => known.get_volume = true,
+            Type::GetVolumeHealth => known.get_volume_health = true,
+            Type::ListVolumeHealth => known.list_volume_health = true,
             Type::Unknown
             | Type::SingleNodeMultiWriter
             | Type::ModifyVolume
@@ -188,6 +193,8 @@ pub fn node_capabilities(list: &[proto::NodeServiceCapability]) -> NodeCapabilit
             Type::GetVolumeStats => known.get_volume_stats = true,
             Type::ExpandVolume => known.expand_volume = true,
             Type::VolumeCondition => known.volume_condition = true,
+            Type::GetVolumeHealth => known.get_volume_health = true,
+            Type::GetStorageHealth => known.get_storage_health = true,
             Type::Unknown | Type::SingleNodeMultiWriter | Type::VolumeMountGroup => {}
         }
     }

@@ -19,10 +19,15 @@ pub const fn for_rpc(rpc: Rpc) -> Duration {
         Rpc::Probe => Duration::from_secs(5),
         // Cloud drivers call the machine's metadata service.
         Rpc::NodeGetInfo => Duration::from_secs(10),
-        // Changes nothing, so it can be cancelled and sent again.
-        Rpc::ValidateVolumeCapabilities | Rpc::ListVolumes | Rpc::ListSnapshots => {
-            Duration::from_secs(120)
+        // May ask the storage; a person or a fingerprint waits for it.
+        Rpc::ControllerGetVolumeHealth | Rpc::NodeGetVolumeHealth | Rpc::NodeGetStorageHealth => {
+            Duration::from_secs(10)
         }
+        // Changes nothing, so it can be cancelled and sent again.
+        Rpc::ValidateVolumeCapabilities
+        | Rpc::ListVolumes
+        | Rpc::ListSnapshots
+        | Rpc::ControllerListVolumeHealth => Duration::from_secs(120),
         // Changes storage. A call that is cancelled may still take effect after the call that undoes
         // it, so the limit is only for plugins that poll and would never give up.
         Rpc::CreateVolume

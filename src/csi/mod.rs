@@ -2,7 +2,7 @@
 //!
 //! [`GrpcConnector`] implements the plugin ports of [`crate::ports`] over a Unix socket. One call of a
 //! port is one RPC with one deadline ([`deadline`]); [`crate::ports::verdict_of`] classifies failures.
-//! No call is retried here; `server::forward` retries (W05). The protocol is CSI 1.12
+//! No call is retried here; `server::forward` retries (W05). The protocol is CSI 1.13
 //! (`proto/csi/v1/csi.proto`, [`proto`]). [`RawClient`] sends CSI messages unchanged, also invalid ones.
 
 mod attachment;
@@ -12,6 +12,7 @@ mod controller;
 pub mod convert;
 pub mod deadline;
 mod disconnecting_stream;
+mod health;
 mod identity;
 mod node;
 pub mod proto;

@@ -7,14 +7,17 @@ use async_trait::async_trait;
 use super::connect::Client;
 use super::proto::node_client::NodeClient;
 use super::proto::{
-    NodeGetCapabilitiesRequest, NodeGetInfoRequest, NodePublishVolumeRequest,
-    NodeStageVolumeRequest, NodeUnpublishVolumeRequest, NodeUnstageVolumeRequest,
+    NodeGetCapabilitiesRequest, NodeGetInfoRequest, NodeGetStorageHealthRequest,
+    NodeGetVolumeHealthRequest, NodePublishVolumeRequest, NodeStageVolumeRequest,
+    NodeUnpublishVolumeRequest, NodeUnstageVolumeRequest,
 };
-use super::{attachment, convert, status};
-use crate::model::{Bytes, ExternalId, ExternalNodeId, NodeCapabilities};
+use super::{attachment, convert, health, status};
+use crate::model::{
+    Bytes, ExternalId, ExternalNodeId, NodeCapabilities, Secrets, StorageStatus, VolumeStatus,
+};
 use crate::ports::{
-    NodeDescription, NodeExpandVolume, NodeService, PluginError, PublishVolume, Rpc, StageVolume,
-    StatusCode,
+    NodeDescription, NodeExpandVolume, NodeService, NodeVolumeHealth, PluginError, PublishVolume,
+    Rpc, StageVolume, StatusCode,
 };
 
 #[async_trait]
@@ -132,6 +135,40 @@ impl NodeService for Client {
             })
             .await;
         status::absent_is_done(response)
+    }
+
+    async fn node_volume_health(
+        &self,
+        request: NodeVolumeHealth,
+    ) -> Result<Vec<VolumeStatus>, PluginError> {
+        let rpc = Rpc::NodeGetVolumeHealth;
+        let path = |path: Option<&Path>| path.map_or(Ok(String::new()), |path| text(rpc, path));
+        let message = NodeGetVolumeHealthRequest {
+            volume_id: request.external_id.as_str().to_owned(),
+            volume_publish_path: path(request.publish_path.as_deref())?,
+            staging_target_path: path(request.staging_path.as_deref())?,
+        };
+        let response = self
+            .call(rpc, message, async |channel, request| {
+                let mut client = NodeClient::new(channel);
+                client.node_get_volume_health(request).await
+            })
+            .await?;
+        health::of_volume(rpc, request.external_id.as_str(), response.volume_health)
+    }
+
+    async fn storage_health(&self, secrets: Secrets) -> Result<Vec<StorageStatus>, PluginError> {
+        let message = NodeGetStorageHealthRequest {
+            secrets: convert::secrets(&secrets),
+        };
+        let rpc = Rpc::NodeGetStorageHealth;
+        let response = self
+            .call(rpc, message, async |channel, request| {
+                let mut client = NodeClient::new(channel);
+                client.node_get_storage_health(request).await
+            })
+            .await?;
+        Ok(health::storage(response.backend_health))
     }
 
     async fn node_expand_volume(&self, request: NodeExpandVolume) -> Result<Bytes, PluginError> {

@@ -74,12 +74,19 @@ impl_redacted_debug! {
     "ControllerExpandVolumeRequest" ControllerExpandVolumeRequest {
         volume_id, capacity_range, volume_capability; secrets
     }
-    "CreateSnapshotRequest" CreateSnapshotRequest { source_volume_id, name, parameters; secrets }
+    "CreateSnapshotRequest" CreateSnapshotRequest {
+        source_volume_id, name, parameters, accessibility_requirements; secrets
+    }
     "DeleteSnapshotRequest" DeleteSnapshotRequest { snapshot_id; secrets }
     "ListSnapshotsRequest" ListSnapshotsRequest {
         max_entries, starting_token, source_volume_id, snapshot_id; secrets
     }
     "GetSnapshotRequest" GetSnapshotRequest { snapshot_id; secrets }
+"ControllerGetVolumeHealthRequest" ControllerGetVolumeHealthRequest { volume_id; secrets }
+    "ControllerListVolumeHealthRequest" ControllerListVolumeHealthRequest {
+        max_entries, starting_token; secrets
+    }
+    "NodeGetStorageHealthRequest" NodeGetStorageHealthRequest { ; secrets }
     "NodeStageVolumeRequest" NodeStageVolumeRequest {
         volume_id, publish_context, staging_target_path, volume_capability, volume_context; secrets
     }
@@ -153,8 +160,8 @@ mod tests {
         assert_eq!(covered, hiding);
         assert_eq!(
             hiding.len(),
-            19 + 1,
-            "CSI 1.12 has 19 such messages, and mount flags"
+            22 + 1,
+            "CSI 1.13 has 22 such messages, and mount flags"
         );
         for (name, text) in shown {
             assert!(!text.contains("hunter2"), "{name}: {text}");

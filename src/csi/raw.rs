@@ -69,6 +69,8 @@ csi_requests! {
         "ControllerExpandVolume" ControllerExpandVolumeRequest ControllerExpandVolumeResponse;
         "ControllerGetVolume" ControllerGetVolumeRequest ControllerGetVolumeResponse;
         "ControllerModifyVolume" ControllerModifyVolumeRequest ControllerModifyVolumeResponse;
+        "ControllerGetVolumeHealth" ControllerGetVolumeHealthRequest ControllerGetVolumeHealthResponse;
+        "ControllerListVolumeHealth" ControllerListVolumeHealthRequest ControllerListVolumeHealthResponse;
     }
     "GroupController" {
         "GroupControllerGetCapabilities" GroupControllerGetCapabilitiesRequest GroupControllerGetCapabilitiesResponse;
@@ -89,6 +91,8 @@ csi_requests! {
         "NodeExpandVolume" NodeExpandVolumeRequest NodeExpandVolumeResponse;
         "NodeGetCapabilities" NodeGetCapabilitiesRequest NodeGetCapabilitiesResponse;
         "NodeGetInfo" NodeGetInfoRequest NodeGetInfoResponse;
+        "NodeGetVolumeHealth" NodeGetVolumeHealthRequest NodeGetVolumeHealthResponse;
+        "NodeGetStorageHealth" NodeGetStorageHealthRequest NodeGetStorageHealthResponse;
     }
 }
 

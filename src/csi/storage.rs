@@ -64,6 +64,7 @@ fn listed_volume(
     let status = entry.status.unwrap_or_default();
     let nodes = status.published_node_ids.into_iter();
     Ok(ExternalVolume {
+        health: None,
         external_id: ExternalId::new(volume.volume_id),
         capacity: Bytes::from_wire(volume.capacity_bytes),
         context: volume.volume_context,
@@ -86,6 +87,7 @@ pub(super) fn create_snapshot_request(request: CreateSnapshot) -> proto::CreateS
         name: request.name,
         secrets: convert::secrets(&request.secrets),
         parameters: request.parameters,
+        accessibility_requirements: None,
     }
 }
 

@@ -31,7 +31,11 @@ pub enum Rule {
     JobWaiting,
     /// The provider reports the volume as attached to a node without a claim.
     AttachedWithoutClaim,
-    /// The provider reports a problem of the volume.
+    /// The provider reports that data of the volume is lost.
+    DataLost,
+    /// The provider reports that no node can use the volume.
+    VolumeInaccessible,
+    /// The provider reports another problem of the volume.
     ConditionAbnormal,
 }
 
@@ -52,6 +56,8 @@ impl Rule {
             Self::AllocationStopping => "allocation-stopping",
             Self::JobWaiting => "job-waiting",
             Self::AttachedWithoutClaim => "attached-without-claim",
+            Self::DataLost => "data-lost",
+            Self::VolumeInaccessible => "volume-inaccessible",
             Self::ConditionAbnormal => "condition-abnormal",
         }
     }
@@ -70,6 +76,8 @@ impl Rule {
             | Self::AllocationStopping
             | Self::JobWaiting
             | Self::AttachedWithoutClaim
+            | Self::DataLost
+            | Self::VolumeInaccessible
             | Self::ConditionAbnormal => false,
         }
     }
@@ -81,6 +89,8 @@ impl Rule {
             | Self::ControllerUnhealthy
             | Self::NodesUnhealthy
             | Self::DataMissing
+            | Self::DataLost
+            | Self::VolumeInaccessible
             | Self::ReleaseStuck
             | Self::ClaimWithoutAllocation
             | Self::PublishStuck

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use super::facts::VolumeFacts;
 use super::finding::{Confidence, Evidence, FactSource, Finding, Rule};
 use super::remedies::{act, run};
-use crate::model::{AllocId, ExternalNodeId, ExternalVolume, NodeId, one_line, shell_quoted};
+use crate::model::{
+    AllocId, ExternalNodeId, ExternalVolume, NodeId, VolumeStatusKind, one_line, shell_quoted,
+};
 use crate::plan::ProviderList;
 
 /// Returns what the provider's list says against the volume.
@@ -44,17 +46,42 @@ fn data_missing(facts: &VolumeFacts<'_>) -> Finding {
 }
 
 fn abnormal(listed: &ExternalVolume) -> Option<Finding> {
-    let condition = listed.condition.as_ref().filter(|one| one.abnormal)?;
-    let message = one_line(&condition.message);
+    let statuses = listed.statuses().unwrap_or_default();
+    let known: Vec<String> = statuses
+        .iter()
+        .filter(|status| status.is_known())
+        .map(|status| match status.kind {
+            VolumeStatusKind::Abnormal => one_line(&status.message),
+            VolumeStatusKind::Degraded
+            | VolumeStatusKind::Inaccessible
+            | VolumeStatusKind::DataLoss
+            | VolumeStatusKind::Unknown(_) => one_line(&status.to_string()),
+        })
+        .collect();
+    if known.is_empty() {
+        return None;
+    }
+    let has = |kind| statuses.iter().any(|status| status.kind == kind);
+    let (rule, remedy) = if has(VolumeStatusKind::DataLoss) {
+        let remedy = "restore the volume from a snapshot or a backup";
+        (Rule::DataLost, remedy)
+    } else if has(VolumeStatusKind::Inaccessible) {
+        let remedy = "make the volume accessible again at the provider";
+        (Rule::VolumeInaccessible, remedy)
+    } else {
+        let remedy = "correct what the provider reports";
+        (Rule::ConditionAbnormal, remedy)
+    };
+    let message = known.join("; ");
     Some(Finding {
-        rule: Rule::ConditionAbnormal,
+        rule,
         verdict: format!("the provider reports a problem of the volume: {message}"),
         confidence: Confidence::Known,
         evidence: vec![Evidence::new(
             FactSource::Provider,
-            format!("the volume's condition is abnormal: {message}"),
+            format!("the provider reports: {message}"),
         )],
-        remedies: vec![act("correct what the provider reports")],
+        remedies: vec![act(remedy)],
     })
 }
 

@@ -142,6 +142,7 @@ fn node(id: &str, name: &str) -> ClientNode {
 
 fn external_volume() -> ExternalVolume {
     ExternalVolume {
+        health: None,
         external_id: ExternalId::new("vol-1"),
         capacity: Bytes::default(),
         context: BTreeMap::new(),
@@ -166,6 +167,7 @@ fn instance(alloc: &str, external_node: &str) -> PluginInstance {
         requires_topologies: false,
         controller: None,
         node: Some(NodeInfo {
+            storage: vec![],
             capabilities: NodeCapabilities::default(),
             external_node_id: ExternalNodeId::new(external_node),
             max_volumes: None,

@@ -294,6 +294,12 @@ const DEFAULT_LIST: [u8; 28] = [
     32, 0, 5, 0, 255, 255, 255, 255,
 ];
 
+/// Whether the file system at `path`, or its mount, refuses writes.
+pub(super) fn refuses_writes(path: &Path) -> io::Result<bool> {
+    let flags = rustix::fs::statvfs(path)?.f_flag;
+    Ok(flags.contains(rustix::fs::StatVfsMountFlags::RDONLY))
+}
+
 /// Returns the space of the file system at `path`.
 pub(super) fn space_at(path: &Path) -> io::Result<FileSystemSpace> {
     Ok(space_of(&rustix::fs::statvfs(path)?))

@@ -258,6 +258,8 @@ errors! {
         VolumeNotFound(VolumeNotFound) => Code::NotFound,
         /// The caller uses another name, or the same arguments.
         SnapshotNameTaken(SnapshotNameTaken) => Code::AlreadyExists,
+        /// The caller requires another place.
+        ResourceExhausted(ResourceExhausted) => Code::ResourceExhausted,
         /// The source is in use and cannot be frozen. The caller unpublishes it first.
         FailedPrecondition(FailedPrecondition) => Code::FailedPrecondition,
         /// The caller repeats after a pause.
@@ -304,7 +306,7 @@ errors! {
         /// The caller checks the ID.
         VolumeNotFound(VolumeNotFound) => Code::NotFound,
     }
-    /// ListVolumes.
+    /// ListVolumes and ControllerListVolumeHealth.
     ListVolumesError {
         /// The caller changes the request.
         InvalidArgument(InvalidArgument) => Code::InvalidArgument,
@@ -316,7 +318,7 @@ errors! {
         /// The caller changes the request.
         InvalidArgument(InvalidArgument) => Code::InvalidArgument,
     }
-    /// ControllerGetVolume.
+    /// ControllerGetVolume, ControllerGetVolumeHealth and NodeGetVolumeHealth.
     GetVolumeError {
         /// The caller changes the request.
         InvalidArgument(InvalidArgument) => Code::InvalidArgument,
@@ -388,6 +390,8 @@ errors! {
         /// The caller checks the path.
         NotAtPath(NotAtPath) => Code::NotFound,
     }
+    /// NodeGetStorageHealth.
+    StorageHealthError {}
     /// Probe.
     ProbeError {
         /// The orchestrator restarts the plugin.

@@ -2,7 +2,7 @@
 //!
 //! The plugin is a process of its own, reachable only over its socket ([`serve()`]). A volume is a
 //! file with a file system, a block device, or a plain directory; all data lies below the state
-//! directory. The plugin has every part of CSI 1.12 that makes sense on one machine. A
+//! directory. The plugin has every part of CSI 1.13 that makes sense on one machine. A
 //! [`PluginProfile`] takes capabilities away or injects faults, so that tests can imitate other
 //! plugins.
 //!
@@ -14,6 +14,7 @@ mod catalog;
 mod config;
 mod data;
 mod error;
+mod health;
 mod plugin;
 mod profile;
 mod recovery;

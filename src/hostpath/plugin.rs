@@ -137,6 +137,12 @@ impl Plugin {
         })
     }
 
+    /// Whether an operation with this key is in progress.
+    pub(super) fn has_operation(&self, key: &OperationKey) -> bool {
+        let pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        pending.contains(key)
+    }
+
     /// Runs the work of one call on a blocking thread, to its end even if the caller goes away.
     pub(super) async fn call<T, E>(
         self: &Arc<Self>,

@@ -11,6 +11,7 @@ mod display;
 mod duration;
 mod evaluation;
 mod external;
+mod health;
 mod hex;
 mod hidden_field;
 mod host_volume;
@@ -47,6 +48,7 @@ pub use display::{
 pub use duration::{GoDuration, InvalidDuration};
 pub use evaluation::{BlockedEvaluation, BlockedEvaluations};
 pub use external::{Condition, ExternalVolume};
+pub use health::{StorageStatus, StorageStatusKind, VolumeHealth, VolumeStatus, VolumeStatusKind};
 pub use hex::hex;
 pub use hidden_field::HiddenField;
 pub use host_volume::HostVolume;

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::alloc::Alloc;
+use super::health::StorageStatus;
 use super::id::{AllocId, ExternalNodeId, NodeId, PluginId};
 use super::topology::Topology;
 
@@ -57,6 +58,12 @@ pub struct ControllerCapabilities {
     pub volume_condition: bool,
     /// GET_VOLUME.
     pub get_volume: bool,
+    /// GET_VOLUME_HEALTH.
+    #[serde(default)]
+    pub get_volume_health: bool,
+    /// LIST_VOLUME_HEALTH.
+    #[serde(default)]
+    pub list_volume_health: bool,
 }
 
 /// The capabilities of a node plugin: CSI's `NodeServiceCapability.RPC.Type`, one flag each.
@@ -71,6 +78,12 @@ pub struct NodeCapabilities {
     pub expand_volume: bool,
     /// VOLUME_CONDITION.
     pub volume_condition: bool,
+    /// GET_VOLUME_HEALTH.
+    #[serde(default)]
+    pub get_volume_health: bool,
+    /// GET_STORAGE_HEALTH.
+    #[serde(default)]
+    pub get_storage_health: bool,
 }
 
 /// The controller service of an instance.
@@ -91,6 +104,9 @@ pub struct NodeInfo {
     pub max_volumes: Option<u64>,
     /// The topology of the node.
     pub accessible_topology: Option<Topology>,
+    /// The adverse conditions of the storage, if the plugin reports them.
+    #[serde(default)]
+    pub storage: Vec<StorageStatus>,
 }
 
 /// A running instance of a plugin on one node, from its last fingerprint.

@@ -205,6 +205,21 @@ pub(super) fn grow_unmounted(device: &Path, kind: FileSystem) -> io::Result<()> 
     run_program(resize)
 }
 
+/// Returns the errors in the superblock of the mounted file system on `device`. Kernels without the
+/// count report none.
+pub(super) fn error_count(device: &Path, kind: FileSystem) -> io::Result<u64> {
+    let name = match (kind, device.file_name()) {
+        (FileSystem::Ext4, Some(name)) => name,
+        (FileSystem::Ext4, None) | (FileSystem::Xfs | FileSystem::Btrfs, _) => return Ok(0),
+    };
+    let path = Path::new("/sys/fs/ext4").join(name).join("errors_count");
+    match std::fs::read_to_string(path) {
+        Ok(text) => text.trim().parse().map_err(io::Error::other),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+        Err(error) => Err(error),
+    }
+}
+
 /// Freezes the file system. Fails if it is already frozen, because another process did that.
 pub(super) fn freeze(mount: &Path) -> io::Result<()> {
     Ok(loop_device::freeze(File::open(mount)?)?)

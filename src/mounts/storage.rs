@@ -110,6 +110,10 @@ impl BlockStorage for LinuxBlockStorage {
         file_system::grow_unmounted(device, kind)
     }
 
+    fn file_system_errors(&self, device: &Path, kind: FileSystem) -> io::Result<u64> {
+        file_system::error_count(device, kind)
+    }
+
     fn freeze(&self, mount: &Path) -> io::Result<()> {
         file_system::freeze(mount)
     }

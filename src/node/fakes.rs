@@ -11,14 +11,16 @@ use tokio::sync::watch;
 
 use crate::model::{
     AllocId, Bytes, ControllerCapabilities, ExternalId, ExternalVolume, NodeCapabilities, NodeId,
-    PluginId, PluginInstance, PublishContext, Secrets, Snapshot, SnapshotId,
+    PluginId, PluginInstance, PublishContext, Secrets, Snapshot, SnapshotId, StorageStatus,
+    VolumeStatus,
 };
 use crate::ports::{
     Connector, Controller, ControllerPublishVolume, ControllerUnpublishVolume, CreateSnapshot,
     CreateVolume, CreatedVolume, Delivery, DriverError, ExpandVolume, ExpandedVolume, Identity,
-    ListSnapshots, NodeDescription, NodeExpandVolume, NodeService, Page, PageRequest,
-    PluginCapabilities, PluginConnection, PluginError, PluginInfo, PluginObserver, PublishVolume,
-    ReportRefused, Rpc, StageVolume, StatusCode, Task, TaskCommand, TaskDriver, ValidateVolume,
+    ListSnapshots, ListVolumeHealth, ListedHealth, NodeDescription, NodeExpandVolume, NodeService,
+    NodeVolumeHealth, Page, PageRequest, PluginCapabilities, PluginConnection, PluginError,
+    PluginInfo, PluginObserver, PublishVolume, ReportRefused, Rpc, StageVolume, StatusCode, Task,
+    TaskCommand, TaskDriver, ValidateVolume,
 };
 use crate::retry::Verdict;
 
@@ -40,6 +42,8 @@ pub(crate) struct FakePlugin {
     pub(crate) has_node: bool,
     pub(crate) max_volumes: Mutex<Option<u64>>,
     pub(crate) probe_response: Mutex<ProbeResponse>,
+    /// What NodeGetStorageHealth reports; `None` if the plugin does not support it.
+    pub(crate) storage: Mutex<Option<Vec<StorageStatus>>>,
 }
 
 impl FakePlugin {
@@ -51,6 +55,7 @@ impl FakePlugin {
             has_node: true,
             max_volumes: Mutex::default(),
             probe_response: Mutex::new(ProbeResponse::Ready),
+            storage: Mutex::default(),
         }
     }
 
@@ -156,6 +161,23 @@ impl Controller for FakePlugin {
         Err(refuse(rpc, StatusCode::Unimplemented, ""))
     }
 
+    async fn volume_health(
+        &self,
+        _: ExternalId,
+        _: Secrets,
+    ) -> Result<Vec<VolumeStatus>, PluginError> {
+        let rpc = Rpc::ControllerGetVolumeHealth;
+        Err(refuse(rpc, StatusCode::Unimplemented, ""))
+    }
+
+    async fn list_volume_health(
+        &self,
+        _: ListVolumeHealth,
+    ) -> Result<Page<ListedHealth>, PluginError> {
+        let rpc = Rpc::ControllerListVolumeHealth;
+        Err(refuse(rpc, StatusCode::Unimplemented, ""))
+    }
+
     async fn controller_publish_volume(
         &self,
         _: ControllerPublishVolume,
@@ -176,7 +198,10 @@ impl Controller for FakePlugin {
 #[async_trait]
 impl NodeService for FakePlugin {
     async fn node_capabilities(&self) -> Result<NodeCapabilities, PluginError> {
-        Ok(NodeCapabilities::default())
+        Ok(NodeCapabilities {
+            get_storage_health: self.storage.lock().unwrap().is_some(),
+            ..NodeCapabilities::default()
+        })
     }
 
     async fn node_info(&self) -> Result<NodeDescription, PluginError> {
@@ -220,6 +245,20 @@ impl NodeService for FakePlugin {
             StatusCode::Unimplemented,
             "",
         ))
+    }
+
+    async fn node_volume_health(
+        &self,
+        _: NodeVolumeHealth,
+    ) -> Result<Vec<VolumeStatus>, PluginError> {
+        let rpc = Rpc::NodeGetVolumeHealth;
+        Err(refuse(rpc, StatusCode::Unimplemented, ""))
+    }
+
+    async fn storage_health(&self, _: Secrets) -> Result<Vec<StorageStatus>, PluginError> {
+        let statuses = self.storage.lock().unwrap().clone();
+        let unsupported = || refuse(Rpc::NodeGetStorageHealth, StatusCode::Unimplemented, "");
+        statuses.ok_or_else(unsupported)
     }
 
     async fn node_expand_volume(&self, _: NodeExpandVolume) -> Result<Bytes, PluginError> {

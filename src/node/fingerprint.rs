@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::model::{
     AllocId, ControllerCapabilities, ControllerInfo, CsiPluginType, Health, NodeCapabilities,
-    NodeId, NodeInfo, PluginId, PluginInstance,
+    NodeId, NodeInfo, PluginId, PluginInstance, Secrets, StorageStatus,
 };
 use crate::ports::{
     Clock, PluginCapabilities, PluginConnection, PluginError, PluginInfo, PluginObserver,
@@ -155,12 +155,31 @@ async fn controller_info(connection: &PluginConnection) -> Result<ControllerInfo
 
 async fn node_info(connection: &PluginConnection) -> Result<NodeInfo, PluginError> {
     let description = connection.node.node_info().await?;
+    let capabilities = connection.node.node_capabilities().await?;
     Ok(NodeInfo {
-        capabilities: connection.node.node_capabilities().await?,
+        storage: storage_health(connection, capabilities).await,
+        capabilities,
         external_node_id: description.external_node_id,
         max_volumes: description.max_volumes,
         accessible_topology: description.accessible_topology,
     })
+}
+
+/// Returns the conditions of the storage. A plugin that cannot report them is not unhealthy for that.
+async fn storage_health(
+    connection: &PluginConnection,
+    capabilities: NodeCapabilities,
+) -> Vec<StorageStatus> {
+    if !capabilities.get_storage_health {
+        return vec![];
+    }
+    match connection.node.storage_health(Secrets::default()).await {
+        Ok(statuses) => statuses,
+        Err(error) => {
+            tracing::debug!(%error, "the health of the storage is unknown");
+            vec![]
+        }
+    }
 }
 
 /// Reports one plugin's instance on one node to the observer.
@@ -235,12 +254,21 @@ fn next(
         },
     };
     let is_same = recorded.is_some_and(|recorded| {
-        PluginInstance {
+        let recorded = PluginInstance {
             updated_at: now,
             ..recorded.clone()
-        } == found
+        };
+        without_storage_messages(recorded) == without_storage_messages(found.clone())
     });
     (!is_same).then_some(found)
+}
+
+/// A message may have a number that changes all the time, such as the free bytes.
+fn without_storage_messages(mut instance: PluginInstance) -> PluginInstance {
+    for status in instance.node.iter_mut().flat_map(|node| &mut node.storage) {
+        status.message.clear();
+    }
+    instance
 }
 
 fn instance(facts: &PluginFacts, task: &AllocId, now: i64) -> PluginInstance {
@@ -263,6 +291,7 @@ fn instance(facts: &PluginFacts, task: &AllocId, now: i64) -> PluginInstance {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::StorageStatusKind;
     use crate::node::fakes::{FakeObserver, FakePlugin, ProbeResponse};
 
     async fn fingerprint_of(plugin: FakePlugin) -> FingerprintResult {
@@ -442,6 +471,33 @@ mod tests {
         let recorded = fingerprint.recorded.unwrap();
         assert_eq!(recorded.node.unwrap().max_volumes, Some(7));
         assert_eq!(observer.reports(), ["healthy", "healthy"]);
+    }
+
+    /// The message of a status may have a number that changes all the time.
+    #[tokio::test]
+    async fn storage_health_is_recorded_when_a_status_changes_and_not_its_message() {
+        let observer = Arc::new(FakeObserver::default());
+        let mut fingerprint = fingerprint(&observer);
+        let status = |reason: &str, message: &str| StorageStatus {
+            kind: StorageStatusKind::Degraded,
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+            attachment_mode: None,
+        };
+        for (reported, reports) in [
+            (None, 1),
+            (Some(vec![]), 2),
+            (Some(vec![status("NoSpace", "1 byte is free")]), 3),
+            (Some(vec![status("NoSpace", "2 bytes are free")]), 3),
+            (Some(vec![status("Slow", "2 bytes are free")]), 4),
+        ] {
+            let plugin = FakePlugin::named("p");
+            *plugin.storage.lock().unwrap() = reported;
+            fingerprint.record(&fingerprint_of(plugin).await).await;
+            assert_eq!(observer.reports().len(), reports);
+        }
+        let node = fingerprint.recorded.unwrap().node.unwrap();
+        assert_eq!(node.storage, [status("Slow", "2 bytes are free")]);
     }
 
     #[tokio::test]

@@ -12,12 +12,13 @@ use async_trait::async_trait;
 use super::call_lanes::{CallLanes, LaneKey, PluginCalls, PluginProcess};
 use crate::model::{
     ControllerCapabilities, ExternalId, ExternalVolume, PublishContext, RemoteVolume, Secrets,
-    Snapshot, SnapshotId,
+    Snapshot, SnapshotId, VolumeStatus,
 };
 use crate::ports::{
     Controller, ControllerPublishVolume, ControllerUnpublishVolume, CreateSnapshot, CreateVolume,
     CreatedVolume, Delivery, ExpandVolume, ExpandedVolume, HostError, HostOperation, ListSnapshots,
-    Page, PageRequest, PluginError, Rpc, StatusCode, ValidateVolume, verdict_of, verdict_unsent,
+    ListVolumeHealth, ListedHealth, Page, PageRequest, PluginError, Rpc, StatusCode,
+    ValidateVolume, verdict_of, verdict_unsent,
 };
 
 /// A controller on the lanes of this process.
@@ -118,6 +119,21 @@ impl Controller for LanedController {
 
     async fn list_volumes(&self, page: PageRequest) -> Result<Page<ExternalVolume>, PluginError> {
         self.inner.list_volumes(page).await
+    }
+
+    async fn volume_health(
+        &self,
+        external_id: ExternalId,
+        secrets: Secrets,
+    ) -> Result<Vec<VolumeStatus>, PluginError> {
+        self.inner.volume_health(external_id, secrets).await
+    }
+
+    async fn list_volume_health(
+        &self,
+        request: ListVolumeHealth,
+    ) -> Result<Page<ListedHealth>, PluginError> {
+        self.inner.list_volume_health(request).await
     }
 
     async fn create_snapshot(&self, request: CreateSnapshot) -> Result<Snapshot, PluginError> {

@@ -1,4 +1,4 @@
-//! Claims and histories of volumes, and lost nodes, through the agent's own endpoints.
+//! Claims, histories and health of volumes, and lost nodes, through the agent's own endpoints.
 
 use async_trait::async_trait;
 use http::Method;
@@ -6,12 +6,13 @@ use http::Method;
 use super::client::NomadClient;
 use super::request::{ApiRequest, check_addressable, unsendable_request};
 use super::retrying::Access;
-use crate::model::{NamespacedId, NodeId, VolumeClaim, VolumeEvent};
+use crate::model::{NamespacedId, NodeId, VolumeClaim, VolumeEvent, VolumeHealth};
 use crate::ports::{
     ApiError, ClaimApi, ClaimQuery, VolumeClaimRequest, VolumeReleaseRequest, WithDocument,
 };
 use crate::wire::{
-    ClaimDocument, ClaimRequestDocument, ReleaseResponse, VolumeEventDocument, claim_from_wire,
+    ClaimDocument, ClaimRequestDocument, ReleaseResponse, VolumeEventDocument,
+    VolumeHealthDocument, claim_from_wire, status_from_wire,
 };
 
 #[async_trait]
@@ -89,6 +90,26 @@ impl ClaimApi for NomadClient {
         let response = self.session.call(&delete, &action, Access::Write).await?;
         let released: ReleaseResponse = self.session.document(&response, &action)?;
         Ok(released.remaining)
+    }
+
+    async fn volume_health(&self, volume: &NamespacedId) -> Result<VolumeHealth, ApiError> {
+        let action = format!("read the health of volume {}", volume.quoted());
+        check_addressable(volume.id.as_str(), &action)?;
+        let path = ["volume", "csi", volume.id.as_str(), "health"];
+        let get = ApiRequest {
+            query: vec![("namespace", volume.namespace.as_str())],
+            ..ApiRequest::new(Method::GET, &path)
+        };
+        let response = self.session.call(&get, &action, Access::Read).await?;
+        let document: VolumeHealthDocument = self.session.document(&response, &action)?;
+        let statuses = document.health.iter().map(|status| {
+            let node = (!status.node_id.is_empty()).then(|| NodeId::new(&status.node_id));
+            (node, status_from_wire(status))
+        });
+        Ok(VolumeHealth {
+            statuses: statuses.collect(),
+            unknown: document.unknown,
+        })
     }
 
     async fn volume_history(

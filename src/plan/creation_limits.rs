@@ -136,6 +136,7 @@ mod tests {
                 for (at, zone) in zones.iter().enumerate() {
                     let mut node = sample.clone();
                     node.node = Some(NodeInfo {
+                        storage: vec![],
                         capabilities: NodeCapabilities::default(),
                         external_node_id: ExternalNodeId::new("n"),
                         max_volumes: None,

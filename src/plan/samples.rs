@@ -47,6 +47,7 @@ pub(super) fn places(zones: &[&str]) -> Option<TopologyRequest> {
 /// The list of a provider that has these volumes.
 pub(super) fn listed(ids: &[&str]) -> ProviderList {
     let volume = |id: &&str| ExternalVolume {
+        health: None,
         external_id: ExternalId::new(*id),
         capacity: bytes(0),
         context: [].into(),

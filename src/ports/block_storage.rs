@@ -183,6 +183,10 @@ pub trait BlockStorage: Send + Sync {
     /// if this file system grows only while it is mounted.
     fn grow_unmounted(&self, device: &Path, kind: FileSystem) -> io::Result<()>;
 
+    /// Returns the number of errors that the mounted file system on `device` recorded since its last
+    /// check. Only ext4 counts them; the others report 0.
+    fn file_system_errors(&self, device: &Path, kind: FileSystem) -> io::Result<u64>;
+
     /// Freezes the file system mounted at `mount`: flushes it to its file and blocks writers until
     /// [`BlockStorage::thaw`].
     fn freeze(&self, mount: &Path) -> io::Result<()>;

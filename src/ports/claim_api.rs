@@ -1,4 +1,4 @@
-//! Claims and histories of volumes, and nodes that are lost: requests that only this program's agent
+//! Claims, histories and health of volumes, and nodes that are lost: requests that only this program's agent
 //! answers.
 //!
 //! A caller checks [`super::volume_api::ServerKind`] first: Nomad has other objects at some of these
@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use super::volume_api::{ApiError, WithDocument};
 use crate::model::{
     AccessMode, AllocId, AttachmentMode, Namespace, NamespacedId, NodeId, VolumeAlias, VolumeClaim,
-    VolumeEvent,
+    VolumeEvent, VolumeHealth,
 };
 
 /// The claims to list.
@@ -73,6 +73,8 @@ pub trait ClaimApi: Send + Sync {
     ) -> Result<Option<VolumeClaim>, ApiError>;
     /// Releases an allocation's claims of a volume, and returns how many are left after the wait.
     async fn release_volume(&self, request: &VolumeReleaseRequest) -> Result<usize, ApiError>;
+    /// Returns what the plugin reports about the health of a volume, if it reports health.
+    async fn volume_health(&self, volume: &NamespacedId) -> Result<VolumeHealth, ApiError>;
     /// Returns the newest events of a volume, at most `most`, in order. A volume that does not exist any
     /// more may have some.
     async fn volume_history(

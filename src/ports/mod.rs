@@ -21,6 +21,7 @@ mod document;
 mod driver;
 #[cfg(any(test, feature = "testing"))]
 pub mod fake;
+mod health;
 mod host_error;
 mod ids;
 mod job_api;
@@ -69,6 +70,7 @@ pub use control_plane::{
 pub use controller_host::{ControllerHost, ControllerPublishRequest, ControllerUnpublishRequest};
 pub use document::Document;
 pub use driver::{DriverError, Task, TaskCommand, TaskDriver};
+pub use health::{ListVolumeHealth, ListedHealth, NodeVolumeHealth};
 pub use host_error::{HostError, HostFileError, HostOperation};
 pub use ids::{IdSource, RandomIds};
 pub use job_api::{JobApi, JobRegistration};

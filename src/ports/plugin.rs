@@ -2,7 +2,7 @@
 //!
 //! `csi` implements these traits over gRPC, `ports::fake` in memory. An implementation makes exactly
 //! one attempt per call, under its own deadline, and classifies a failure with a [`Verdict`].
-//! `server::forward` decides about retries. Field names and rules are those of CSI 1.12.
+//! `server::forward` decides about retries. Field names and rules are those of CSI 1.13.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,13 +10,14 @@ use std::path::PathBuf;
 use async_trait::async_trait;
 
 use super::attachment::{ControllerPublishVolume, ControllerUnpublishVolume, NodeExpandVolume};
+use super::health::{ListVolumeHealth, ListedHealth, NodeVolumeHealth};
 use super::storage::{
     CreateSnapshot, ExpandVolume, ExpandedVolume, ListSnapshots, Page, PageRequest,
 };
 use crate::model::{
     Bytes, Capability, CapacityRange, ControllerCapabilities, ExternalId, ExternalNodeId,
     ExternalVolume, MountOptions, NodeCapabilities, PublishContext, Secrets, Snapshot, SnapshotId,
-    Topology, TopologyRequest,
+    StorageStatus, Topology, TopologyRequest, VolumeStatus,
 };
 use crate::retry::Verdict;
 
@@ -51,6 +52,10 @@ pub enum Rpc {
     ControllerPublishVolume,
     /// Controller service.
     ControllerUnpublishVolume,
+    /// Controller service; since CSI 1.13.
+    ControllerGetVolumeHealth,
+    /// Controller service; since CSI 1.13.
+    ControllerListVolumeHealth,
     /// Node service.
     NodeGetCapabilities,
     /// Node service.
@@ -65,11 +70,15 @@ pub enum Rpc {
     NodeUnpublishVolume,
     /// Node service.
     NodeExpandVolume,
+    /// Node service; since CSI 1.13.
+    NodeGetVolumeHealth,
+    /// Node service; since CSI 1.13.
+    NodeGetStorageHealth,
 }
 
 impl Rpc {
     /// All RPCs.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 25] = [
         Self::GetPluginInfo,
         Self::GetPluginCapabilities,
         Self::Probe,
@@ -84,6 +93,8 @@ impl Rpc {
         Self::ControllerExpandVolume,
         Self::ControllerPublishVolume,
         Self::ControllerUnpublishVolume,
+        Self::ControllerGetVolumeHealth,
+        Self::ControllerListVolumeHealth,
         Self::NodeGetCapabilities,
         Self::NodeGetInfo,
         Self::NodeStageVolume,
@@ -91,6 +102,8 @@ impl Rpc {
         Self::NodePublishVolume,
         Self::NodeUnpublishVolume,
         Self::NodeExpandVolume,
+        Self::NodeGetVolumeHealth,
+        Self::NodeGetStorageHealth,
     ];
 
     /// Returns the name in the CSI specification.
@@ -117,6 +130,10 @@ impl Rpc {
             Self::NodePublishVolume => "NodePublishVolume",
             Self::NodeUnpublishVolume => "NodeUnpublishVolume",
             Self::NodeExpandVolume => "NodeExpandVolume",
+            Self::NodeGetVolumeHealth => "NodeGetVolumeHealth",
+            Self::NodeGetStorageHealth => "NodeGetStorageHealth",
+            Self::ControllerGetVolumeHealth => "ControllerGetVolumeHealth",
+            Self::ControllerListVolumeHealth => "ControllerListVolumeHealth",
         }
     }
 }
@@ -436,6 +453,17 @@ pub trait Controller: Send + Sync {
         &self,
         request: ControllerUnpublishVolume,
     ) -> Result<(), PluginError>;
+    /// ControllerGetVolumeHealth: the adverse conditions of one volume.
+    async fn volume_health(
+        &self,
+        external_id: ExternalId,
+        secrets: Secrets,
+    ) -> Result<Vec<VolumeStatus>, PluginError>;
+    /// ControllerListVolumeHealth: one page of the volumes with an adverse condition.
+    async fn list_volume_health(
+        &self,
+        request: ListVolumeHealth,
+    ) -> Result<Page<ListedHealth>, PluginError>;
 }
 
 /// The Node service of CSI.
@@ -463,4 +491,11 @@ pub trait NodeService: Send + Sync {
     ) -> Result<(), PluginError>;
     /// NodeExpandVolume. Returns the size; zero if the plugin does not report it.
     async fn node_expand_volume(&self, request: NodeExpandVolume) -> Result<Bytes, PluginError>;
+    /// NodeGetVolumeHealth: the adverse conditions of a volume on this node.
+    async fn node_volume_health(
+        &self,
+        request: NodeVolumeHealth,
+    ) -> Result<Vec<VolumeStatus>, PluginError>;
+    /// NodeGetStorageHealth: the adverse conditions of the storage, as this node sees it.
+    async fn storage_health(&self, secrets: Secrets) -> Result<Vec<StorageStatus>, PluginError>;
 }

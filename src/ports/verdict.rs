@@ -1,6 +1,6 @@
 //! The meaning of a failed call: one table from (RPC, code) to [`Verdict`], with a reason per row.
 //!
-//! The rules come from CSI 1.12, section "Error Scheme" and the error table of each RPC. Nomad
+//! The rules come from CSI 1.13, section "Error Scheme" and the error table of each RPC. Nomad
 //! never retries a plugin call (W05) and treats NOT_FOUND on a delete as an error (W28). This table
 //! does neither. The caller runs the retry loop.
 
@@ -29,9 +29,12 @@ const fn kind(rpc: Rpc) -> RpcKind {
         | Rpc::Probe
         | Rpc::ControllerGetCapabilities
         | Rpc::NodeGetCapabilities
-        | Rpc::NodeGetInfo => RpcKind::Fingerprint,
-        Rpc::ValidateVolumeCapabilities => RpcKind::Validate,
-        Rpc::ListVolumes | Rpc::ListSnapshots => RpcKind::List,
+        | Rpc::NodeGetInfo
+        | Rpc::NodeGetStorageHealth => RpcKind::Fingerprint,
+        Rpc::ValidateVolumeCapabilities
+        | Rpc::ControllerGetVolumeHealth
+        | Rpc::NodeGetVolumeHealth => RpcKind::Validate,
+        Rpc::ListVolumes | Rpc::ListSnapshots | Rpc::ControllerListVolumeHealth => RpcKind::List,
         Rpc::CreateVolume
         | Rpc::CreateSnapshot
         | Rpc::ControllerExpandVolume

@@ -261,6 +261,7 @@ impl FakeAgent {
                 .controller
                 .map(|capabilities| ControllerInfo { capabilities }),
             node: settings.node.map(|capabilities| NodeInfo {
+                storage: vec![],
                 capabilities,
                 external_node_id: settings.description.external_node_id,
                 max_volumes: settings.description.max_volumes,

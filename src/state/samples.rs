@@ -86,6 +86,7 @@ pub fn instance(healthy: bool) -> PluginInstance {
             capabilities: ControllerCapabilities::default(),
         }),
         node: Some(NodeInfo {
+            storage: vec![],
             capabilities: NodeCapabilities::default(),
             external_node_id: ExternalNodeId::new("node-1"),
             max_volumes: None,

@@ -28,6 +28,35 @@ pub struct ExternalVolumeDocument {
     pub status: String,
     /// The provider's volume context, opaque.
     pub volume_context: Option<BTreeMap<String, String>>,
+    /// Embedded agent only: the adverse conditions, if the plugin reports health (CSI 1.13).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub health: Option<Vec<VolumeStatusDocument>>,
+}
+
+/// An adverse condition of a volume; ours.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub struct VolumeStatusDocument {
+    /// `DEGRADED`, `INACCESSIBLE`, `DATA_LOSS` or `ABNORMAL`, or `TYPE_` and a number that is not
+    /// known.
+    pub status: String,
+    /// A short word for machines.
+    pub reason: String,
+    /// A description for people.
+    pub message: String,
+    /// The node that reports it; missing if the controller does.
+    #[serde(rename = "NodeID", skip_serializing_if = "String::is_empty")]
+    pub node_id: String,
+}
+
+/// The response of `GET /v1/volume/csi/:id/health`; ours.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub struct VolumeHealthDocument {
+    /// The adverse conditions; empty if none is known.
+    pub health: Vec<VolumeStatusDocument>,
+    /// Why the controller or a node did not answer.
+    pub unknown: Vec<String>,
 }
 
 /// One page of a provider's list.

@@ -51,15 +51,18 @@ pub use convert::{
     blocked_evaluation_from_wire, claim_from_wire, client_node_from_wire,
     external_volume_from_wire, external_volume_to_wire, instance_to_wire, node_to_wire,
     plugin_from_wire, plugin_summary_from_wire, plugin_summary_to_wire, plugin_to_wire,
-    request_from_wire, request_to_wire, snapshot_from_wire, snapshot_to_wire, stub_to_wire,
-    summary_from_wire, task_state_to_wire, task_states_to_wire, volume_from_wire, volume_to_wire,
+    request_from_wire, request_to_wire, snapshot_from_wire, snapshot_to_wire, status_from_wire,
+    status_to_wire, stub_to_wire, summary_from_wire, task_state_to_wire, task_states_to_wire,
+    volume_from_wire, volume_to_wire,
 };
 pub use decode::{DecodeError, decode, decode_value};
 pub use elements::{ElementProblem, for_each_element};
 pub use error::ErrorBody;
 pub use evaluation::{EvaluationDocument, EvaluationStub};
 pub use event_stream::{EventBatchDocument, EventDocument};
-pub use external::{ExternalVolumeDocument, ExternalVolumesResponse};
+pub use external::{
+    ExternalVolumeDocument, ExternalVolumesResponse, VolumeHealthDocument, VolumeStatusDocument,
+};
 pub use filter::{FieldProblem, Filter, FilterProblem};
 pub use header::{
     AGENT, INDEX, KNOWN_LEADER, LAST_CONTACT, NEXT_TOKEN, SECRETS, SecretsHeaderProblem, TOKEN,

@@ -36,6 +36,35 @@ pub struct ControllerInfoDocument {
     pub supports_list_volumes_attached_nodes: bool,
     /// PUBLISH_READONLY.
     pub supports_read_only_attach: bool,
+    /// GET_VOLUME_HEALTH; ours, only present if `true`.
+    #[serde(skip_serializing_if = "is_false")]
+    pub supports_get_volume_health: bool,
+    /// LIST_VOLUME_HEALTH; ours, only present if `true`.
+    #[serde(skip_serializing_if = "is_false")]
+    pub supports_list_volume_health: bool,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+const fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+/// A condition of the storage behind a plugin; ours.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub struct StorageStatusDocument {
+    /// `STORAGE_DEGRADED` or `STORAGE_UNREACHABLE`, or `TYPE_` and a number that is not known.
+    pub status: String,
+    /// A short word for machines.
+    pub reason: String,
+    /// A description for people.
+    pub message: String,
+    /// The attachment mode of the affected volumes; missing if all are.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub attachment_mode: String,
 }
 
 /// The capabilities of a node plugin, and its topology.
@@ -58,6 +87,15 @@ pub struct NodeInfoDocument {
     pub supports_expand: bool,
     /// GET_VOLUME_STATS.
     pub supports_stats: bool,
+    /// GET_VOLUME_HEALTH; ours, only present if `true`.
+    #[serde(skip_serializing_if = "is_false")]
+    pub supports_get_volume_health: bool,
+    /// GET_STORAGE_HEALTH; ours, only present if `true`.
+    #[serde(skip_serializing_if = "is_false")]
+    pub supports_storage_health: bool,
+    /// The conditions of the storage; ours, only present if there are any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub storage_health: Vec<StorageStatusDocument>,
 }
 
 /// One instance of a plugin on one node: Nomad's `CSIInfo`.

@@ -73,6 +73,10 @@ pub struct TopologyRequestDocument {
 /// A volume in the response of `GET /v1/volume/csi/:id`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each flag is a field of the JSON"
+)]
 pub struct VolumeDocument {
     /// The access mode of current claims; empty without claims.
     pub access_mode: String,
@@ -148,6 +152,10 @@ pub struct VolumeDocument {
     /// The provider's ID of the restored snapshot.
     #[serde(rename = "SnapshotID")]
     pub snapshot_id: String,
+    /// Embedded agent only: whether the plugin reports health, which `GET /v1/volume/csi/:id/health`
+    /// returns.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub reports_health: bool,
     /// Embedded agent only: the index of the last change of the specification, which steps of claims
     /// do not move.
     #[serde(skip_serializing_if = "Option::is_none")]

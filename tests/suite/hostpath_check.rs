@@ -27,7 +27,7 @@ use crate::support::hostpath::{RunningPlugin, TestHost};
 use crate::support::hostpath_files::MountedFiles;
 
 /// Every RPC that can fail, and the check that finds its failure.
-const CHECK_OF_RPC: [(&str, &str); 31] = [
+const CHECK_OF_RPC: [(&str, &str); 35] = [
     ("GetPluginCapabilities", "identity/capabilities"),
     ("Probe", "identity/probe"),
     ("CreateVolume", "create/volume"),
@@ -59,6 +59,10 @@ const CHECK_OF_RPC: [(&str, &str); 31] = [
     ("NodeExpandVolume", "expand/online"),
     ("NodeGetCapabilities", "identity/node"),
     ("NodeGetInfo", "identity/node-info"),
+    ("ControllerGetVolumeHealth", "health/get"),
+    ("ControllerListVolumeHealth", "health/list"),
+    ("NodeGetVolumeHealth", "health/node"),
+    ("NodeGetStorageHealth", "health/storage"),
 ];
 
 /// The injected faults. `tests/e2e/plugin_check.rs` covers crashes, which end the process.
@@ -309,7 +313,7 @@ const REMOVED_CAPABILITIES: [&[&str]; 7] = [
     &[
         "CREATE_DELETE_SNAPSHOT",
         "LIST_VOLUMES",
-        "VOLUME_CONDITION",
+        "LIST_VOLUME_HEALTH",
         "PUBLISH_READONLY",
         "GET_VOLUME_STATS",
         "NODE_EXPAND_VOLUME",

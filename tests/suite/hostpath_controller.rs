@@ -50,7 +50,8 @@ async fn the_plugin_reports_its_name_and_its_capabilities() {
         Controller::ExpandVolume,
         Controller::GetVolume,
         Controller::ModifyVolume,
-        Controller::VolumeCondition,
+        Controller::GetVolumeHealth,
+        Controller::ListVolumeHealth,
         Controller::SingleNodeMultiWriter,
     ];
     assert_eq!(controller, expected);
@@ -72,7 +73,8 @@ async fn the_plugin_reports_its_name_and_its_capabilities() {
         Node::StageUnstageVolume,
         Node::GetVolumeStats,
         Node::ExpandVolume,
-        Node::VolumeCondition,
+        Node::GetVolumeHealth,
+        Node::GetStorageHealth,
         Node::SingleNodeMultiWriter,
         Node::VolumeMountGroup,
     ];

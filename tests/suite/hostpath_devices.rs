@@ -15,7 +15,7 @@ use tonic::{Code, Status};
 
 use crate::support::hostpath::{PluginFixture, TestHost, code, writer};
 use crate::support::plugin_client::{
-    Client, Publish, block, bytes, clone_of, mount, named, restore_of, sized,
+    Client, Publish, Reported, block, bytes, clone_of, mount, named, restore_of, sized,
 };
 
 const MIB: i64 = 1 << 20;
@@ -922,9 +922,7 @@ async fn a_profile_can_remove_every_capability() {
         [],
         "the kernel detaches the device with its mount"
     );
-    let mut fixture = fixture
-        .restart_with(without(&["CONFIRMED", "VOLUME_CONDITION"]))
-        .await;
+    let mut fixture = fixture.restart_with(without(&["CONFIRMED"])).await;
     let request = proto::ValidateVolumeCapabilitiesRequest {
         volume_id: id.clone(),
         volume_capabilities: vec![writer()],
@@ -936,8 +934,6 @@ async fn a_profile_can_remove_every_capability() {
         .validate_volume_capabilities(request)
         .await;
     assert_eq!(answer.unwrap().into_inner().confirmed, None);
-    let status = get(&mut fixture.client, &id).await.status.unwrap();
-    assert_eq!(status.volume_condition, None);
 }
 
 #[tokio::test]
@@ -1028,22 +1024,22 @@ async fn a_reboot_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_volume_without_its_data_is_abnormal_and_cannot_be_used() {
+async fn a_volume_without_its_data_has_lost_data_and_cannot_be_used() {
     let mut fixture = PluginFixture::with_devices().await;
     let staging = fixture.create_dir("staging");
     let id = fixture.client.try_create(sized("a", MIB)).await.unwrap();
-    let is_abnormal = async |client: &mut Client| {
-        let status = get(client, &id).await.status.unwrap();
-        status.volume_condition.unwrap().abnormal
+    let has_lost = |health: &[Reported], reason: &str| {
+        health == [(proto::VolumeHealthErrorType::DataLoss, reason.to_owned())]
     };
     fixture.use_once(&id, writer()).await;
-    assert!(!is_abnormal(&mut fixture.client).await);
+    assert_eq!(fixture.client.health(&id).await.unwrap(), []);
     let file = std::fs::File::options()
         .write(true)
         .open(image(&fixture, &id))
         .unwrap();
     file.set_len(4096).unwrap();
-    assert!(is_abnormal(&mut fixture.client).await);
+    let health = fixture.client.health(&id).await.unwrap();
+    assert!(has_lost(&health, "DataTruncated"), "{health:?}");
     let refused = fixture
         .client
         .stage(&id, &staging, writer())
@@ -1052,6 +1048,7 @@ async fn a_volume_without_its_data_is_abnormal_and_cannot_be_used() {
     assert_eq!(refused.code(), Code::FailedPrecondition);
     assert!(refused.message().contains("truncated"), "{refused}");
     std::fs::remove_file(image(&fixture, &id)).unwrap();
-    assert!(is_abnormal(&mut fixture.client).await);
+    let health = fixture.client.health(&id).await.unwrap();
+    assert!(has_lost(&health, "DataMissing"), "{health:?}");
     fixture.client.delete(&id).await.unwrap();
 }

@@ -32,13 +32,7 @@ fn is_empty(fixture: &PluginFixture) -> bool {
 }
 
 async fn is_healthy(fixture: &mut PluginFixture, id: &str) -> bool {
-    let request = proto::ControllerGetVolumeRequest {
-        volume_id: id.to_owned(),
-    };
-    let client = &mut fixture.client.controller;
-    let answer = client.controller_get_volume(request).await.unwrap();
-    let status = answer.into_inner().status.unwrap();
-    !status.volume_condition.unwrap().abnormal
+    fixture.client.health(id).await.unwrap().is_empty()
 }
 
 #[tokio::test]

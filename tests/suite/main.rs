@@ -37,6 +37,7 @@ mod crash;
 mod csi;
 #[cfg(feature = "agent")]
 mod csi_code;
+mod csi_health;
 #[cfg(feature = "agent")]
 mod csi_steps;
 mod csi_storage;
@@ -57,6 +58,7 @@ mod hostpath_devices;
 mod hostpath_formatting;
 #[cfg(feature = "agent")]
 mod hostpath_growth;
+mod hostpath_health;
 #[cfg(feature = "agent")]
 mod hostpath_node;
 #[cfg(feature = "agent")]

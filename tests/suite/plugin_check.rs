@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nomad_csi::conformance::{
-    Case, CheckObserver, CheckOptions, CheckOutcome, Level, ProbedPlugin, Report, Selection,
-    Verdict, cases, run_checks,
+    Case, CheckObserver, CheckOptions, CheckOutcome, Level, ModesUnknown, ProbedPlugin, Report,
+    Selection, Verdict, cases, confirmed_modes, run_checks,
 };
-use nomad_csi::csi::RawClient;
-use nomad_csi::model::Secrets;
+use nomad_csi::csi::{RawClient, proto};
+use nomad_csi::model::{AttachmentMode, Secrets};
 use tokio_util::sync::CancellationToken;
 
 use crate::support::exemplar::{Deviation, Exemplar};
@@ -60,6 +60,18 @@ const FOUND: &[(Deviation, &str)] = &[
     (D::UnknownShown, "list/get-unknown"),
     (D::OtherVolumeShown, "list/get"),
     (D::NoCondition, "list/get"),
+    (D::HealthOfOther, "health/get"),
+    (D::NoHealthReason, "health/get"),
+    (D::HealthTwice, "health/list"),
+    (D::HealthOfUnknown, "health/get-unknown"),
+    (D::LongHealthPages, "health/list"),
+    (D::AnyHealthToken, "health/bad-token"),
+    (D::ListHealthOnly, "identity/controller"),
+    (D::NodeHealthOfOther, "health/node"),
+    (D::NoNodeHealth, "health/node"),
+    (D::NodeHealthOfUnknown, "health/node-unknown"),
+    (D::StorageTwice, "health/storage"),
+    (D::SnapshotElsewhere, "snapshot/place"),
     (D::SnapshotOfOther, "snapshot/other-volume"),
     (D::SnapshotEachTime, "snapshot/same-again"),
     (D::SnapshotUnknownVolume, "snapshot/unknown-volume"),
@@ -325,6 +337,83 @@ async fn a_plugin_that_crashes_fails_one_check_and_the_others_are_not_run() {
         assert_eq!(outcome.verdict, expected, "{}", outcome.case.id);
     }
     assert_eq!(report.leftovers, []);
+}
+
+/// A plugin that refuses every volume may lack parameters, but not if some were given or a volume exists.
+#[tokio::test]
+async fn missing_parameters_are_reported() {
+    for (required, given, is_reported) in [
+        (Some("pool"), None, true),
+        (Some("pool"), Some("kind"), false),
+        (Some("pool"), Some("pool"), false),
+        (None, None, false),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("csi.sock");
+        let plugin = Exemplar::start(&socket, None);
+        if let Some(required) = required {
+            plugin.require_parameter(required);
+        }
+        let given = given.map(|name: &str| (name.to_owned(), "fast".to_owned()));
+        let options = CheckOptions {
+            parameters: given.into_iter().collect(),
+            ..options()
+        };
+        let client = RawClient::new(&socket, Duration::from_secs(20));
+        let files = Arc::new(plugin.files());
+        let create = selection(&["create", "delete/twice"]);
+        let stop = CancellationToken::new();
+        let running = run_checks(client, options, &create, files, &SilentObserver, &stop);
+        let report = running.await.expect("the plugin answers");
+        let reported = report.missing_parameters.as_deref();
+        assert_eq!(
+            reported.is_some(),
+            is_reported,
+            "{required:?}: {reported:?}"
+        );
+        if let Some(error) = reported {
+            assert!(error.contains("a parameter is missing"), "{error}");
+        }
+    }
+}
+
+/// Each mode is asked alone, with the volume's own context. The exemplar confirms what a volume was
+/// created with.
+#[tokio::test]
+async fn the_confirmed_modes_of_a_volume_are_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("csi.sock");
+    let _plugin = Exemplar::start(&socket, None);
+    let client = RawClient::new(&socket, Duration::from_secs(20));
+    let profile = ProbedPlugin::probe(&client).await.unwrap();
+    let secrets = Secrets::default();
+    let missing = confirmed_modes(&client, &profile, "nothing", &secrets).await;
+    assert_eq!(missing, Err(ModesUnknown::NoSuchVolume));
+    let created = client.call(minimal_volume()).await.unwrap();
+    let id = created.volume.unwrap().volume_id;
+    let modes = confirmed_modes(&client, &profile, &id, &secrets).await;
+    let modes = modes.unwrap();
+    assert_eq!(modes.len(), 14);
+    let (confirmed, refused): (Vec<_>, Vec<_>) =
+        modes.iter().partition(|mode| mode.refusal.is_none());
+    assert_eq!(confirmed.len(), 1, "{confirmed:?}");
+    assert_eq!(confirmed[0].access_mode, "SINGLE_NODE_WRITER");
+    assert_eq!(confirmed[0].attachment_mode, AttachmentMode::FileSystem);
+    let reason = Some("the volume has other capabilities".to_owned());
+    assert!(refused.iter().all(|mode| mode.refusal == reason));
+}
+
+fn minimal_volume() -> proto::CreateVolumeRequest {
+    use proto::volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode};
+    let mode = Mode::SingleNodeWriter.into();
+    proto::CreateVolumeRequest {
+        name: "v".to_owned(),
+        volume_capabilities: vec![proto::VolumeCapability {
+            access_mode: Some(AccessMode { mode }),
+            access_type: Some(AccessType::Mount(MountVolume::default())),
+        }],
+        ..Default::default()
+    }
 }
 
 /// The report lists what the clean-up could not remove.

@@ -58,6 +58,7 @@ transcripts! {
     the_placement_of_a_job_is_explained = "job/placement.md";
     namespaces_of_the_embedded_agent = "namespace/embedded.md";
     a_socket_without_a_plugin_is_reported = "plugin/socket.md";
+    what_an_upgrade_of_a_plugin_takes_away = "plugin/diff.md";
     completion_scripts_and_manual_are_printed = "command_line/completion.md";
     sets_in_a_file_are_shown_and_forgotten = "set/file.md";
     sets_in_variables_are_shown_and_forgotten = "set/nomad.md";

@@ -26,6 +26,7 @@ use state::SharedState;
 mod controller;
 mod deviation;
 mod files;
+mod health;
 mod node;
 mod services;
 mod snapshots;
@@ -78,6 +79,11 @@ impl Exemplar {
     /// Whether the plugin has created anything.
     pub(crate) fn has_created_anything(&self) -> bool {
         self.state.lock().has_created_anything()
+    }
+
+    /// Refuses to create volumes without this parameter.
+    pub(crate) fn require_parameter(&self, name: &'static str) {
+        self.state.lock().required_parameter = Some(name);
     }
 
     /// Cancels `stop` during the creation of the `count`th volume from now.

@@ -26,6 +26,7 @@ use connection::ConnectionCutter;
 use services::Service;
 
 mod connection;
+mod health;
 mod messages;
 mod services;
 

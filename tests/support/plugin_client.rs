@@ -163,6 +163,26 @@ impl Client {
         self.node.node_unpublish_volume(request).await.map(drop)
     }
 
+    /// Returns the statuses of a volume that the controller reports.
+    pub(crate) async fn health(&mut self, id: &str) -> Result<Vec<Reported>, Status> {
+        let request = proto::ControllerGetVolumeHealthRequest {
+            volume_id: id.to_owned(),
+            ..Default::default()
+        };
+        let answer = self.controller.controller_get_volume_health(request).await;
+        Ok(reported(id, answer?.into_inner().volume_health))
+    }
+
+    /// Returns the statuses of a volume that the node reports.
+    pub(crate) async fn node_health(&mut self, id: &str) -> Result<Vec<Reported>, Status> {
+        let request = proto::NodeGetVolumeHealthRequest {
+            volume_id: id.to_owned(),
+            ..Default::default()
+        };
+        let answer = self.node.node_get_volume_health(request).await;
+        Ok(reported(id, answer?.into_inner().volume_health))
+    }
+
     /// Returns the IDs on one page, and the token of the next page.
     pub(crate) async fn list(
         &mut self,
@@ -177,6 +197,18 @@ impl Client {
         let id = |entry: proto::list_volumes_response::Entry| entry.volume.unwrap().volume_id;
         Ok((page.entries.into_iter().map(id).collect(), page.next_token))
     }
+}
+
+/// A status and its reason.
+pub(crate) type Reported = (proto::VolumeHealthErrorType, String);
+
+fn reported(id: &str, health: Option<proto::VolumeHealth>) -> Vec<Reported> {
+    let health = health.expect("the health is set");
+    assert_eq!(health.volume_id, id);
+    let entries = health.health_statuses.into_iter();
+    entries
+        .map(|entry| (entry.status(), entry.reason))
+        .collect()
 }
 
 /// The arguments of NodePublishVolume.

@@ -61,6 +61,8 @@ pub mod plugin_capability {
             GroupControllerService = 3,
             /// Alpha. Serves SnapshotMetadata; since 1.10.
             SnapshotMetadataService = 4,
+            /// Alpha. Snapshots are not usable from every node; since 1.13.
+            SnapshotAccessibilityConstraints = 5,
         }
         impl Type {
             /// String value of the enum field names used in the ProtoBuf definition.
@@ -76,6 +78,9 @@ pub mod plugin_capability {
                     }
                     Self::GroupControllerService => "GROUP_CONTROLLER_SERVICE",
                     Self::SnapshotMetadataService => "SNAPSHOT_METADATA_SERVICE",
+                    Self::SnapshotAccessibilityConstraints => {
+                        "SNAPSHOT_ACCESSIBILITY_CONSTRAINTS"
+                    }
                 }
             }
             /// Creates an enum from field names used in the ProtoBuf definition.
@@ -88,6 +93,9 @@ pub mod plugin_capability {
                     }
                     "GROUP_CONTROLLER_SERVICE" => Some(Self::GroupControllerService),
                     "SNAPSHOT_METADATA_SERVICE" => Some(Self::SnapshotMetadataService),
+                    "SNAPSHOT_ACCESSIBILITY_CONSTRAINTS" => {
+                        Some(Self::SnapshotAccessibilityConstraints)
+                    }
                     _ => None,
                 }
             }
@@ -562,7 +570,7 @@ pub mod list_volumes_response {
         /// LIST_VOLUMES_PUBLISHED_NODES; with it, empty means nowhere.
         #[prost(string, repeated, tag = "1")]
         pub published_node_ids: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-        /// Conditional, alpha. Required with the controller capability VOLUME_CONDITION.
+        /// Conditional. Required with the controller capability VOLUME_CONDITION; 1.3 to 1.12.
         #[prost(message, optional, tag = "2")]
         pub volume_condition: ::core::option::Option<super::VolumeCondition>,
     }
@@ -659,7 +667,7 @@ pub mod controller_service_capability {
             ExpandVolume = 9,
             /// `published_node_ids` has a meaning; needs PUBLISH_UNPUBLISH_VOLUME; since 1.2.
             ListVolumesPublishedNodes = 10,
-            /// Alpha. The controller reports VolumeCondition; since 1.3.
+            /// The controller reports VolumeCondition; 1.3 to 1.12.
             VolumeCondition = 11,
             /// Alpha. ControllerGetVolume; since 1.3.
             GetVolume = 12,
@@ -669,6 +677,10 @@ pub mod controller_service_capability {
             ModifyVolume = 14,
             /// Alpha. GetSnapshot; since 1.12.
             GetSnapshot = 15,
+            /// Alpha. ControllerGetVolumeHealth; since 1.13.
+            GetVolumeHealth = 16,
+            /// Alpha. ControllerListVolumeHealth; needs GET_VOLUME_HEALTH; since 1.13.
+            ListVolumeHealth = 17,
         }
         impl Type {
             /// String value of the enum field names used in the ProtoBuf definition.
@@ -693,6 +705,8 @@ pub mod controller_service_capability {
                     Self::SingleNodeMultiWriter => "SINGLE_NODE_MULTI_WRITER",
                     Self::ModifyVolume => "MODIFY_VOLUME",
                     Self::GetSnapshot => "GET_SNAPSHOT",
+                    Self::GetVolumeHealth => "GET_VOLUME_HEALTH",
+                    Self::ListVolumeHealth => "LIST_VOLUME_HEALTH",
                 }
             }
             /// Creates an enum from field names used in the ProtoBuf definition.
@@ -716,6 +730,8 @@ pub mod controller_service_capability {
                     "SINGLE_NODE_MULTI_WRITER" => Some(Self::SingleNodeMultiWriter),
                     "MODIFY_VOLUME" => Some(Self::ModifyVolume),
                     "GET_SNAPSHOT" => Some(Self::GetSnapshot),
+                    "GET_VOLUME_HEALTH" => Some(Self::GetVolumeHealth),
+                    "LIST_VOLUME_HEALTH" => Some(Self::ListVolumeHealth),
                     _ => None,
                 }
             }
@@ -748,14 +764,18 @@ pub struct CreateSnapshotRequest {
         ::prost::alloc::string::String,
         ::prost::alloc::string::String,
     >,
+    /// Optional. From where the snapshot must be usable. Only with SNAPSHOT_ACCESSIBILITY_CONSTRAINTS;
+    /// since 1.13.
+    #[prost(message, optional, tag = "5")]
+    pub accessibility_requirements: ::core::option::Option<TopologyRequirement>,
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct CreateSnapshotResponse {
     /// Required.
     #[prost(message, optional, tag = "1")]
     pub snapshot: ::core::option::Option<Snapshot>,
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Snapshot {
     /// Optional. What a volume made from it needs at least; 0 if unknown.
     #[prost(int64, tag = "1")]
@@ -776,6 +796,10 @@ pub struct Snapshot {
     /// stands by itself; since 1.8.
     #[prost(string, tag = "6")]
     pub group_snapshot_id: ::prost::alloc::string::String,
+    /// Optional. Usable from each of these; absent if from everywhere. Only with
+    /// SNAPSHOT_ACCESSIBILITY_CONSTRAINTS; since 1.13.
+    #[prost(message, repeated, tag = "7")]
+    pub accessible_topology: ::prost::alloc::vec::Vec<Topology>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 #[prost(skip_debug)]
@@ -824,7 +848,7 @@ pub struct ListSnapshotsResponse {
 }
 /// Nested message and enum types in `ListSnapshotsResponse`.
 pub mod list_snapshots_response {
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    #[derive(Clone, PartialEq, ::prost::Message)]
     pub struct Entry {
         #[prost(message, optional, tag = "1")]
         pub snapshot: ::core::option::Option<super::Snapshot>,
@@ -845,7 +869,7 @@ pub struct GetSnapshotRequest {
     >,
 }
 /// Alpha.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GetSnapshotResponse {
     /// Required.
     #[prost(message, optional, tag = "1")]
@@ -904,7 +928,7 @@ pub mod controller_get_volume_response {
         /// Conditional. Required with LIST_VOLUMES_PUBLISHED_NODES.
         #[prost(string, repeated, tag = "1")]
         pub published_node_ids: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-        /// Conditional. Required with VOLUME_CONDITION.
+        /// Conditional. Required with VOLUME_CONDITION; 1.3 to 1.12.
         #[prost(message, optional, tag = "2")]
         pub volume_condition: ::core::option::Option<super::VolumeCondition>,
     }
@@ -930,6 +954,80 @@ pub struct ControllerModifyVolumeRequest {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ControllerModifyVolumeResponse {}
+/// Alpha.
+#[derive(Clone, PartialEq, ::prost::Message)]
+#[prost(skip_debug)]
+pub struct ControllerGetVolumeHealthRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub volume_id: ::prost::alloc::string::String,
+    /// Optional.
+    #[prost(btree_map = "string, string", tag = "2")]
+    pub secrets: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+}
+/// Alpha.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ControllerGetVolumeHealthResponse {
+    /// Required. Of an unknown volume: NOT_FOUND.
+    #[prost(message, optional, tag = "1")]
+    pub volume_health: ::core::option::Option<VolumeHealth>,
+}
+/// Alpha.
+#[derive(Clone, PartialEq, ::prost::Message)]
+#[prost(skip_debug)]
+pub struct ControllerListVolumeHealthRequest {
+    /// Optional. 0 for no bound; never negative; an answer may not have more.
+    #[prost(int32, tag = "1")]
+    pub max_entries: i32,
+    /// Optional. Empty from the start, else a `next_token`; a bad one is ABORTED.
+    #[prost(string, tag = "2")]
+    pub starting_token: ::prost::alloc::string::String,
+    /// Optional.
+    #[prost(btree_map = "string, string", tag = "3")]
+    pub secrets: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+}
+/// Alpha.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ControllerListVolumeHealthResponse {
+    /// Optional. Volumes without a known adverse condition should be left out.
+    #[prost(message, repeated, tag = "1")]
+    pub entries: ::prost::alloc::vec::Vec<VolumeHealth>,
+    /// Optional. Set where entries were left out; empty on the last page.
+    #[prost(string, tag = "2")]
+    pub next_token: ::prost::alloc::string::String,
+}
+/// Alpha.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct VolumeHealth {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub volume_id: ::prost::alloc::string::String,
+    /// Optional. Empty if no adverse condition is known; no two entries with the same status and
+    /// reason.
+    #[prost(message, repeated, tag = "2")]
+    pub health_statuses: ::prost::alloc::vec::Vec<volume_health::VolumeHealthEntry>,
+}
+/// Nested message and enum types in `VolumeHealth`.
+pub mod volume_health {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct VolumeHealthEntry {
+        /// Required. Values that the orchestrator does not know are ignored for decisions.
+        #[prost(enumeration = "super::VolumeHealthErrorType", tag = "1")]
+        pub status: i32,
+        /// Required. A short CamelCase word for machines.
+        #[prost(string, tag = "2")]
+        pub reason: ::prost::alloc::string::String,
+        /// Optional. For people.
+        #[prost(string, tag = "3")]
+        pub message: ::prost::alloc::string::String,
+    }
+}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GroupControllerGetCapabilitiesRequest {}
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1270,7 +1368,7 @@ pub struct NodeGetVolumeStatsResponse {
     /// Optional.
     #[prost(message, repeated, tag = "1")]
     pub usage: ::prost::alloc::vec::Vec<VolumeUsage>,
-    /// Conditional, alpha. Required with the node capability VOLUME_CONDITION.
+    /// Conditional. Required with the node capability VOLUME_CONDITION; 1.3 to 1.12.
     #[prost(message, optional, tag = "2")]
     pub volume_condition: ::core::option::Option<VolumeCondition>,
 }
@@ -1331,7 +1429,7 @@ pub mod volume_usage {
         }
     }
 }
-/// Alpha.
+/// 1.3 to 1.12.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct VolumeCondition {
     /// Required.
@@ -1414,13 +1512,16 @@ pub mod node_service_capability {
             GetVolumeStats = 2,
             /// NodeExpandVolume; since 1.1.
             ExpandVolume = 3,
-            /// Alpha. The node reports VolumeCondition, which makes NodeGetVolumeStats mandatory; since
-            /// 1.3.
+            /// The node reports VolumeCondition, which makes NodeGetVolumeStats mandatory; 1.3 to 1.12.
             VolumeCondition = 4,
             /// Alpha. The two access modes of 1.5; since 1.5.
             SingleNodeMultiWriter = 5,
             /// `volume_mount_group` is honoured; since 1.5.
             VolumeMountGroup = 6,
+            /// Alpha. NodeGetVolumeHealth; since 1.13.
+            GetVolumeHealth = 7,
+            /// Alpha. NodeGetStorageHealth; since 1.13.
+            GetStorageHealth = 8,
         }
         impl Type {
             /// String value of the enum field names used in the ProtoBuf definition.
@@ -1436,6 +1537,8 @@ pub mod node_service_capability {
                     Self::VolumeCondition => "VOLUME_CONDITION",
                     Self::SingleNodeMultiWriter => "SINGLE_NODE_MULTI_WRITER",
                     Self::VolumeMountGroup => "VOLUME_MOUNT_GROUP",
+                    Self::GetVolumeHealth => "GET_VOLUME_HEALTH",
+                    Self::GetStorageHealth => "GET_STORAGE_HEALTH",
                 }
             }
             /// Creates an enum from field names used in the ProtoBuf definition.
@@ -1448,6 +1551,8 @@ pub mod node_service_capability {
                     "VOLUME_CONDITION" => Some(Self::VolumeCondition),
                     "SINGLE_NODE_MULTI_WRITER" => Some(Self::SingleNodeMultiWriter),
                     "VOLUME_MOUNT_GROUP" => Some(Self::VolumeMountGroup),
+                    "GET_VOLUME_HEALTH" => Some(Self::GetVolumeHealth),
+                    "GET_STORAGE_HEALTH" => Some(Self::GetStorageHealth),
                     _ => None,
                 }
             }
@@ -1473,6 +1578,101 @@ pub struct NodeGetInfoResponse {
     /// VOLUME_ACCESSIBILITY_CONSTRAINTS.
     #[prost(message, optional, tag = "3")]
     pub accessible_topology: ::core::option::Option<Topology>,
+}
+/// Alpha.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NodeGetVolumeHealthRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub volume_id: ::prost::alloc::string::String,
+    /// Optional. Absolute; where the volume is published.
+    #[prost(string, tag = "2")]
+    pub volume_publish_path: ::prost::alloc::string::String,
+    /// Optional. Absolute; where the volume is staged.
+    #[prost(string, tag = "3")]
+    pub staging_target_path: ::prost::alloc::string::String,
+}
+/// Alpha.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct NodeGetVolumeHealthResponse {
+    /// Required.
+    #[prost(message, optional, tag = "1")]
+    pub volume_health: ::core::option::Option<VolumeHealth>,
+}
+/// Alpha.
+#[derive(Clone, PartialEq, ::prost::Message)]
+#[prost(skip_debug)]
+pub struct NodeGetStorageHealthRequest {
+    /// Optional.
+    #[prost(btree_map = "string, string", tag = "1")]
+    pub secrets: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+}
+/// Alpha.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct NodeGetStorageHealthResponse {
+    /// Optional. Empty if no adverse condition is known.
+    #[prost(message, repeated, tag = "1")]
+    pub backend_health: ::prost::alloc::vec::Vec<
+        node_get_storage_health_response::StorageBackendHealth,
+    >,
+}
+/// Nested message and enum types in `NodeGetStorageHealthResponse`.
+pub mod node_get_storage_health_response {
+    /// No two of one answer have the same status, reason and capability.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct StorageBackendHealth {
+        /// Required. Values that the orchestrator does not know are ignored for decisions.
+        #[prost(enumeration = "super::StorageHealthErrorType", tag = "1")]
+        pub status: i32,
+        /// Required. A short CamelCase word for machines.
+        #[prost(string, tag = "2")]
+        pub reason: ::prost::alloc::string::String,
+        /// Optional. For people.
+        #[prost(string, tag = "3")]
+        pub message: ::prost::alloc::string::String,
+        /// Optional. Which kind of volume is concerned; absent if every kind.
+        #[prost(message, optional, tag = "4")]
+        pub volume_capability: ::core::option::Option<super::VolumeCapability>,
+    }
+}
+/// Alpha.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum VolumeHealthErrorType {
+    UnknownVolumeHealthType = 0,
+    /// Usable, but not at its best.
+    Degraded = 1,
+    /// Not usable: from any node if the controller says it, from this node if the node says it.
+    Inaccessible = 2,
+    /// Data is lost for good, or this is strongly suspected.
+    DataLoss = 3,
+}
+impl VolumeHealthErrorType {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::UnknownVolumeHealthType => "UNKNOWN_VOLUME_HEALTH_TYPE",
+            Self::Degraded => "DEGRADED",
+            Self::Inaccessible => "INACCESSIBLE",
+            Self::DataLoss => "DATA_LOSS",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "UNKNOWN_VOLUME_HEALTH_TYPE" => Some(Self::UnknownVolumeHealthType),
+            "DEGRADED" => Some(Self::Degraded),
+            "INACCESSIBLE" => Some(Self::Inaccessible),
+            "DATA_LOSS" => Some(Self::DataLoss),
+            _ => None,
+        }
+    }
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
@@ -1501,6 +1701,40 @@ impl BlockMetadataType {
             "UNKNOWN" => Some(Self::Unknown),
             "FIXED_LENGTH" => Some(Self::FixedLength),
             "VARIABLE_LENGTH" => Some(Self::VariableLength),
+            _ => None,
+        }
+    }
+}
+/// Alpha.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum StorageHealthErrorType {
+    UnknownStorageHealthErrorType = 0,
+    /// Reachable, but not at its best.
+    StorageDegraded = 1,
+    /// Not reachable from this node.
+    StorageUnreachable = 2,
+}
+impl StorageHealthErrorType {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::UnknownStorageHealthErrorType => "UNKNOWN_STORAGE_HEALTH_ERROR_TYPE",
+            Self::StorageDegraded => "STORAGE_DEGRADED",
+            Self::StorageUnreachable => "STORAGE_UNREACHABLE",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "UNKNOWN_STORAGE_HEALTH_ERROR_TYPE" => {
+                Some(Self::UnknownStorageHealthErrorType)
+            }
+            "STORAGE_DEGRADED" => Some(Self::StorageDegraded),
+            "STORAGE_UNREACHABLE" => Some(Self::StorageUnreachable),
             _ => None,
         }
     }
@@ -2405,6 +2639,60 @@ pub mod controller_client {
                 .insert(GrpcMethod::new("csi.v1.Controller", "ControllerModifyVolume"));
             self.inner.unary(req, path, codec).await
         }
+        /// Alpha.
+        pub async fn controller_get_volume_health(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ControllerGetVolumeHealthRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ControllerGetVolumeHealthResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/csi.v1.Controller/ControllerGetVolumeHealth",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("csi.v1.Controller", "ControllerGetVolumeHealth"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// Alpha.
+        pub async fn controller_list_volume_health(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ControllerListVolumeHealthRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ControllerListVolumeHealthResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/csi.v1.Controller/ControllerListVolumeHealth",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("csi.v1.Controller", "ControllerListVolumeHealth"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -2525,6 +2813,22 @@ pub mod controller_server {
             request: tonic::Request<super::ControllerModifyVolumeRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ControllerModifyVolumeResponse>,
+            tonic::Status,
+        >;
+        /// Alpha.
+        async fn controller_get_volume_health(
+            &self,
+            request: tonic::Request<super::ControllerGetVolumeHealthRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ControllerGetVolumeHealthResponse>,
+            tonic::Status,
+        >;
+        /// Alpha.
+        async fn controller_list_volume_health(
+            &self,
+            request: tonic::Request<super::ControllerListVolumeHealthRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ControllerListVolumeHealthResponse>,
             tonic::Status,
         >;
     }
@@ -3294,6 +3598,110 @@ pub mod controller_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ControllerModifyVolumeSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/csi.v1.Controller/ControllerGetVolumeHealth" => {
+                    #[allow(non_camel_case_types)]
+                    struct ControllerGetVolumeHealthSvc<T: Controller>(pub Arc<T>);
+                    impl<
+                        T: Controller,
+                    > tonic::server::UnaryService<
+                        super::ControllerGetVolumeHealthRequest,
+                    > for ControllerGetVolumeHealthSvc<T> {
+                        type Response = super::ControllerGetVolumeHealthResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                super::ControllerGetVolumeHealthRequest,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Controller>::controller_get_volume_health(
+                                        &inner,
+                                        request,
+                                    )
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ControllerGetVolumeHealthSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/csi.v1.Controller/ControllerListVolumeHealth" => {
+                    #[allow(non_camel_case_types)]
+                    struct ControllerListVolumeHealthSvc<T: Controller>(pub Arc<T>);
+                    impl<
+                        T: Controller,
+                    > tonic::server::UnaryService<
+                        super::ControllerListVolumeHealthRequest,
+                    > for ControllerListVolumeHealthSvc<T> {
+                        type Response = super::ControllerListVolumeHealthResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                super::ControllerListVolumeHealthRequest,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Controller>::controller_list_volume_health(
+                                        &inner,
+                                        request,
+                                    )
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ControllerListVolumeHealthSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
@@ -4610,6 +5018,56 @@ pub mod node_client {
             req.extensions_mut().insert(GrpcMethod::new("csi.v1.Node", "NodeGetInfo"));
             self.inner.unary(req, path, codec).await
         }
+        /// Alpha.
+        pub async fn node_get_volume_health(
+            &mut self,
+            request: impl tonic::IntoRequest<super::NodeGetVolumeHealthRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::NodeGetVolumeHealthResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/csi.v1.Node/NodeGetVolumeHealth",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("csi.v1.Node", "NodeGetVolumeHealth"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Alpha.
+        pub async fn node_get_storage_health(
+            &mut self,
+            request: impl tonic::IntoRequest<super::NodeGetStorageHealthRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::NodeGetStorageHealthResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/csi.v1.Node/NodeGetStorageHealth",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("csi.v1.Node", "NodeGetStorageHealth"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -4679,6 +5137,22 @@ pub mod node_server {
             request: tonic::Request<super::NodeGetInfoRequest>,
         ) -> std::result::Result<
             tonic::Response<super::NodeGetInfoResponse>,
+            tonic::Status,
+        >;
+        /// Alpha.
+        async fn node_get_volume_health(
+            &self,
+            request: tonic::Request<super::NodeGetVolumeHealthRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::NodeGetVolumeHealthResponse>,
+            tonic::Status,
+        >;
+        /// Alpha.
+        async fn node_get_storage_health(
+            &self,
+            request: tonic::Request<super::NodeGetStorageHealthRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::NodeGetStorageHealthResponse>,
             tonic::Status,
         >;
     }
@@ -5116,6 +5590,96 @@ pub mod node_server {
                     };
                     Box::pin(fut)
                 }
+                "/csi.v1.Node/NodeGetVolumeHealth" => {
+                    #[allow(non_camel_case_types)]
+                    struct NodeGetVolumeHealthSvc<T: Node>(pub Arc<T>);
+                    impl<
+                        T: Node,
+                    > tonic::server::UnaryService<super::NodeGetVolumeHealthRequest>
+                    for NodeGetVolumeHealthSvc<T> {
+                        type Response = super::NodeGetVolumeHealthResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::NodeGetVolumeHealthRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Node>::node_get_volume_health(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = NodeGetVolumeHealthSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/csi.v1.Node/NodeGetStorageHealth" => {
+                    #[allow(non_camel_case_types)]
+                    struct NodeGetStorageHealthSvc<T: Node>(pub Arc<T>);
+                    impl<
+                        T: Node,
+                    > tonic::server::UnaryService<super::NodeGetStorageHealthRequest>
+                    for NodeGetStorageHealthSvc<T> {
+                        type Response = super::NodeGetStorageHealthResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::NodeGetStorageHealthRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Node>::node_get_storage_health(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = NodeGetStorageHealthSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
                 _ => {
                     Box::pin(async move {
                         let mut response = http::Response::new(
@@ -5158,4 +5722,4 @@ pub mod node_server {
 }
 /// Messages with a field that may hold secrets.
 #[cfg(test)]
-const MESSAGES_WITH_SECRETS: &[&str] = &[".csi.v1.ControllerExpandVolumeRequest", ".csi.v1.ControllerModifyVolumeRequest", ".csi.v1.ControllerPublishVolumeRequest", ".csi.v1.ControllerUnpublishVolumeRequest", ".csi.v1.CreateSnapshotRequest", ".csi.v1.CreateVolumeGroupSnapshotRequest", ".csi.v1.CreateVolumeRequest", ".csi.v1.DeleteSnapshotRequest", ".csi.v1.DeleteVolumeGroupSnapshotRequest", ".csi.v1.DeleteVolumeRequest", ".csi.v1.GetMetadataAllocatedRequest", ".csi.v1.GetMetadataDeltaRequest", ".csi.v1.GetSnapshotRequest", ".csi.v1.GetVolumeGroupSnapshotRequest", ".csi.v1.ListSnapshotsRequest", ".csi.v1.NodeExpandVolumeRequest", ".csi.v1.NodePublishVolumeRequest", ".csi.v1.NodeStageVolumeRequest", ".csi.v1.ValidateVolumeCapabilitiesRequest", ".csi.v1.VolumeCapability.MountVolume"];
+const MESSAGES_WITH_SECRETS: &[&str] = &[".csi.v1.ControllerExpandVolumeRequest", ".csi.v1.ControllerGetVolumeHealthRequest", ".csi.v1.ControllerListVolumeHealthRequest", ".csi.v1.ControllerModifyVolumeRequest", ".csi.v1.ControllerPublishVolumeRequest", ".csi.v1.ControllerUnpublishVolumeRequest", ".csi.v1.CreateSnapshotRequest", ".csi.v1.CreateVolumeGroupSnapshotRequest", ".csi.v1.CreateVolumeRequest", ".csi.v1.DeleteSnapshotRequest", ".csi.v1.DeleteVolumeGroupSnapshotRequest", ".csi.v1.DeleteVolumeRequest", ".csi.v1.GetMetadataAllocatedRequest", ".csi.v1.GetMetadataDeltaRequest", ".csi.v1.GetSnapshotRequest", ".csi.v1.GetVolumeGroupSnapshotRequest", ".csi.v1.ListSnapshotsRequest", ".csi.v1.NodeExpandVolumeRequest", ".csi.v1.NodeGetStorageHealthRequest", ".csi.v1.NodePublishVolumeRequest", ".csi.v1.NodeStageVolumeRequest", ".csi.v1.ValidateVolumeCapabilitiesRequest", ".csi.v1.VolumeCapability.MountVolume"];

@@ -42,7 +42,10 @@ macro_rules! plugin_profile_args {
             /// RPC is the name of an RPC or `*`. FAULT is a gRPC status code, `delay=200ms`,
             /// `lose-reply` (completes the call, then returns UNAVAILABLE), `hang`, `crash` or
             /// `crash-after` (completes the call, then crashes). TIMES limits the number of faults;
-            /// crashes are counted across restarts. [default: every call]
+            /// crashes are counted across restarts. [default: every call] With `health` as the RPC,
+            /// the plugin reports a condition that does not exist: `health:data-missing`,
+            /// `data-truncated`, `device-lost`, `file-system-errors`, `read-only`, `no-space` or
+            /// `storage-failed`.
             #[arg(long = concat!($prefix, "fault"), value_name = "RPC:FAULT[:TIMES]")]
             pub fault: Vec<String>,
         }

@@ -328,6 +328,7 @@ mod tests {
     fn every_volume_has_a_file_of_its_own() {
         let volume = |namespace: &str, id: &str| {
             let external = ExternalVolume {
+                health: None,
                 external_id: ExternalId::new(id),
                 capacity: crate::model::Bytes::default(),
                 context: [].into(),

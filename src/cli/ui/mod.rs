@@ -13,6 +13,7 @@ mod doctor;
 mod drift;
 mod field;
 mod formats;
+mod health;
 #[cfg(feature = "agent")]
 mod history;
 mod import;
@@ -34,6 +35,8 @@ mod printer;
 #[cfg(feature = "agent")]
 mod probe;
 mod problems;
+#[cfg(feature = "agent")]
+mod profile_diff;
 mod progress;
 mod report_content;
 mod set;
@@ -58,6 +61,7 @@ pub(super) use doctor::{doctor_json, doctor_text};
 pub(super) use drift::{DriftShown, drift_json, drift_text};
 pub(super) use field::field_explanation;
 pub(super) use formats::{Finding, Place, ReportFile, RunReport};
+pub(super) use health::volume_health;
 #[cfg(feature = "agent")]
 pub(super) use history::event_list;
 pub(super) use import::{import_summary, volume_count};
@@ -76,6 +80,8 @@ pub(super) use printer::{Printer, PrinterStream, one_line};
 #[cfg(feature = "agent")]
 pub(super) use probe::{probe_json, probe_text};
 pub(super) use problems::problems_text;
+#[cfg(feature = "agent")]
+pub(super) use profile_diff::{profile_diff_json, profile_diff_text};
 pub(super) use progress::{Progress, WaitLine, unreachable_line};
 pub(super) use report_content::{
     report_drift, report_files, report_outcomes, report_pending_plan, report_plan,

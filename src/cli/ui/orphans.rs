@@ -2,21 +2,24 @@
 
 use serde_json::json;
 
+use super::health::statuses_text;
 use super::table::{heading, table};
 use crate::model::{ExternalNodeId, VolumeSummary};
 use crate::ports::Document;
 use crate::reconcile::ListedVolume;
+use crate::wire::status_to_wire;
 
 /// Returns a table of orphans, and one of registered volumes that the provider does not list.
 pub(crate) fn orphan_list(orphans: &[&ListedVolume], missing: &[VolumeSummary]) -> String {
     let mut text = String::new();
     if !orphans.is_empty() {
         let rows = orphans.iter().map(|one| {
-            let condition = one.volume.condition.as_ref();
-            let condition = condition.map(|condition| match condition.abnormal {
-                true => format!("abnormal: {}", condition.message),
-                false => condition.message.clone(),
-            });
+            let health = match (&one.volume.condition, one.volume.statuses()) {
+                (Some(condition), Some(statuses)) if statuses.is_empty() => {
+                    condition.message.clone()
+                }
+                (_, statuses) => statuses_text(&statuses.unwrap_or_default()),
+            };
             let nodes = one
                 .volume
                 .published_nodes
@@ -26,11 +29,11 @@ pub(crate) fn orphan_list(orphans: &[&ListedVolume], missing: &[VolumeSummary]) 
                 one.volume.external_id.to_string(),
                 size(one),
                 nodes.collect::<Vec<_>>().join(","),
-                condition.unwrap_or_default(),
+                health,
                 state(one).to_owned(),
             ]
         });
-        let headings = ["External ID", "Size", "Published To", "Condition", "State"];
+        let headings = ["External ID", "Size", "Published To", "Health", "State"];
         text += &table(headings, rows);
     }
     if !missing.is_empty() {
@@ -68,10 +71,14 @@ fn state(listed: &ListedVolume) -> &'static str {
 /// Returns an orphan as JSON.
 pub(crate) fn orphan_document(listed: &ListedVolume) -> Document {
     let volume = &listed.volume;
-    let condition = volume.condition.clone().unwrap_or_default();
+    let condition = volume.reported_condition().unwrap_or_default();
     let nodes = volume.published_nodes.iter();
     let nodes: Vec<_> = nodes.map(ExternalNodeId::as_str).collect();
-    Document::of(&json!({
+    let health = volume.statuses().map(|statuses| {
+        let documents: Vec<_> = statuses.iter().map(status_to_wire).collect();
+        documents
+    });
+    let mut document = json!({
         "CapacityBytes": volume.capacity.to_wire(),
         "CloneID": volume.clone_id,
         "ID": volume.external_id.as_str(),
@@ -80,5 +87,9 @@ pub(crate) fn orphan_document(listed: &ListedVolume) -> Document {
         "SnapshotID": volume.snapshot_id,
         "State": state(listed),
         "Status": condition.message,
-    }))
+    });
+    if let Some(health) = health {
+        document["Health"] = json!(health);
+    }
+    Document::of(&document)
 }

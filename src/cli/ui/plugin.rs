@@ -10,8 +10,8 @@ use super::allocs::{TimeReference, allocations, short_id};
 use super::table::{heading, key_values, table};
 use super::time::ago;
 use crate::model::{
-    ControllerCapabilities, HealthCount, NodeCapabilities, NodeId, Plugin, PluginInstance,
-    PluginSummary,
+    AttachmentMode, ControllerCapabilities, HealthCount, NodeCapabilities, NodeId, Plugin,
+    PluginInstance, PluginSummary,
 };
 
 /// Returns a table of plugins.
@@ -71,6 +71,7 @@ pub(crate) fn plugin_detail(plugin: &Plugin, now: &TimeReference, wide: bool) ->
         ("Nodes Expected", summary.nodes.expected.to_string()),
     ])];
     sections.extend(instances(plugin, now, wide));
+    sections.extend(storage_health(plugin));
     if wide {
         sections.extend(capabilities(
             "Controller Capabilities",
@@ -157,6 +158,29 @@ fn instances(plugin: &Plugin, now: &TimeReference, wide: bool) -> Option<String>
     Some(heading("Instances") + &table(headings, rows))
 }
 
+/// Returns the conditions of the storage that the nodes report.
+fn storage_health(plugin: &Plugin) -> Option<String> {
+    let rows: Vec<_> = plugin
+        .nodes
+        .iter()
+        .flat_map(|(node, instance)| {
+            let statuses = instance.node.iter().flat_map(|info| &info.storage);
+            statuses.map(|status| {
+                let mode = status.attachment_mode.map(AttachmentMode::as_str);
+                [
+                    short_id(node.as_str()),
+                    status.kind.to_string(),
+                    status.reason.clone(),
+                    mode.unwrap_or("all").to_owned(),
+                    status.message.clone(),
+                ]
+            })
+        })
+        .collect();
+    let headings = ["Node ID", "Status", "Reason", "Volumes", "Message"];
+    (!rows.is_empty()).then(|| heading("Storage Health") + &table(headings, rows))
+}
+
 /// Returns the capabilities of the instances, one per line, with a count where instances differ.
 fn capabilities(
     title: &str,
@@ -207,6 +231,8 @@ fn controller_words(capabilities: &ControllerCapabilities) -> Vec<&'static str> 
         ),
         (capabilities.volume_condition, "VOLUME_CONDITION"),
         (capabilities.get_volume, "GET_VOLUME"),
+        (capabilities.get_volume_health, "GET_VOLUME_HEALTH"),
+        (capabilities.list_volume_health, "LIST_VOLUME_HEALTH"),
     ])
 }
 
@@ -218,6 +244,8 @@ fn node_words(capabilities: &NodeCapabilities, constrained: bool) -> Vec<&'stati
         (capabilities.get_volume_stats, "GET_VOLUME_STATS"),
         (capabilities.expand_volume, "EXPAND_VOLUME"),
         (capabilities.volume_condition, "VOLUME_CONDITION"),
+        (capabilities.get_volume_health, "GET_VOLUME_HEALTH"),
+        (capabilities.get_storage_health, "GET_STORAGE_HEALTH"),
     ])
 }
 

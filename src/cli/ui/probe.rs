@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::printer::one_line;
-use super::table::{heading, key_values};
+use super::table::{heading, key_values, table};
 use crate::conformance::{
-    ProbedPlugin, broken_rules, controller_capability_name, group_capability_name,
+    ModeAnswer, ProbedPlugin, broken_rules, controller_capability_name, group_capability_name,
     node_capability_name, plugin_service_name,
 };
 use crate::csi::CallFailure;
@@ -13,7 +13,7 @@ use crate::csi::proto::plugin_capability::volume_expansion::Type as Expansion;
 use crate::csi::proto::{NodeGetInfoResponse, Topology};
 
 /// Returns the result as text.
-pub(crate) fn probe_text(profile: &ProbedPlugin) -> String {
+pub(crate) fn probe_text(profile: &ProbedPlugin, modes: Option<&[ModeAnswer]>) -> String {
     let mut sections = vec![key_values([
         ("Name", profile.info.name.clone()),
         ("Version", profile.info.vendor_version.clone()),
@@ -51,6 +51,7 @@ pub(crate) fn probe_text(profile: &ProbedPlugin) -> String {
         sections.extend(answer.map(|answer| heading(title) + &lines(answer, name)));
     }
     sections.extend(profile.node_info.as_ref().map(node_text));
+    sections.extend(modes.map(modes_text));
     let problems = broken_rules(profile);
     if !problems.is_empty() {
         let lines: String = problems
@@ -82,7 +83,7 @@ fn readiness(profile: &ProbedPlugin) -> String {
 fn expansion(profile: &ProbedPlugin) -> Vec<String> {
     let name = |kind: &i32| {
         Expansion::try_from(*kind).map_or_else(
-            |_| format!("{kind}, not defined in CSI 1.12"),
+            |_| format!("{kind}, not defined in CSI 1.13"),
             |kind| kind.as_str_name().to_owned(),
         )
     };
@@ -119,13 +120,39 @@ fn place(topology: &Topology) -> String {
     segments.join(", ")
 }
 
-/// Returns the result as JSON.
-pub(crate) fn probe_json(profile: &ProbedPlugin) -> Value {
+fn modes_text(modes: &[ModeAnswer]) -> String {
+    let rows = modes.iter().map(|mode| {
+        let is_confirmed = if mode.refusal.is_none() { "yes" } else { "no" };
+        [
+            mode.access_mode.to_owned(),
+            mode.attachment_mode.as_str().to_owned(),
+            is_confirmed.to_owned(),
+            mode.refusal.clone().unwrap_or_default(),
+        ]
+    });
+    let headings = ["Access Mode", "Attachment Mode", "Confirmed", "Reason"];
+    heading("Modes of the Volume") + &table(headings, rows)
+}
+
+fn modes_json(modes: &[ModeAnswer]) -> Value {
+    let modes = modes.iter().map(|mode| {
+        json!({
+            "access_mode": mode.access_mode,
+            "attachment_mode": mode.attachment_mode.as_str(),
+            "is_confirmed": mode.refusal.is_none(),
+            "reason": mode.refusal,
+        })
+    });
+    modes.collect()
+}
+
+/// Returns the result as JSON, with the modes of a volume if they were asked for.
+pub(crate) fn probe_json(profile: &ProbedPlugin, modes: Option<&[ModeAnswer]>) -> Value {
     let ready = match &profile.ready {
         Ok(ready) => json!(ready.unwrap_or(true)),
         Err(failure) => json!({"error": failure.to_string()}),
     };
-    json!({
+    let mut document = json!({
         "version": 1,
         "name": profile.info.name,
         "vendor_version": profile.info.vendor_version,
@@ -138,7 +165,11 @@ pub(crate) fn probe_json(profile: &ProbedPlugin) -> Value {
         "node_capabilities": kinds_json(profile.node.as_ref(), node_capability_name),
         "node": profile.node_info.as_ref().map(node_json),
         "problems": broken_rules(profile),
-    })
+    });
+    if let Some(modes) = modes {
+        document["volume_modes"] = modes_json(modes);
+    }
+    document
 }
 
 fn kinds_json(answer: Option<&Result<Vec<i32>, CallFailure>>, name: fn(i32) -> String) -> Value {

@@ -60,6 +60,12 @@ pub(crate) fn report_text(report: &Report) -> String {
         let lines: String = lines.collect();
         sections.push(heading("Could not clean up") + &lines);
     }
+    if let Some(error) = &report.missing_parameters {
+        sections.push(format!(
+            "note: every CreateVolume was refused, and no parameters were given: {}\nhelp: if the plugin requires parameters, give them with `--parameters FILE`\n",
+            one_line(error)
+        ));
+    }
     sections.push(summary(report));
     sections.join("\n")
 }
@@ -164,6 +170,7 @@ pub(crate) fn report_json(report: &Report) -> Value {
             "vendor_version": report.plugin.info.vendor_version,
         },
         "interrupted": report.interrupted,
+        "missing_parameters": report.missing_parameters,
         "seconds": report.elapsed.as_secs_f64(),
         "summary": {
             "passed": tally.passed,

@@ -10,10 +10,11 @@ use crate::conformance::validity;
 use crate::csi::CallFailure;
 use crate::csi::proto::controller_service_capability::rpc::Type as ControllerRpc;
 use crate::csi::proto::{
-    ControllerGetCapabilitiesRequest, ControllerGetVolumeRequest, GetCapacityRequest,
-    GetPluginCapabilitiesRequest, GetPluginInfoRequest, GetSnapshotRequest,
-    GroupControllerGetCapabilitiesRequest, ListSnapshotsRequest, ListVolumesRequest,
-    NodeGetCapabilitiesRequest, NodeGetInfoRequest, ProbeRequest,
+    ControllerGetCapabilitiesRequest, ControllerGetVolumeRequest,
+    ControllerListVolumeHealthRequest, GetCapacityRequest, GetPluginCapabilitiesRequest,
+    GetPluginInfoRequest, GetSnapshotRequest, GroupControllerGetCapabilitiesRequest,
+    ListSnapshotsRequest, ListVolumesRequest, NodeGetCapabilitiesRequest, NodeGetInfoRequest,
+    ProbeRequest,
 };
 use crate::ports::StatusCode;
 
@@ -221,6 +222,8 @@ async fn unadvertised(check: &mut Check<'_>) -> CheckResult {
         ..Default::default()
     };
     expect_unimplemented(check, ControllerRpc::GetSnapshot, request).await;
+    let request = ControllerListVolumeHealthRequest::default();
+    expect_unimplemented(check, ControllerRpc::ListVolumeHealth, request).await;
     Ok(())
 }
 

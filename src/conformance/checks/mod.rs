@@ -9,6 +9,7 @@ pub(crate) mod delete;
 pub(crate) mod every_call;
 pub(crate) mod expand;
 pub(crate) mod group;
+pub(crate) mod health;
 pub(crate) mod identity;
 pub(crate) mod list;
 pub(crate) mod metadata;

@@ -9,6 +9,7 @@ use crate::conformance::check::{Check, StopReason};
 use crate::conformance::finding::Level;
 use crate::conformance::validity;
 use crate::csi::proto::controller_service_capability::rpc::Type as ControllerRpc;
+use crate::csi::proto::plugin_capability::service::Type as Service;
 use crate::csi::proto::{
     CreateSnapshotRequest, DeleteSnapshotRequest, GetSnapshotRequest, ListSnapshotsRequest,
     Snapshot,
@@ -21,6 +22,11 @@ use super::volume_use::VolumeUse;
 const CREATES: &[Need] = &[
     Need::ControllerCapability(ControllerRpc::CreateDeleteSnapshot),
     Need::ControllerCapability(ControllerRpc::CreateDeleteVolume),
+];
+const PLACES: &[Need] = &[
+    Need::ControllerCapability(ControllerRpc::CreateDeleteSnapshot),
+    Need::ControllerCapability(ControllerRpc::CreateDeleteVolume),
+    Need::SnapshotTopology,
 ];
 const LISTS: &[Need] = &[Need::ControllerCapability(ControllerRpc::ListSnapshots)];
 const LISTS_CREATED: &[Need] = &[
@@ -67,6 +73,15 @@ pub(in crate::conformance) const CASES: &[Case] = &[
         CREATES,
         Creates,
         create
+    ),
+    case!(
+        Snapshot,
+        "snapshot/place",
+        "CreateSnapshot returns a snapshot that is usable where the request requires it",
+        "CreateSnapshot",
+        PLACES,
+        Creates,
+        place
     ),
     case!(
         Snapshot,
@@ -285,6 +300,13 @@ fn check_snapshot(check: &mut Check<'_>, snapshot: &Snapshot, volume_id: &str) {
         rule,
         &snapshot.size_bytes.to_string(),
     );
+    let has_places = check
+        .plugin()
+        .has_service(Service::SnapshotAccessibilityConstraints);
+    if !has_places && !snapshot.accessible_topology.is_empty() {
+        let rule = "accessible_topology is set only with SNAPSHOT_ACCESSIBILITY_CONSTRAINTS";
+        check.add_finding(Level::Must, rule, "set");
+    }
     if !snapshot.group_snapshot_id.is_empty() {
         let rule = "group_snapshot_id is set only for members of a group snapshot";
         check.add_finding(Level::Must, rule, &snapshot.group_snapshot_id);
@@ -306,6 +328,24 @@ async fn create(check: &mut Check<'_>) -> CheckResult {
         tokio::time::sleep(PAUSE).await;
     }
     check.expect(snapshot.ready_to_use, "ready_to_use becomes true", "false");
+    Ok(())
+}
+
+async fn place(check: &mut Check<'_>) -> CheckResult {
+    let volume = check.new_volume().await?;
+    let mut request = check.snapshot_request(&volume.volume_id);
+    request.accessibility_requirements = check.topology_requirement();
+    let because = "the snapshot is required where the volume is";
+    let response = check.call_ok(request, because).await?;
+    let places = response.snapshot.unwrap_or_default().accessible_topology;
+    let node = check.node_topology().unwrap_or_default();
+    let rule = "accessible_topology has a topology of the requirement, or is not set";
+    let is_usable = places.is_empty()
+        || places.iter().any(|place| {
+            let mut segments = place.segments.iter();
+            segments.all(|(key, value)| node.segments.get(key) == Some(value))
+        });
+    check.expect(is_usable, rule, &format!("{places:?}"));
     Ok(())
 }
 

@@ -1,8 +1,9 @@
 //! Each rule about the provider's list, present and absent.
 
+use super::super::finding::Severity;
 use super::super::samples::{Facts, claim, findings, rules};
 use super::*;
-use crate::model::{AllocId, Condition};
+use crate::model::{AllocId, Condition, VolumeStatus, VolumeStatusKind};
 use crate::plan::UnlistedReason;
 
 fn changed(change: impl FnOnce(&mut Facts)) -> Vec<Rule> {
@@ -33,6 +34,41 @@ fn an_abnormal_condition_is_shown() {
     };
     assert_eq!(condition(true), [Rule::ConditionAbnormal]);
     assert_eq!(condition(false), []);
+}
+
+/// A kind of a later version of CSI is not known, so nothing follows from it.
+#[test]
+fn the_statuses_of_health_are_shown() {
+    let status = |kind| VolumeStatus {
+        kind,
+        reason: "Why".to_owned(),
+        message: "text".to_owned(),
+    };
+    let found = |kinds: &[VolumeStatusKind]| {
+        let facts = Facts::healthy().with(|facts| {
+            let statuses = kinds.iter().map(|kind| status(*kind));
+            facts.listed_mut().health = Some(statuses.collect());
+        });
+        findings(&facts)
+    };
+    assert_eq!(found(&[]), []);
+    assert_eq!(found(&[VolumeStatusKind::Unknown(7)]), []);
+    let lost = found(&[VolumeStatusKind::DataLoss, VolumeStatusKind::Unknown(7)]).remove(0);
+    assert_eq!(
+        (lost.rule, lost.rule.severity()),
+        (Rule::DataLost, Severity::Error)
+    );
+    assert!(
+        lost.verdict.ends_with("DATA_LOSS (Why): text"),
+        "{}",
+        lost.verdict
+    );
+    assert!(lost.remedies[0].to_string().contains("snapshot"));
+    let inaccessible = found(&[VolumeStatusKind::Degraded, VolumeStatusKind::Inaccessible]);
+    assert_eq!(inaccessible[0].rule, Rule::VolumeInaccessible);
+    let degraded = found(&[VolumeStatusKind::Degraded]).remove(0);
+    assert_eq!(degraded.rule, Rule::ConditionAbnormal);
+    assert!(!degraded.remedies[0].to_string().contains("snapshot"));
 }
 
 #[test]

@@ -64,8 +64,10 @@ capabilities! {
     GetVolume = "GET_VOLUME",
     /// Changes mutable parameters of a volume.
     Modify = "MODIFY_VOLUME",
-    /// Reports the condition of volumes.
-    Condition = "VOLUME_CONDITION",
+    /// Reports the health of one volume.
+    VolumeHealth = "GET_VOLUME_HEALTH",
+    /// Lists the volumes with an adverse condition. Needs `VolumeHealth`.
+    ListHealth = "LIST_VOLUME_HEALTH",
     /// Supports the access modes for several workloads on one node.
     MultiWriter = "SINGLE_NODE_MULTI_WRITER",
     /// Honours `readonly` in ControllerPublishVolume.
@@ -76,8 +78,14 @@ capabilities! {
     Stage = "STAGE_UNSTAGE_VOLUME",
     /// Reports the used space of volumes on the node.
     Stats = "GET_VOLUME_STATS",
+    /// Reports the health of one volume on the node.
+    NodeVolumeHealth = "NODE_GET_VOLUME_HEALTH",
+    /// Reports the health of the storage on the node.
+    StorageHealth = "GET_STORAGE_HEALTH",
     /// Honours `volume_mount_group`.
     MountGroup = "VOLUME_MOUNT_GROUP",
+    /// Reports where a snapshot can be used, if the plugin has a topology.
+    SnapshotTopology = "SNAPSHOT_ACCESSIBILITY_CONSTRAINTS",
     /// Confirms capabilities. Without it, ValidateVolumeCapabilities never confirms any.
     Confirm = "CONFIRMED",
 }
@@ -100,7 +108,16 @@ impl PluginCapabilities {
             capability,
             PluginCapability::PublishReadOnly | PluginCapability::PublishedNodes
         );
-        !self.without.contains(&capability) && (self.requires_attachment || !needs_attachment)
+        if needs_attachment && !self.requires_attachment {
+            return false;
+        }
+        let base = match capability {
+            PluginCapability::ListHealth => Some(PluginCapability::VolumeHealth),
+            PluginCapability::SnapshotTopology if !self.has_topology => return false,
+            PluginCapability::SnapshotTopology => Some(PluginCapability::CreateSnapshot),
+            _ => None,
+        };
+        base.is_none_or(|base| self.has(base)) && !self.without.contains(&capability)
     }
 
     /// Whether the plugin answers this RPC.
@@ -122,6 +139,8 @@ impl PluginCapabilities {
             "GetSnapshot" => controller && has(PluginCapability::GetSnapshot),
             "ControllerExpandVolume" => controller && has(PluginCapability::Expand),
             "ControllerGetVolume" => controller && has(PluginCapability::GetVolume),
+            "ControllerGetVolumeHealth" => controller && has(PluginCapability::VolumeHealth),
+            "ControllerListVolumeHealth" => controller && has(PluginCapability::ListHealth),
             "ControllerModifyVolume" => controller && has(PluginCapability::Modify),
             "GroupControllerGetCapabilities"
             | "CreateVolumeGroupSnapshot"
@@ -135,14 +154,20 @@ impl PluginCapabilities {
                 has(PluginCapability::Node)
             }
             "NodeGetVolumeStats" => has(PluginCapability::Node) && has(PluginCapability::Stats),
+            "NodeGetVolumeHealth" => {
+                has(PluginCapability::Node) && has(PluginCapability::NodeVolumeHealth)
+            }
+            "NodeGetStorageHealth" => {
+                has(PluginCapability::Node) && has(PluginCapability::StorageHealth)
+            }
             "NodeExpandVolume" => has(PluginCapability::Node) && has(PluginCapability::NodeExpand),
             _ => true,
         }
     }
 }
 
-/// Every RPC of CSI 1.12.
-pub(in crate::hostpath) const RPCS: [&str; 32] = [
+/// Every RPC of CSI 1.13.
+pub(in crate::hostpath) const RPCS: [&str; 36] = [
     "GetPluginInfo",
     "GetPluginCapabilities",
     "Probe",
@@ -161,6 +186,8 @@ pub(in crate::hostpath) const RPCS: [&str; 32] = [
     "ControllerExpandVolume",
     "ControllerGetVolume",
     "ControllerModifyVolume",
+    "ControllerGetVolumeHealth",
+    "ControllerListVolumeHealth",
     "GroupControllerGetCapabilities",
     "CreateVolumeGroupSnapshot",
     "DeleteVolumeGroupSnapshot",
@@ -175,4 +202,6 @@ pub(in crate::hostpath) const RPCS: [&str; 32] = [
     "NodeExpandVolume",
     "NodeGetCapabilities",
     "NodeGetInfo",
+    "NodeGetVolumeHealth",
+    "NodeGetStorageHealth",
 ];

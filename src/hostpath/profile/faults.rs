@@ -2,13 +2,15 @@
 //!
 //! The syntax is `RPC:FAULT` or `RPC:FAULT:TIMES`. Without a number the fault occurs on every call.
 //! Crashes are counted across runs with the same state directory, so that a restarted plugin does
-//! not crash forever. This file only parses; [`FaultLayer`](super::super::services) injects.
+//! not crash forever. `health:CONDITION` is a condition that the plugin reports although it does not
+//! exist. This file only parses; [`FaultLayer`](super::super::services) injects.
 
 use std::time::Duration;
 
 use tonic::Code;
 
 use super::capabilities::RPCS;
+use crate::hostpath::health::HealthFault;
 
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +77,22 @@ impl Fault {
     pub(in crate::hostpath) fn matches_rpc(&self, rpc: &str) -> bool {
         self.rpc == "*" || self.rpc == rpc
     }
+}
+
+/// Returns the text after `health:`.
+pub(super) fn health_condition(text: &str) -> Option<&str> {
+    text.strip_prefix("health:")
+}
+
+/// Parses the condition of `health:CONDITION`.
+pub(super) fn parse_health(condition: &str) -> Result<HealthFault, String> {
+    let known = HealthFault::NAMES
+        .iter()
+        .find(|(name, _)| *name == condition);
+    known.map(|(_, fault)| *fault).ok_or_else(|| {
+        let names = HealthFault::NAMES.map(|(name, _)| name).join(", ");
+        format!("{condition:?} is not a condition: use {names}")
+    })
 }
 
 fn parse_kind(text: &str) -> Result<FaultKind, String> {

@@ -4,7 +4,8 @@
 //! checked at start, and every mistake is reported together.
 
 use super::capabilities::{PluginCapabilities, PluginCapability};
-use super::faults::Fault;
+use super::faults::{self, Fault};
+use crate::hostpath::health::HealthFault;
 use crate::hostpath::topology::{self, Segments};
 
 /// The options of the command line that select a profile, unparsed.
@@ -91,6 +92,8 @@ pub struct PluginProfile {
     pub(in crate::hostpath) attach_limit: Option<u32>,
     pub(in crate::hostpath) topology: Segments,
     pub(in crate::hostpath) faults: Vec<Fault>,
+    /// Conditions that are reported although they do not exist.
+    pub(in crate::hostpath) health_faults: Vec<HealthFault>,
 }
 
 impl PluginProfile {
@@ -137,11 +140,16 @@ impl PluginProfile {
             report(format!("--topology: {problem}"));
             Segments::new()
         });
-        let mut faults = vec![];
+        let (mut faults, mut health_faults) = (vec![], vec![]);
         for text in &options.fault {
-            match Fault::parse(text) {
-                Ok(fault) => faults.push(fault),
-                Err(problem) => report(format!("--fault {text:?}: {problem}")),
+            let parsed = match faults::health_condition(text) {
+                Some(condition) => {
+                    faults::parse_health(condition).map(|fault| health_faults.push(fault))
+                }
+                None => Fault::parse(text).map(|fault| faults.push(fault)),
+            };
+            if let Err(problem) = parsed {
+                report(format!("--fault {text:?}: {problem}"));
             }
         }
         if !problems.is_empty() {
@@ -154,6 +162,7 @@ impl PluginProfile {
             attach_limit: options.attach_limit,
             topology,
             faults,
+            health_faults,
         })
     }
 }
@@ -172,7 +181,7 @@ mod tests {
             attach: false,
             attach_limit: Some(3),
             topology: texts(&["t.x/zone=a", "t.x/rack=b"]),
-            fault: texts(&["NodeStageVolume:UNAVAILABLE:2"]),
+            fault: texts(&["NodeStageVolume:UNAVAILABLE:2", "health:no-space"]),
         };
         let profile = PluginProfile::parse(&options).unwrap();
         assert!(profile.capabilities.requires_attachment && profile.capabilities.has_topology);
@@ -180,12 +189,14 @@ mod tests {
         assert!(!profile.capabilities.supports_rpc("ListVolumes"));
         assert!(profile.capabilities.supports_rpc("NodePublishVolume"));
         assert!(profile.capabilities.has(PluginCapability::PublishReadOnly));
+        assert_eq!(profile.faults.len(), 1);
+        assert_eq!(profile.health_faults, [HealthFault::NoSpace]);
         let wrong = ProfileOptions {
             backing: Some("tape".to_owned()),
             without: texts(&["FLYING", "CONTROLLER_SERVICE", "NODE_SERVICE"]),
             attach_limit: Some(0),
             topology: texts(&["nowhere"]),
-            fault: texts(&["NodeStage:UNAVAILABLE"]),
+            fault: texts(&["NodeStage:UNAVAILABLE", "health:data-lost"]),
             ..ProfileOptions::default()
         };
         let problems = PluginProfile::parse(&wrong).unwrap_err();
@@ -196,6 +207,7 @@ mod tests {
             "use 1 or more",
             "KEY=VALUE",
             "NodeStageVolume",
+            "use data-missing",
         ] {
             assert!(
                 problems.iter().any(|text| text.contains(reason)),

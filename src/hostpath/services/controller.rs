@@ -98,30 +98,25 @@ impl Controller for ControllerService {
         let request = request.get_ref();
         let (after, limit) =
             page(&request.starting_token, request.max_entries).map_err(ListVolumesError::from)?;
-        let (entries, last) = self
+        let (records, last) = self
             .0
             .call(move |plugin| {
                 let page = plugin.catalog.volume_page(after.as_deref(), limit);
                 let (records, has_more) = page.map_err(HostError::from)?;
                 let last = records.last().filter(|_| has_more);
                 let last = last.map(|last| last.id.clone());
-                let mut entries = vec![];
-                for record in records {
-                    let condition = volumes::reported_condition(plugin, &record)?;
-                    entries.push((record, condition));
-                }
-                Ok::<_, ListVolumesError>((entries, last))
+                Ok::<_, ListVolumesError>((records, last))
             })
             .await?;
-        let entry = |(record, condition): (VolumeRecord, _)| proto::list_volumes_response::Entry {
-            volume: Some(self.volume(&record)),
+        let entry = |record: &VolumeRecord| proto::list_volumes_response::Entry {
+            volume: Some(self.volume(record)),
             status: Some(proto::list_volumes_response::VolumeStatus {
-                published_node_ids: self.nodes_of(&record),
-                volume_condition: condition,
+                published_node_ids: self.nodes_of(record),
+                volume_condition: None,
             }),
         };
         Ok(Response::new(proto::ListVolumesResponse {
-            entries: entries.into_iter().map(entry).collect(),
+            entries: records.iter().map(entry).collect(),
             next_token: token(last),
         }))
     }
@@ -167,19 +162,18 @@ impl Controller for ControllerService {
         request: Request<proto::ControllerGetVolumeRequest>,
     ) -> Result<Response<proto::ControllerGetVolumeResponse>, Status> {
         let id = request::volume_id(&request.get_ref().volume_id)?;
-        let (record, condition) = self
+        let record = self
             .0
             .call(move |plugin| {
-                let record = plugin.ready_volume(&id)?.ok_or(VolumeNotFound(id))?;
-                let condition = volumes::reported_condition(plugin, &record)?;
-                Ok::<_, GetVolumeError>((record, condition))
+                let record = plugin.ready_volume(&id)?;
+                Ok::<_, GetVolumeError>(record.ok_or(VolumeNotFound(id))?)
             })
             .await?;
         Ok(Response::new(proto::ControllerGetVolumeResponse {
             volume: Some(self.volume(&record)),
             status: Some(proto::controller_get_volume_response::VolumeStatus {
                 published_node_ids: self.nodes_of(&record),
-                volume_condition: condition,
+                volume_condition: None,
             }),
         }))
     }
@@ -249,10 +243,14 @@ impl Controller for ControllerService {
         let source = request::id("source volume", &request.source_volume_id)?;
         request::no_parameters("snapshot parameters", &request.parameters)?;
         request::small_map("secrets", &request.secrets)?;
-        let work = move |plugin: &Arc<Plugin>| snapshots::create_snapshot(plugin, name, source);
+        let place = request.accessibility_requirements.clone();
+        let work = move |plugin: &Arc<Plugin>| {
+            snapshots::check_topology(plugin, place.as_ref())?;
+            snapshots::create_snapshot(plugin, name, source)
+        };
         let record = self.0.call(work).await?;
         Ok(Response::new(proto::CreateSnapshotResponse {
-            snapshot: Some(snapshots::to_proto(&record)),
+            snapshot: Some(snapshots::to_proto(&self.0, &record)),
         }))
     }
 
@@ -306,7 +304,7 @@ impl Controller for ControllerService {
             })
             .await?;
         let entry = |record| proto::list_snapshots_response::Entry {
-            snapshot: Some(snapshots::to_proto(record)),
+            snapshot: Some(snapshots::to_proto(&self.0, record)),
         };
         Ok(Response::new(proto::ListSnapshotsResponse {
             entries: found.iter().map(entry).collect(),
@@ -324,7 +322,7 @@ impl Controller for ControllerService {
             .call(move |plugin| snapshots::find_snapshot(plugin, &id))
             .await?;
         Ok(Response::new(proto::GetSnapshotResponse {
-            snapshot: Some(snapshots::to_proto(&found)),
+            snapshot: Some(snapshots::to_proto(&self.0, &found)),
         }))
     }
 
@@ -368,10 +366,40 @@ impl Controller for ControllerService {
         self.0.call(work).await?;
         Ok(Response::new(proto::ControllerModifyVolumeResponse {}))
     }
+
+    async fn controller_get_volume_health(
+        &self,
+        request: Request<proto::ControllerGetVolumeHealthRequest>,
+    ) -> Result<Response<proto::ControllerGetVolumeHealthResponse>, Status> {
+        let request = request.get_ref();
+        let id = request::volume_id(&request.volume_id)?;
+        request::small_map("secrets", &request.secrets)?;
+        let work = move |plugin: &Arc<Plugin>| volumes::controller_health(plugin, id);
+        let health = self.0.call(work).await?;
+        Ok(Response::new(proto::ControllerGetVolumeHealthResponse {
+            volume_health: Some(health),
+        }))
+    }
+
+    async fn controller_list_volume_health(
+        &self,
+        request: Request<proto::ControllerListVolumeHealthRequest>,
+    ) -> Result<Response<proto::ControllerListVolumeHealthResponse>, Status> {
+        let request = request.get_ref();
+        request::small_map("secrets", &request.secrets)?;
+        let (after, limit) =
+            page(&request.starting_token, request.max_entries).map_err(ListVolumesError::from)?;
+        let work = move |plugin: &Arc<Plugin>| volumes::list_health(plugin, after, limit);
+        let (entries, last) = self.0.call(work).await?;
+        Ok(Response::new(proto::ControllerListVolumeHealthResponse {
+            entries,
+            next_token: token(last),
+        }))
+    }
 }
 
 /// The capabilities that ControllerGetCapabilities reports.
-const CAPABILITIES: [(PluginCapability, rpc::Type); 14] = [
+const CAPABILITIES: [(PluginCapability, rpc::Type); 15] = [
     (
         PluginCapability::CreateVolume,
         rpc::Type::CreateDeleteVolume,
@@ -388,7 +416,8 @@ const CAPABILITIES: [(PluginCapability, rpc::Type); 14] = [
     (PluginCapability::Expand, rpc::Type::ExpandVolume),
     (PluginCapability::GetVolume, rpc::Type::GetVolume),
     (PluginCapability::Modify, rpc::Type::ModifyVolume),
-    (PluginCapability::Condition, rpc::Type::VolumeCondition),
+    (PluginCapability::VolumeHealth, rpc::Type::GetVolumeHealth),
+    (PluginCapability::ListHealth, rpc::Type::ListVolumeHealth),
     (
         PluginCapability::MultiWriter,
         rpc::Type::SingleNodeMultiWriter,

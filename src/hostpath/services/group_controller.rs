@@ -54,7 +54,7 @@ impl GroupController for GroupControllerService {
         let work = move |plugin: &Arc<Plugin>| snapshots::create_group(plugin, name, sources);
         let group = self.0.call(work).await?;
         Ok(Response::new(proto::CreateVolumeGroupSnapshotResponse {
-            group_snapshot: Some(to_proto(&group)),
+            group_snapshot: Some(to_proto(&self.0, &group)),
         }))
     }
 
@@ -83,15 +83,18 @@ impl GroupController for GroupControllerService {
             .call(move |plugin| snapshots::get_group(plugin, &id, &members))
             .await?;
         Ok(Response::new(proto::GetVolumeGroupSnapshotResponse {
-            group_snapshot: Some(to_proto(&group)),
+            group_snapshot: Some(to_proto(&self.0, &group)),
         }))
     }
 }
 
-fn to_proto(group: &Group) -> proto::VolumeGroupSnapshot {
+fn to_proto(plugin: &Plugin, group: &Group) -> proto::VolumeGroupSnapshot {
+    let members = group.members.iter();
     proto::VolumeGroupSnapshot {
         group_snapshot_id: group.record.id.clone(),
-        snapshots: group.members.iter().map(snapshots::to_proto).collect(),
+        snapshots: members
+            .map(|member| snapshots::to_proto(plugin, member))
+            .collect(),
         creation_time: Some(snapshots::timestamp(group.record.created_at)),
         ready_to_use: true,
     }

@@ -59,6 +59,10 @@ impl Identity for IdentityService {
                 has(PluginCapability::Metadata),
                 service::Type::SnapshotMetadataService,
             ),
+            (
+                has(PluginCapability::SnapshotTopology),
+                service::Type::SnapshotAccessibilityConstraints,
+            ),
         ];
         let services = services
             .into_iter()

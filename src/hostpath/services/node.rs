@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tonic::{Request, Response, Status, async_trait};
 
-use crate::hostpath::error::InvalidArgument;
+use crate::hostpath::error::{InvalidArgument, StorageHealthError};
 use crate::hostpath::plugin::Plugin;
 use crate::hostpath::profile::PluginCapability;
 use crate::hostpath::request::{self, PublishRequest, StageRequest};
@@ -12,6 +12,7 @@ use crate::hostpath::topology;
 use crate::hostpath::volumes;
 
 use crate::csi::proto;
+use crate::csi::proto::node_get_storage_health_response::StorageBackendHealth;
 use crate::csi::proto::node_server::Node;
 use crate::csi::proto::node_service_capability::{Rpc, Type, rpc};
 use crate::csi::proto::volume_usage::Unit;
@@ -108,7 +109,7 @@ impl Node for NodeService {
         };
         Ok(Response::new(proto::NodeGetVolumeStatsResponse {
             usage,
-            volume_condition: stats.condition,
+            ..proto::NodeGetVolumeStatsResponse::default()
         }))
     }
 
@@ -152,7 +153,11 @@ impl Node for NodeService {
             (PluginCapability::Stage, rpc::Type::StageUnstageVolume),
             (PluginCapability::Stats, rpc::Type::GetVolumeStats),
             (PluginCapability::NodeExpand, rpc::Type::ExpandVolume),
-            (PluginCapability::Condition, rpc::Type::VolumeCondition),
+            (
+                PluginCapability::NodeVolumeHealth,
+                rpc::Type::GetVolumeHealth,
+            ),
+            (PluginCapability::StorageHealth, rpc::Type::GetStorageHealth),
             (
                 PluginCapability::MultiWriter,
                 rpc::Type::SingleNodeMultiWriter,
@@ -165,6 +170,47 @@ impl Node for NodeService {
             .map(|(_, kind)| capability(kind));
         Ok(Response::new(proto::NodeGetCapabilitiesResponse {
             capabilities: has.collect(),
+        }))
+    }
+
+    /// The paths are those of the volume's records, so the request needs none.
+    async fn node_get_volume_health(
+        &self,
+        request: Request<proto::NodeGetVolumeHealthRequest>,
+    ) -> Result<Response<proto::NodeGetVolumeHealthResponse>, Status> {
+        let request = request.get_ref();
+        let id = request::volume_id(&request.volume_id)?;
+        for (what, path) in [
+            ("volume_publish_path", &request.volume_publish_path),
+            ("staging_target_path", &request.staging_target_path),
+        ] {
+            if !path.is_empty() {
+                request::absolute(what, path)?;
+            }
+        }
+        let work = move |plugin: &Arc<Plugin>| volumes::node_health(plugin, id);
+        let health = self.0.call(work).await?;
+        Ok(Response::new(proto::NodeGetVolumeHealthResponse {
+            volume_health: Some(health),
+        }))
+    }
+
+    async fn node_get_storage_health(
+        &self,
+        request: Request<proto::NodeGetStorageHealthRequest>,
+    ) -> Result<Response<proto::NodeGetStorageHealthResponse>, Status> {
+        request::small_map("secrets", &request.get_ref().secrets)?;
+        let look =
+            |plugin: &Arc<Plugin>| Ok::<_, StorageHealthError>(volumes::storage_health(plugin));
+        let statuses = self.0.call(look).await?.into_iter();
+        let backend_health = statuses.map(|condition| StorageBackendHealth {
+            status: condition.status.into(),
+            reason: condition.reason.to_owned(),
+            message: condition.message,
+            volume_capability: None,
+        });
+        Ok(Response::new(proto::NodeGetStorageHealthResponse {
+            backend_health: backend_health.collect(),
         }))
     }
 

@@ -8,6 +8,6 @@ pub(super) use group::{
     remove_data_and_records as remove_group, with_members,
 };
 pub(super) use snapshot::{
-    create as create_snapshot, delete as delete_snapshot, delete_ready, find as find_snapshot,
-    remove_data, timestamp, to_proto,
+    check_topology, create as create_snapshot, delete as delete_snapshot, delete_ready,
+    find as find_snapshot, remove_data, timestamp, to_proto,
 };

@@ -8,9 +8,11 @@ use std::sync::Arc;
 use crate::hostpath::catalog::{Backing, RecordState, SnapshotRecord};
 use crate::hostpath::error::{
     CreateSnapshotError, DeleteSnapshotError, GetSnapshotError, HostError, InvalidArgument,
-    SnapshotNameTaken, SnapshotNotFound,
+    ResourceExhausted, SnapshotNameTaken, SnapshotNotFound,
 };
 use crate::hostpath::plugin::{OperationKey, Plugin};
+use crate::hostpath::profile::PluginCapability;
+use crate::hostpath::topology;
 use crate::hostpath::volumes::{self, CopyError, CopySource, FrozenVolumes, Volume};
 
 use crate::csi::proto;
@@ -207,8 +209,34 @@ pub(in crate::hostpath) fn find(
     ready.ok_or_else(|| SnapshotNotFound(id.to_owned()).into())
 }
 
+/// Checks that the snapshot can be used where the caller requires it: where the plugin is.
+pub(in crate::hostpath) fn check_topology(
+    plugin: &Plugin,
+    required: Option<&proto::TopologyRequirement>,
+) -> Result<(), CreateSnapshotError> {
+    let Some(required) = required else {
+        return Ok(());
+    };
+    if !plugin.has(PluginCapability::SnapshotTopology) {
+        return Err(InvalidArgument(
+            "this plugin does not support accessibility_requirements of snapshots".to_owned(),
+        )
+        .into());
+    }
+    if topology::satisfies(required, &plugin.profile.topology) {
+        return Ok(());
+    }
+    Err(ResourceExhausted(
+        "no requested topology includes this plugin, so the snapshot cannot be used there"
+            .to_owned(),
+    )
+    .into())
+}
+
 /// Builds CSI's message. A snapshot needs no processing after its creation, so it is ready to use.
-pub(in crate::hostpath) fn to_proto(record: &SnapshotRecord) -> proto::Snapshot {
+pub(in crate::hostpath) fn to_proto(plugin: &Plugin, record: &SnapshotRecord) -> proto::Snapshot {
+    let is_placed = plugin.has(PluginCapability::SnapshotTopology);
+    let place = topology::to_proto(&plugin.profile.topology).filter(|_| is_placed);
     proto::Snapshot {
         size_bytes: i64::try_from(record.content.bytes).unwrap_or(i64::MAX),
         snapshot_id: record.id.clone(),
@@ -216,6 +244,7 @@ pub(in crate::hostpath) fn to_proto(record: &SnapshotRecord) -> proto::Snapshot 
         creation_time: Some(timestamp(record.created_at)),
         ready_to_use: true,
         group_snapshot_id: record.group.clone().unwrap_or_default(),
+        accessible_topology: place.into_iter().collect(),
     }
 }
 

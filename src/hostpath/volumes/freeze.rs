@@ -173,6 +173,7 @@ pub(in crate::hostpath) fn thaw(plugin: &Arc<Plugin>, id: String) -> Result<(), 
             CreateSnapshotError::VolumeNotFound(_)
             | CreateSnapshotError::InvalidArgument(_)
             | CreateSnapshotError::SnapshotNameTaken(_)
+            | CreateSnapshotError::ResourceExhausted(_)
             | CreateSnapshotError::FailedPrecondition(_)
             | CreateSnapshotError::OperationPending(_),
         ) => return Ok(()),

@@ -2,12 +2,12 @@
 
 mod attach;
 mod compatibility;
-mod condition;
 mod content;
 mod create;
 mod delete;
 mod expand;
 mod freeze;
+mod health;
 mod modify;
 mod mount_source;
 mod parameters;
@@ -17,11 +17,11 @@ mod stage;
 mod volume;
 
 pub(super) use attach::{attach, detach};
-pub(super) use condition::reported as reported_condition;
 pub(super) use create::{create, undo_creation};
 pub(super) use delete::delete;
 pub(super) use expand::{expand, expand_on_node};
 pub(super) use freeze::{CopyError, CopySource, FrozenVolumes, freeze_all, thaw};
+pub(super) use health::{controller_health, list_health, node_health, storage_health};
 pub(super) use modify::modify;
 pub use mount_source::first_mount_using;
 pub(super) use parameters::{check_known as check_parameter_names, tuning as device_tuning};

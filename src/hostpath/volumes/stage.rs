@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::condition;
+use super::health;
 use super::volume::{MountState, Volume, foreign_mount, satisfies};
 use crate::hostpath::catalog::{Backing, PathRecord};
 use crate::hostpath::data::{FileSystemSpace, space_at};
@@ -15,7 +15,6 @@ use crate::hostpath::plugin::Plugin;
 use crate::hostpath::request::StageRequest;
 use crate::hostpath::volume_capability::VolumeCapability;
 
-use crate::csi::proto;
 use crate::ports::MountFlags;
 
 /// Implements NodeStageVolume.
@@ -87,7 +86,8 @@ where
         return Err(IncompatibleCapability { id, why }.into());
     }
     volume.check_attached()?;
-    match condition::find_problem(&volume.plugin, &volume.record)? {
+    let data = health::data_state(&volume.plugin, &volume.record)?;
+    match data.problem(volume.id()) {
         Some(problem) => Err(FailedPrecondition(problem).into()),
         None => Ok(()),
     }
@@ -117,7 +117,6 @@ pub(in crate::hostpath) struct Stats {
     pub(in crate::hostpath) space: Option<FileSystemSpace>,
     /// The size of the volume.
     pub(in crate::hostpath) bytes: u64,
-    pub(in crate::hostpath) condition: Option<proto::VolumeCondition>,
 }
 
 /// Implements NodeGetVolumeStats. For a directory it measures the machine's file system.
@@ -148,7 +147,6 @@ pub(in crate::hostpath) fn stats(
     Ok(Stats {
         space,
         bytes: record.content.bytes,
-        condition: condition::reported(plugin, &record)?,
     })
 }
 

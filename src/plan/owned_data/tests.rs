@@ -28,6 +28,7 @@ fn data(id: &str) -> DataIdentity {
 
 fn listed(id: &str) -> ProviderList {
     let volume = ExternalVolume {
+        health: None,
         external_id: ExternalId::new(id),
         capacity: Default::default(),
         context: [("path".to_owned(), "/data".to_owned())].into(),

@@ -16,7 +16,7 @@ use super::machine::FakeMachine;
 use super::provider_state::{FakeSnapshot, FakeVolume, ProviderState};
 use super::refusal::Refusal;
 use super::settings::PluginSettings;
-use crate::model::{Bytes, Condition, ExternalId, ExternalNodeId};
+use crate::model::{Bytes, Condition, ExternalId, ExternalNodeId, StorageStatus, VolumeStatus};
 use crate::ports::plugin::{Rpc, StatusCode};
 
 /// A fault of one call.
@@ -218,6 +218,27 @@ impl FakeBackend {
     /// Returns all volumes, sorted by external ID.
     pub fn volumes(&self) -> Vec<FakeVolume> {
         self.inner().state.volumes.values().cloned().collect()
+    }
+
+    /// Defines what the controller reports about the health of a volume.
+    pub fn set_volume_health(&self, id: ExternalId, statuses: Vec<VolumeStatus>) {
+        self.inner().state.set_volume_health(id, statuses);
+    }
+
+    /// Defines what a node reports about the health of a volume.
+    pub fn set_node_volume_health(
+        &self,
+        node: ExternalNodeId,
+        id: ExternalId,
+        statuses: Vec<VolumeStatus>,
+    ) {
+        let mut inner = self.inner();
+        inner.state.set_node_volume_health(node, id, statuses);
+    }
+
+    /// Defines what every node reports about the storage.
+    pub fn set_storage_health(&self, statuses: Vec<StorageStatus>) {
+        self.inner().state.set_storage_health(statuses);
     }
 
     /// Sets the condition of a volume.

@@ -25,6 +25,8 @@ struct Table {
     features: BlockStorageFeatures,
     supports_reflink: bool,
     devices: BTreeMap<u32, Device>,
+    /// What [`BlockStorage::file_system_errors`] returns.
+    file_system_errors: u64,
     /// Mount points that are frozen, with their devices.
     frozen: Vec<(PathBuf, String)>,
     next: u32,
@@ -95,6 +97,11 @@ impl FakeBlockStorage {
         let mut table = self.lock();
         table.devices.clear();
         table.frozen.clear();
+    }
+
+    /// Makes every file system report this many errors.
+    pub fn set_file_system_errors(&self, errors: u64) {
+        self.lock().file_system_errors = errors;
     }
 
     /// Returns the current devices.
@@ -259,6 +266,10 @@ impl BlockStorage for FakeBlockStorage {
 
     fn grow_unmounted(&self, _: &Path, _: FileSystem) -> io::Result<()> {
         Ok(())
+    }
+
+    fn file_system_errors(&self, _: &Path, _: FileSystem) -> io::Result<u64> {
+        Ok(self.lock().file_system_errors)
     }
 
     fn freeze(&self, mount: &Path) -> io::Result<()> {

@@ -16,12 +16,14 @@ use super::refusal::Refusal;
 use super::settings::PluginSettings;
 use crate::model::{
     AllocId, Bytes, ControllerCapabilities, ExternalId, ExternalNodeId, ExternalVolume,
-    NodeCapabilities, PluginId, PublishContext, Secrets, Snapshot, SnapshotId,
+    NodeCapabilities, PluginId, PublishContext, Secrets, Snapshot, SnapshotId, StorageStatus,
+    VolumeStatus,
 };
 use crate::ports::attachment::{
     ControllerPublishVolume, ControllerUnpublishVolume, NodeExpandVolume,
 };
 use crate::ports::connector::{Connector, PluginConnection};
+use crate::ports::health::{ListVolumeHealth, ListedHealth, NodeVolumeHealth};
 use crate::ports::plugin::{
     Controller, CreateVolume, CreatedVolume, Delivery, Identity, NodeDescription, NodeService,
     PluginCapabilities, PluginError, PluginInfo, PublishVolume, Rpc, StageVolume, StatusCode,
@@ -48,6 +50,9 @@ fn deadline(rpc: Rpc) -> Duration {
         | Rpc::NodePublishVolume
         | Rpc::NodeUnpublishVolume
         | Rpc::NodeExpandVolume => Duration::from_secs(30 * 60),
+        Rpc::ControllerGetVolumeHealth | Rpc::NodeGetVolumeHealth | Rpc::NodeGetStorageHealth => {
+            Duration::from_secs(10)
+        }
         Rpc::GetPluginInfo
         | Rpc::GetPluginCapabilities
         | Rpc::Probe
@@ -56,7 +61,8 @@ fn deadline(rpc: Rpc) -> Duration {
         | Rpc::NodeGetInfo
         | Rpc::ValidateVolumeCapabilities
         | Rpc::ListVolumes
-        | Rpc::ListSnapshots => Duration::from_secs(120),
+        | Rpc::ListSnapshots
+        | Rpc::ControllerListVolumeHealth => Duration::from_secs(120),
     }
 }
 
@@ -293,6 +299,28 @@ impl Controller for FakePlugin {
         .await
     }
 
+    async fn volume_health(
+        &self,
+        external_id: ExternalId,
+        secrets: Secrets,
+    ) -> Result<Vec<VolumeStatus>, PluginError> {
+        let subject = external_id.as_str().to_owned();
+        let rpc = Rpc::ControllerGetVolumeHealth;
+        self.call(rpc, &subject, move |world| {
+            world.volume_health(&external_id, &secrets)
+        })
+        .await
+    }
+
+    async fn list_volume_health(
+        &self,
+        request: ListVolumeHealth,
+    ) -> Result<Page<ListedHealth>, PluginError> {
+        let rpc = Rpc::ControllerListVolumeHealth;
+        self.call(rpc, "", move |world| world.list_volume_health(&request))
+            .await
+    }
+
     async fn controller_publish_volume(
         &self,
         request: ControllerPublishVolume,
@@ -373,6 +401,24 @@ impl NodeService for FakePlugin {
             world.unpublish(node, &external_id, &target_path)
         });
         absent_is_done(answer.await)
+    }
+
+    async fn node_volume_health(
+        &self,
+        request: NodeVolumeHealth,
+    ) -> Result<Vec<VolumeStatus>, PluginError> {
+        let subject = request.external_id.as_str().to_owned();
+        let rpc = Rpc::NodeGetVolumeHealth;
+        self.call_node(rpc, &subject, move |world, node| {
+            world.node_volume_health(node, &request)
+        })
+        .await
+    }
+
+    async fn storage_health(&self, secrets: Secrets) -> Result<Vec<StorageStatus>, PluginError> {
+        let rpc = Rpc::NodeGetStorageHealth;
+        self.call_node(rpc, "", move |world, _| world.storage_health(&secrets))
+            .await
     }
 
     async fn node_expand_volume(&self, request: NodeExpandVolume) -> Result<Bytes, PluginError> {

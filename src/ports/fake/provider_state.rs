@@ -1,6 +1,6 @@
 //! The state of the fake plugin: volumes, snapshots, and what its nodes have of them.
 //!
-//! The fake follows CSI 1.12 instead of scripted answers. A normal error, such as a taken name or a
+//! The fake follows CSI 1.13 instead of scripted answers. A normal error, such as a taken name or a
 //! missing volume, is a [`Refusal`]. A call that CSI forbids is refused *and* recorded as a violation,
 //! which fails the test: a foreign volume context, missing secrets, an RPC without its capability, a
 //! delete of a volume in use, and what `attachment_state` and `node_state` name.
@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use super::in_use::{FakeAttachment, FakeStaging, FakeTarget};
 use super::machine::FakeMachine;
 use super::refusal::{Refusal, refuse, unknown};
+use super::reported_health::ReportedHealth;
 use super::settings::PluginSettings;
 use crate::model::{
     Bytes, Capability, CapacityRange, Condition, ControllerCapabilities, ExternalId,
@@ -76,6 +77,7 @@ pub struct ProviderState {
     pub(super) machines: BTreeMap<ExternalNodeId, Option<FakeMachine>>,
     /// Nodes that are gone for good as far as the provider knows: a volume may be detached from them.
     pub(super) lost: BTreeSet<ExternalNodeId>,
+    pub(super) health: ReportedHealth,
     pub(super) violations: Vec<String>,
     created: u64,
     pub(super) snapshots_created: u64,

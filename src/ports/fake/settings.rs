@@ -34,6 +34,8 @@ pub struct PluginSettings {
     pub node_expansion_required: bool,
     /// Whether new snapshots are ready to use.
     pub snapshots_are_ready: bool,
+    /// The largest page of ControllerListVolumeHealth.
+    pub health_page: u32,
     /// Whether teardown of an unknown volume returns NOT_FOUND, as some drivers do (W28).
     pub unknown_is_not_found: bool,
 }
@@ -69,6 +71,7 @@ impl Default for PluginSettings {
             max_attachments: None,
             node_expansion_required: false,
             snapshots_are_ready: true,
+            health_page: u32::MAX,
             unknown_is_not_found: false,
         }
     }

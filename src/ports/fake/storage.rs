@@ -33,6 +33,7 @@ impl ProviderState {
         };
         let shows_nodes = self.controller().list_volumes_published_nodes;
         ExternalVolume {
+            health: None,
             external_id: volume.external_id.clone(),
             capacity: volume.capacity,
             context: volume.context.clone(),
@@ -182,7 +183,7 @@ impl ProviderState {
 }
 
 /// Returns one page of `all`. A token is the number of entries before the page.
-fn page_of<T: Clone>(all: &[T], page: &PageRequest) -> Result<Page<T>, Refusal> {
+pub(super) fn page_of<T: Clone>(all: &[T], page: &PageRequest) -> Result<Page<T>, Refusal> {
     let start = match page.starting_token.as_str() {
         "" => Some(0),
         token => token.parse().ok().filter(|start| *start < all.len()),

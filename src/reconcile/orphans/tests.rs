@@ -6,6 +6,7 @@ use crate::ports::fake::{CallFault, FakeServer};
 
 fn external(id: &str) -> ExternalVolume {
     ExternalVolume {
+        health: None,
         external_id: ExternalId::new(id),
         capacity: Bytes::ZERO,
         context: [].into(),

@@ -223,6 +223,7 @@ async fn dispatch(route: &Route, request: &ApiRequest) -> Result<Reply, ServerEr
         Route::Detach(id) => volumes::detach(request, id).await,
         Route::ListClaims => claims::list_all(request).await,
         Route::ReadClaims(id) => claims::list_of_volume(request, id).await,
+        Route::ReadHealth(id) => volumes::read_health(request, id).await,
         Route::ReadHistory(id) => history::read(request, id).await,
         Route::Claim(id) => claims::claim(request, id).await,
         Route::Release(id) => claims::release(request, id).await,

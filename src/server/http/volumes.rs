@@ -12,12 +12,12 @@ use crate::model::{Namespace, NamespacedId, NodeId, PluginId, VolumeId};
 use crate::server::error::{RequestError, ServerError};
 use crate::server::volumes::{VolumeSubmission, VolumeWriteResult};
 use crate::state::{
-    State, Subject, Table, Topic, VolumeFilter, VolumePage, VolumeToken, VolumeView, volume,
-    volumes,
+    State, Subject, Table, Topic, VolumeFilter, VolumePage, VolumeToken, VolumeView, plugin,
+    volume, volumes,
 };
 use crate::wire::{
-    Filter, VolumeDocument, VolumeStub, WriteRequest, WriteResponse, request_from_wire,
-    stub_to_wire, volume_to_wire,
+    Filter, VolumeDocument, VolumeHealthDocument, VolumeStatusDocument, VolumeStub, WriteRequest,
+    WriteResponse, request_from_wire, status_to_wire, stub_to_wire, volume_to_wire,
 };
 
 type Result<T = Reply> = std::result::Result<T, ServerError>;
@@ -144,7 +144,43 @@ pub(super) async fn read(request: &ApiRequest, id: &str) -> Result {
         .cell
         .read(|state| (volume(state, &key), state.volumes_index()));
     let view = view.ok_or(ServerError::NoVolumeToRead)?;
-    Ok(Reply::json(&volume_document(&view), request.pretty)?.with_index(index))
+    let document = VolumeDocument {
+        reports_health: reports_health(request, &view),
+        ..volume_document(&view)
+    };
+    Ok(Reply::json(&document, request.pretty)?.with_index(index))
+}
+
+/// Whether the volume's plugin reports the health of volumes.
+fn reports_health(request: &ApiRequest, view: &VolumeView) -> bool {
+    let id = &view.record.definition.plugin_id;
+    let found = request.services.cell.read(|state| plugin(state, id));
+    found.is_some_and(|found| {
+        let controllers = found.plugin.controllers.values();
+        let mut controllers = controllers.filter_map(|one| one.controller.as_ref());
+        let nodes = found.plugin.nodes.values();
+        let mut nodes = nodes.filter_map(|one| one.node.as_ref());
+        controllers.any(|info| info.capabilities.get_volume_health)
+            || nodes.any(|info| info.capabilities.get_volume_health)
+    })
+}
+
+/// The health of a volume, as its plugin reports it now.
+pub(super) async fn read_health(request: &ApiRequest, id: &str) -> Result {
+    let key = key(&request.parameters, id);
+    let report = request.services.volumes.health(key).await?;
+    let statuses = report.statuses.iter().map(|(node, status)| {
+        let node_id = node.as_ref().map_or_else(String::new, ToString::to_string);
+        VolumeStatusDocument {
+            node_id,
+            ..status_to_wire(status)
+        }
+    });
+    let document = VolumeHealthDocument {
+        health: statuses.collect(),
+        unknown: report.unknown,
+    };
+    Reply::json(&document, request.pretty)
 }
 
 pub(super) async fn register(request: &ApiRequest) -> Result {

@@ -16,6 +16,7 @@ mod creation;
 mod delete;
 mod deregister;
 mod expand;
+mod health;
 mod limiter;
 mod plugin;
 mod ports;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::model::{
-    ControllerCapabilities, Node, NodeId, Plugin, PluginId, PluginInstance, VolumeRequest,
+    AllocId, ControllerCapabilities, Node, NodeId, Plugin, PluginId, PluginInstance, VolumeRequest,
 };
 use crate::server::candidates::{Candidates, NoController, candidates};
 use crate::server::error::{CopySource, ServerError};
@@ -94,6 +94,17 @@ impl VolumePlugin {
             return healthy.any(has_capability);
         }
         instances().any(has_capability)
+    }
+
+    /// The healthy nodes that report the health of volumes, with the allocation of each instance.
+    pub(super) fn nodes_with_health(&self) -> Vec<(NodeId, AllocId)> {
+        let nodes = self.plugin.nodes.iter().filter(|(_, instance)| {
+            let node = instance.node.as_ref();
+            instance.health.healthy && node.is_some_and(|node| node.capabilities.get_volume_health)
+        });
+        nodes
+            .map(|(node, instance)| (node.clone(), instance.alloc_id.clone()))
+            .collect()
     }
 
     /// Whether an instance has VOLUME_ACCESSIBILITY_CONSTRAINTS.

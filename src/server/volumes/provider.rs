@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use tracing::info;
 
+use super::health::{add_health, list_health};
 use super::limiter::{LockedResource, OperationLimiter};
 use super::plugin::VolumePlugin;
 use super::store::VolumeStore;
@@ -78,6 +79,10 @@ impl ProviderAccess {
                 error,
             )
         })?;
+        if facts.can(|controller| controller.list_volume_health) {
+            let listed = list_health(&self.forwarder, &candidates).await;
+            add_health(&mut answer.entries, listed);
+        }
         // Without LIST_VOLUMES_PUBLISHED_NODES the field has no meaning (CSI 1.12, ListVolumes).
         if !facts.can(|controller| controller.list_volumes_published_nodes) {
             for volume in &mut answer.entries {

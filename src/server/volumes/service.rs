@@ -17,13 +17,16 @@ use super::creation::CreationProtocol;
 use super::delete::VolumeDeleter;
 use super::deregister::VolumeDeregistrar;
 use super::expand::VolumeExpander;
+use super::health::HealthReader;
 use super::limiter::OperationLimiter;
 use super::ports::{VolumeLimits, VolumePorts};
 use super::provider::{ProviderAccess, SnapshotRequest};
 use super::register::VolumeRegistrar;
 use super::store::VolumeStore;
 use super::submission::{VolumeSubmission, VolumeWriteResult};
-use crate::model::{ExternalVolume, NamespacedId, PluginId, Secrets, Snapshot, SnapshotId};
+use crate::model::{
+    ExternalVolume, NamespacedId, PluginId, Secrets, Snapshot, SnapshotId, VolumeHealth,
+};
 use crate::ports::{Page, PageRequest};
 use crate::server::early_reply::EarlyReply;
 use crate::server::error::ServerError;
@@ -48,6 +51,7 @@ struct Operations {
     deleter: VolumeDeleter,
     deregistrar: VolumeDeregistrar,
     provider: ProviderAccess,
+    health: HealthReader,
 }
 
 impl Operations {
@@ -55,6 +59,7 @@ impl Operations {
         let store = VolumeStore::new(ports.cell, ports.clock, limits.conflict_retries);
         let sealer = VolumeSealer::new(ports.sealer);
         let limiter = OperationLimiter::new(&limits, ports.calls);
+        let directory = ports.directory.clone();
         let forwarder = Forwarder::new(ports.directory, ports.ids, limits.forward);
         let creation = CreationProtocol {
             store: store.clone(),
@@ -94,6 +99,13 @@ impl Operations {
                 store: store.clone(),
                 limiter: limiter.clone(),
                 creation,
+            },
+            health: HealthReader {
+                store: store.clone(),
+                sealer: sealer.clone(),
+                limiter: limiter.clone(),
+                forwarder: forwarder.clone(),
+                directory,
             },
             provider: ProviderAccess {
                 store,
@@ -205,6 +217,16 @@ impl VolumeService {
     ) -> Result<u64, ServerError> {
         let operations = self.operations.clone();
         self.spawn(async move { operations.deregistrar.deregister(&key, force, at).await })
+            .await
+    }
+
+    /// Asks the plugin for the health of a volume, and the nodes that use it.
+    ///
+    /// # Errors
+    /// If the volume does not exist. What does not answer is part of the report.
+    pub async fn health(&self, key: NamespacedId) -> Result<VolumeHealth, ServerError> {
+        let operations = self.operations.clone();
+        self.spawn(async move { operations.health.read(&key).await })
             .await
     }
 

@@ -3,6 +3,7 @@
 mod create;
 mod delete;
 mod expand;
+mod health;
 mod late_answers;
 mod provider;
 mod recording;

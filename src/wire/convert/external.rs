@@ -5,8 +5,9 @@
 use super::volume::non_empty;
 use crate::model::{
     Bytes, Condition, ExternalId, ExternalNodeId, ExternalVolume, PluginId, Snapshot, SnapshotId,
+    VolumeStatus, VolumeStatusKind,
 };
-use crate::wire::external::ExternalVolumeDocument;
+use crate::wire::external::{ExternalVolumeDocument, VolumeStatusDocument};
 use crate::wire::snapshot::SnapshotDocument;
 
 const SECOND: i64 = 1_000_000_000;
@@ -14,8 +15,12 @@ const SECOND: i64 = 1_000_000_000;
 /// Converts a volume in a provider's list from JSON.
 pub fn external_volume_from_wire(document: &ExternalVolumeDocument) -> ExternalVolume {
     let nodes = document.published_external_node_ids.iter().flatten();
-    let is_said = document.is_abnormal || !document.status.is_empty();
+    let health = document.health.as_ref();
+    let health = health.map(|statuses| statuses.iter().map(status_from_wire).collect());
+    // The condition of a volume with health is made from it, for Nomad's clients.
+    let is_said = health.is_none() && (document.is_abnormal || !document.status.is_empty());
     ExternalVolume {
+        health,
         external_id: ExternalId::new(&document.external_id),
         capacity: Bytes::from_wire(document.capacity_bytes),
         context: document.volume_context.clone().unwrap_or_default(),
@@ -35,8 +40,10 @@ pub fn external_volume_from_wire(document: &ExternalVolumeDocument) -> ExternalV
 /// Converts a volume in a provider's list to JSON.
 pub fn external_volume_to_wire(volume: &ExternalVolume) -> ExternalVolumeDocument {
     let nodes = volume.published_nodes.iter().map(ToString::to_string);
-    let condition = volume.condition.clone().unwrap_or_default();
+    let condition = volume.reported_condition().unwrap_or_default();
+    let health = volume.health.as_ref();
     ExternalVolumeDocument {
+        health: health.map(|statuses| statuses.iter().map(status_to_wire).collect()),
         capacity_bytes: volume.capacity.to_wire(),
         clone_id: volume.clone_id.clone().unwrap_or_default(),
         external_id: volume.external_id.to_string(),
@@ -45,6 +52,25 @@ pub fn external_volume_to_wire(volume: &ExternalVolume) -> ExternalVolumeDocumen
         snapshot_id: volume.snapshot_id.clone().unwrap_or_default(),
         status: condition.message,
         volume_context: (!volume.context.is_empty()).then(|| volume.context.clone()),
+    }
+}
+
+/// Converts a condition of a volume from JSON.
+pub fn status_from_wire(document: &VolumeStatusDocument) -> VolumeStatus {
+    VolumeStatus {
+        kind: VolumeStatusKind::parse(&document.status),
+        reason: document.reason.clone(),
+        message: document.message.clone(),
+    }
+}
+
+/// Converts a condition of a volume to JSON, as its controller reports it.
+pub fn status_to_wire(status: &VolumeStatus) -> VolumeStatusDocument {
+    VolumeStatusDocument {
+        status: status.kind.to_string(),
+        reason: status.reason.clone(),
+        message: status.message.clone(),
+        node_id: String::new(),
     }
 }
 
@@ -77,6 +103,28 @@ mod tests {
     use super::*;
     use crate::wire::{ExternalVolumesResponse, SnapshotsResponse, decode};
 
+    /// Nomad's clients read the health as a condition, and this program's as it is.
+    #[test]
+    fn health_survives_the_conversion_and_is_a_condition_for_nomad() {
+        let response =
+            r#"{"ExternalID":"v","Health":[{"Status":"TYPE_9","Reason":"New","Message":"m"}]}"#;
+        let document: ExternalVolumeDocument = serde_json::from_str(response).unwrap();
+        let unknown = external_volume_from_wire(&document);
+        let shown = external_volume_to_wire(&unknown);
+        assert_eq!(
+            (shown.is_abnormal, shown.status.as_str()),
+            (false, "TYPE_9 (New): m")
+        );
+        assert_eq!(shown.health, document.health);
+        let mut lost = unknown;
+        for status in lost.health.iter_mut().flatten() {
+            status.kind = VolumeStatusKind::DataLoss;
+        }
+        let shown = external_volume_to_wire(&lost);
+        assert!(shown.is_abnormal);
+        assert_eq!(external_volume_from_wire(&shown), lost);
+    }
+
     /// The response is from Nomad 2.0.5 with csi-driver-host-path (`answers.jsonl`, `external`).
     #[test]
     fn a_provider_list_converts_from_nomads_response() {
@@ -84,6 +132,7 @@ mod tests {
         let response: ExternalVolumesResponse = decode(text).expect("cannot decode the list");
         let volume = external_volume_from_wire(&response.volumes[0]);
         let expected = ExternalVolume {
+            health: None,
             external_id: ExternalId::new("07d7"),
             capacity: Bytes::from_wire(5_242_880),
             context: Default::default(),

@@ -9,13 +9,14 @@ use super::volume::{
     allocation_from_wire, allocation_to_wire, count, health, topology_from_wire, topology_to_wire,
 };
 use crate::model::{
-    AllocId, ControllerCapabilities, ControllerInfo, ExternalNodeId, Health, Job, MountConfig,
-    Node, NodeCapabilities, NodeId, NodeInfo, NodeStatus, Plugin, PluginId, PluginInstance,
-    PluginSummary,
+    AllocId, AttachmentMode, ControllerCapabilities, ControllerInfo, ExternalNodeId, Health, Job,
+    MountConfig, Node, NodeCapabilities, NodeId, NodeInfo, NodeStatus, Plugin, PluginId,
+    PluginInstance, PluginSummary, StorageStatus, StorageStatusKind,
 };
 use crate::wire::node::{DriverDocument, NodeStub};
 use crate::wire::plugin::{
     ControllerInfoDocument, InstanceDocument, NodeInfoDocument, PluginDocument, PluginStub,
+    StorageStatusDocument,
 };
 use crate::wire::time;
 
@@ -195,6 +196,8 @@ fn controller_from_wire(document: ControllerInfoDocument) -> ControllerInfo {
             list_volumes_published_nodes: document.supports_list_volumes_attached_nodes,
             volume_condition: document.supports_condition,
             get_volume: document.supports_get,
+            get_volume_health: document.supports_get_volume_health,
+            list_volume_health: document.supports_list_volume_health,
         },
     }
 }
@@ -214,6 +217,8 @@ fn controller_to_wire(controller: &ControllerInfo) -> ControllerInfoDocument {
         supports_list_volumes: can.list_volumes,
         supports_list_volumes_attached_nodes: can.list_volumes_published_nodes,
         supports_read_only_attach: can.publish_readonly,
+        supports_get_volume_health: can.get_volume_health,
+        supports_list_volume_health: can.list_volume_health,
     }
 }
 
@@ -225,7 +230,14 @@ fn node_from_wire(document: &NodeInfoDocument) -> NodeInfo {
             get_volume_stats: document.supports_stats,
             expand_volume: document.supports_expand,
             volume_condition: document.supports_condition,
+            get_volume_health: document.supports_get_volume_health,
+            get_storage_health: document.supports_storage_health,
         },
+        storage: document
+            .storage_health
+            .iter()
+            .map(storage_from_wire)
+            .collect(),
         external_node_id: ExternalNodeId::new(&document.id),
         max_volumes: limit.filter(|limit| *limit != 0 && document.max_volumes != i64::MAX),
         accessible_topology: document
@@ -245,5 +257,27 @@ fn node_info_to_wire(node: &NodeInfo) -> NodeInfoDocument {
         supports_condition: can.volume_condition,
         supports_expand: can.expand_volume,
         supports_stats: can.get_volume_stats,
+        supports_get_volume_health: can.get_volume_health,
+        supports_storage_health: can.get_storage_health,
+        storage_health: node.storage.iter().map(storage_to_wire).collect(),
+    }
+}
+
+fn storage_from_wire(document: &StorageStatusDocument) -> StorageStatus {
+    StorageStatus {
+        kind: StorageStatusKind::parse(&document.status),
+        reason: document.reason.clone(),
+        message: document.message.clone(),
+        attachment_mode: AttachmentMode::parse(&document.attachment_mode),
+    }
+}
+
+fn storage_to_wire(status: &StorageStatus) -> StorageStatusDocument {
+    let mode = status.attachment_mode;
+    StorageStatusDocument {
+        status: status.kind.to_string(),
+        reason: status.reason.clone(),
+        message: status.message.clone(),
+        attachment_mode: mode.map_or_else(String::new, |mode| mode.as_str().to_owned()),
     }
 }

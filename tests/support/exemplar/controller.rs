@@ -45,6 +45,10 @@ impl PluginState {
     }
 
     fn well_formed(&mut self, request: &proto::CreateVolumeRequest) -> Answer<()> {
+        let required = self.required_parameter;
+        if required.is_some_and(|name| !request.parameters.contains_key(name)) {
+            return invalid("a parameter is missing");
+        }
         if request.name.is_empty() && !self.has(D::NamelessVolume) {
             return invalid("the name is missing");
         }

@@ -22,6 +22,8 @@ deviations! {
     ConfirmsAnything ConfirmsUnknown EchoesNothing
     LongPages SamePage MissingEntries AnyToken TokenExpires DeletedListed NegativeLimit
     NegativeCapacity UnknownShown OtherVolumeShown NoCondition
+    HealthOfOther HealthOfUnknown NoHealthReason HealthTwice LongHealthPages AnyHealthToken
+    ListHealthOnly NodeHealthOfOther NodeHealthOfUnknown NoNodeHealth StorageTwice SnapshotElsewhere
     SnapshotOfOther SnapshotEachTime SnapshotUnknownVolume OneSnapshot SnapshotDeletedWithVolume FilterIgnored
     FilterFails SnapshotPages NoCreationTime
     AnyNode CountedAttach DeletesAttached NoAttachLimit AttachHidden AttachReadOnly

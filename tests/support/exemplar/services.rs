@@ -66,6 +66,7 @@ impl Identity for Service {
                 service::Type::VolumeAccessibilityConstraints,
                 service::Type::GroupControllerService,
                 service::Type::SnapshotMetadataService,
+                service::Type::SnapshotAccessibilityConstraints,
             ];
             if state.has(D::UnknownService) {
                 services.push(service::Type::Unknown);
@@ -122,6 +123,8 @@ delegate! {
         controller_publish_volume: ControllerPublishVolumeRequest => ControllerPublishVolumeResponse;
         controller_unpublish_volume: ControllerUnpublishVolumeRequest => ControllerUnpublishVolumeResponse;
         controller_expand_volume: ControllerExpandVolumeRequest => ControllerExpandVolumeResponse;
+        controller_get_volume_health: ControllerGetVolumeHealthRequest => ControllerGetVolumeHealthResponse;
+        controller_list_volume_health: ControllerListVolumeHealthRequest => ControllerListVolumeHealthResponse;
         controller_modify_volume: ControllerModifyVolumeRequest => ControllerModifyVolumeResponse;
         create_snapshot: CreateSnapshotRequest => CreateSnapshotResponse;
         delete_snapshot: DeleteSnapshotRequest => DeleteSnapshotResponse;
@@ -161,9 +164,12 @@ delegate! {
     ) -> Result<Response<proto::ControllerGetCapabilitiesResponse>, Status> {
         use proto::controller_service_capability::{Rpc, Type, rpc};
         self.answer(|state| {
-            let kinds = (1..=15).filter(|kind| {
+            let kinds = (1..=17).filter(|kind| {
                 let attach = *kind == i32::from(rpc::Type::PublishUnpublishVolume);
-                !(attach && state.has(D::PublishedNodesWithoutAttach))
+                let health = *kind == i32::from(rpc::Type::GetVolumeHealth);
+                let without_attach = attach && state.has(D::PublishedNodesWithoutAttach);
+                let without_health = health && state.has(D::ListHealthOnly);
+                !without_attach && !without_health
             });
             let capability = |kind| proto::ControllerServiceCapability {
                 r#type: Some(Type::Rpc(Rpc { r#type: kind })),
@@ -204,6 +210,8 @@ delegate! {
         node_publish_volume: NodePublishVolumeRequest => NodePublishVolumeResponse;
         node_unpublish_volume: NodeUnpublishVolumeRequest => NodeUnpublishVolumeResponse;
         node_get_volume_stats: NodeGetVolumeStatsRequest => NodeGetVolumeStatsResponse;
+        node_get_volume_health: NodeGetVolumeHealthRequest => NodeGetVolumeHealthResponse;
+        node_get_storage_health: NodeGetStorageHealthRequest => NodeGetStorageHealthResponse;
         node_expand_volume: NodeExpandVolumeRequest => NodeExpandVolumeResponse;
     }
 
@@ -216,7 +224,7 @@ delegate! {
             r#type: Some(Type::Rpc(Rpc { r#type: kind })),
         };
         Ok(Response::new(proto::NodeGetCapabilitiesResponse {
-            capabilities: (1..=6).map(capability).collect(),
+            capabilities: (1..=8).map(capability).collect(),
         }))
     }
 

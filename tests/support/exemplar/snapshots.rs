@@ -6,7 +6,7 @@ use nomad_csi::csi::proto;
 use tonic::Code;
 
 use super::deviation::Deviation as D;
-use super::state::{Answer, PluginState, Snapshot, invalid, not_found, refusal};
+use super::state::{Answer, PluginState, Snapshot, ZONE, invalid, not_found, refusal};
 
 impl PluginState {
     pub(super) fn create_snapshot(
@@ -47,6 +47,11 @@ impl PluginState {
             None if self.has(D::SnapshotUnknownVolume) => (Default::default(), 0),
             None => return not_found("volume"),
         };
+        let zone = if self.has(D::SnapshotElsewhere) {
+            "b"
+        } else {
+            ZONE.1
+        };
         let id = self.new_id("snapshot");
         let time = prost_types::Timestamp {
             seconds: 1_700_000_000,
@@ -59,6 +64,9 @@ impl PluginState {
             creation_time: (!self.has(D::NoCreationTime)).then_some(time),
             ready_to_use: true,
             group_snapshot_id: group.to_owned(),
+            accessible_topology: vec![proto::Topology {
+                segments: [(ZONE.0.to_owned(), zone.to_owned())].into(),
+            }],
         };
         let snapshot = Snapshot {
             answer: answer.clone(),

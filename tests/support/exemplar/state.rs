@@ -62,6 +62,8 @@ pub(super) struct PluginState {
     pub(super) groups: BTreeMap<String, (String, Vec<String>)>,
     pub(super) directories: BTreeSet<PathBuf>,
     pub(super) log: String,
+    /// A parameter without which no volume is created.
+    pub(super) required_parameter: Option<&'static str>,
     /// Crashes the plugin.
     pub(super) crash: CancellationToken,
     /// The number of creations until an interrupt.

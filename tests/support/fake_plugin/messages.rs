@@ -300,5 +300,6 @@ pub(super) fn snapshot(snapshot: &Snapshot) -> proto::Snapshot {
         }),
         ready_to_use: snapshot.is_ready,
         group_snapshot_id: String::new(),
+        accessible_topology: vec![],
     }
 }

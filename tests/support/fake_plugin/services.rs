@@ -12,10 +12,13 @@ use nomad_csi::csi::proto::node_server::Node;
 use nomad_csi::csi::{convert, status};
 use nomad_csi::model::{ExternalId, ExternalNodeId, Secrets, SnapshotId};
 use nomad_csi::ports::fake::{CallError, FakeBackend, FakeLane, ProviderState, Refusal};
-use nomad_csi::ports::{CreateSnapshot, CreatedVolume, Rpc, StatusCode};
+use nomad_csi::ports::{
+    CreateSnapshot, CreatedVolume, ListVolumeHealth, ListedHealth, Rpc, StatusCode,
+};
 use tonic::{Request, Response, Status, async_trait};
 
 use super::connection::ConnectionCutter;
+use super::health::{node_volume_health, storage_health, volume_health};
 use super::messages::{
     attach, create, detach, expand, list_snapshots, listed, node_expand, page, publish, snapshot,
     stage, validate,
@@ -200,6 +203,8 @@ impl Controller for Service {
             ),
             (can.volume_condition, rpc::Type::VolumeCondition),
             (can.get_volume, rpc::Type::GetVolume),
+            (can.get_volume_health, rpc::Type::GetVolumeHealth),
+            (can.list_volume_health, rpc::Type::ListVolumeHealth),
         ] {
             if has {
                 types.push(kind.into());
@@ -403,6 +408,46 @@ impl Controller for Service {
         }))
     }
 
+    async fn controller_get_volume_health(
+        &self,
+        request: Request<proto::ControllerGetVolumeHealthRequest>,
+    ) -> Result<Response<proto::ControllerGetVolumeHealthResponse>, Status> {
+        let request = request.into_inner();
+        let (rpc, subject) = (Rpc::ControllerGetVolumeHealth, request.volume_id.clone());
+        let id = ExternalId::new(request.volume_id);
+        let secrets = Secrets::from_iter(request.secrets);
+        let statuses = self
+            .call(rpc, &subject, move |state| {
+                state.volume_health(&id, &secrets)
+            })
+            .await?;
+        Ok(Response::new(proto::ControllerGetVolumeHealthResponse {
+            volume_health: Some(volume_health(subject, statuses)),
+        }))
+    }
+
+    async fn controller_list_volume_health(
+        &self,
+        request: Request<proto::ControllerListVolumeHealthRequest>,
+    ) -> Result<Response<proto::ControllerListVolumeHealthResponse>, Status> {
+        let request = request.into_inner();
+        let secrets = Secrets::from_iter(request.secrets);
+        let page = page(request.max_entries, request.starting_token);
+        let request = page.map(|page| ListVolumeHealth { page, secrets });
+        let rpc = Rpc::ControllerListVolumeHealth;
+        let page = self
+            .read(rpc, "", request, ProviderState::list_volume_health)
+            .await?;
+        let entries = page.entries.into_iter();
+        let entry = |listed: ListedHealth| {
+            volume_health(listed.external_id.as_str().to_owned(), listed.statuses)
+        };
+        Ok(Response::new(proto::ControllerListVolumeHealthResponse {
+            entries: entries.map(entry).collect(),
+            next_token: page.next_token.unwrap_or_default(),
+        }))
+    }
+
     async fn controller_modify_volume(
         &self,
         _: Request<proto::ControllerModifyVolumeRequest>,
@@ -435,6 +480,8 @@ impl Node for Service {
             (can.get_volume_stats, rpc::Type::GetVolumeStats),
             (can.expand_volume, rpc::Type::ExpandVolume),
             (can.volume_condition, rpc::Type::VolumeCondition),
+            (can.get_volume_health, rpc::Type::GetVolumeHealth),
+            (can.get_storage_health, rpc::Type::GetStorageHealth),
         ] {
             if has {
                 types.push(kind.into());
@@ -524,6 +571,37 @@ impl Node for Service {
         _: Request<proto::NodeGetVolumeStatsRequest>,
     ) -> Result<Response<proto::NodeGetVolumeStatsResponse>, Status> {
         never()
+    }
+
+    async fn node_get_volume_health(
+        &self,
+        request: Request<proto::NodeGetVolumeHealthRequest>,
+    ) -> Result<Response<proto::NodeGetVolumeHealthResponse>, Status> {
+        let request = request.into_inner();
+        let (rpc, id) = (Rpc::NodeGetVolumeHealth, request.volume_id.clone());
+        let read = Ok(node_volume_health(request));
+        let statuses = self
+            .read_on_node(rpc, &id, read, ProviderState::node_volume_health)
+            .await?;
+        Ok(Response::new(proto::NodeGetVolumeHealthResponse {
+            volume_health: Some(volume_health(id, statuses)),
+        }))
+    }
+
+    async fn node_get_storage_health(
+        &self,
+        request: Request<proto::NodeGetStorageHealthRequest>,
+    ) -> Result<Response<proto::NodeGetStorageHealthResponse>, Status> {
+        let secrets = Secrets::from_iter(request.into_inner().secrets);
+        let rpc = Rpc::NodeGetStorageHealth;
+        let statuses = self
+            .read_on_node(rpc, "", Ok(secrets), |state, _, secrets| {
+                state.storage_health(secrets)
+            })
+            .await?;
+        Ok(Response::new(proto::NodeGetStorageHealthResponse {
+            backend_health: statuses.into_iter().map(storage_health).collect(),
+        }))
     }
 
     async fn node_expand_volume(

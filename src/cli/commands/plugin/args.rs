@@ -60,9 +60,19 @@ pub(crate) enum PluginCommand {
     /// and readiness. Reports violations of the CSI specification.
     #[cfg(feature = "agent")]
     #[command(
-        after_long_help = "Example:\n  nomad-csi plugin probe --endpoint unix:///run/csi.sock"
+        after_long_help = "Examples:\n  nomad-csi plugin probe --endpoint unix:///run/csi.sock\n  nomad-csi plugin probe --endpoint unix:///run/csi.sock --volume vol-1"
     )]
     Probe(ProbeArgs),
+    /// Show what an upgrade of a plugin would take away
+    ///
+    /// Compares two results of `plugin probe -o json`, one of each version. A loss is breaking if
+    /// volumes that exist could not be used or removed as before.
+    ///
+    /// Exits with 0 if nothing is lost, 2 if features are lost, 3 if a loss is breaking, and 1 on an
+    /// error.
+    #[cfg(feature = "agent")]
+    #[command(after_long_help = "Example:\n  nomad-csi plugin diff old.json new.json")]
+    Diff(PluginDiffArgs),
     /// Check a plugin against the CSI specification
     ///
     /// Checks only what the plugin advertises. Without `--destructive`, the checks only read. With
@@ -152,9 +162,29 @@ pub(crate) struct ProbeArgs {
     /// Socket of the plugin: unix:// and its path
     #[arg(long, value_name = "URL")]
     pub endpoint: String,
+    /// Also show which access modes the plugin confirms for this volume, by its external ID
+    #[arg(long, value_name = "ID")]
+    pub volume: Option<String>,
+    /// The secrets for the calls about the volume. They are never shown.
+    #[command(flatten)]
+    pub secrets: SecretArgs,
     /// Timeout of each call in seconds, from 1 to 3600
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub timeout: u64,
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", help = REPORT_FORMAT_HELP)]
+    pub output: ReportFormat,
+}
+
+/// Arguments of `plugin diff`.
+#[cfg(feature = "agent")]
+#[derive(Args, Debug)]
+pub(crate) struct PluginDiffArgs {
+    /// Result of `plugin probe -o json` of the version in use
+    #[arg(value_name = "OLD", value_hint = ValueHint::FilePath)]
+    pub old: PathBuf,
+    /// Result of `plugin probe -o json` of the other version
+    #[arg(value_name = "NEW", value_hint = ValueHint::FilePath)]
+    pub new: PathBuf,
     #[arg(short, long, value_name = "FORMAT", default_value = "text", help = REPORT_FORMAT_HELP)]
     pub output: ReportFormat,
 }

@@ -3,6 +3,8 @@
 mod args;
 #[cfg(feature = "agent")]
 pub(crate) mod check;
+#[cfg(feature = "agent")]
+pub(crate) mod diff;
 mod find;
 pub(crate) mod impact;
 #[cfg(feature = "agent")]
@@ -15,5 +17,5 @@ pub(crate) mod status;
 pub(crate) mod wait;
 
 #[cfg(feature = "agent")]
-pub(crate) use args::{CheckArgs, ProbeArgs, ServeArgs};
+pub(crate) use args::{CheckArgs, PluginDiffArgs, ProbeArgs, ServeArgs};
 pub(crate) use args::{PluginCommand, PluginStatusArgs};

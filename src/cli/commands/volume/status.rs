@@ -5,11 +5,12 @@ use crate::cli::commands::status::Layout;
 use crate::cli::commands::volume::VolumeStatusArgs;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::cli::ui::{claim_overview, volume_detail, volume_list};
+use crate::cli::ui::{claim_overview, volume_detail, volume_health, volume_list};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{Namespace, NamespacedId, PluginId, Volume, VolumeSummary};
 use crate::ports::{ClusterApi, VolumeApi, VolumeQuery};
 use crate::reconcile::workflow;
+use crate::wire::VolumeDocument;
 
 const VOLUMES: Layout<VolumeSummary, Volume> = Layout {
     list: volume_list,
@@ -60,6 +61,11 @@ async fn look(
         let now = context.time_reference();
         let text = claim_overview(&overview, &now, output.is_wide());
         context.printer.print_result(&text);
+        let document = serde_json::from_str::<VolumeDocument>(reading.document.text());
+        if document.is_ok_and(|document| document.reports_health) {
+            let health = api.volume_health(&key).await?;
+            context.printer.print_result(&volume_health(&health));
+        }
     }
     Ok(exit)
 }

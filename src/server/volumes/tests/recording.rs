@@ -6,13 +6,13 @@ use async_trait::async_trait;
 
 use crate::model::{
     ControllerCapabilities, ExternalId, ExternalVolume, PublishContext, Secrets, Snapshot,
-    SnapshotId,
+    SnapshotId, VolumeStatus,
 };
 use crate::ports::fake::FakePlugin;
 use crate::ports::{
     Controller, ControllerPublishVolume, ControllerUnpublishVolume, CreateSnapshot, CreateVolume,
-    CreatedVolume, ExpandVolume, ExpandedVolume, ListSnapshots, Page, PageRequest,
-    PluginConnection, PluginError, ValidateVolume,
+    CreatedVolume, ExpandVolume, ExpandedVolume, ListSnapshots, ListVolumeHealth, ListedHealth,
+    Page, PageRequest, PluginConnection, PluginError, ValidateVolume,
 };
 use crate::server::fake::FakeAgent;
 
@@ -90,6 +90,21 @@ impl Controller for Recorder {
     async fn expand_volume(&self, request: ExpandVolume) -> Result<ExpandedVolume, PluginError> {
         self.sent.expansions.lock().unwrap().push(request.clone());
         self.plugin.expand_volume(request).await
+    }
+
+    async fn volume_health(
+        &self,
+        external_id: ExternalId,
+        secrets: Secrets,
+    ) -> Result<Vec<VolumeStatus>, PluginError> {
+        self.plugin.volume_health(external_id, secrets).await
+    }
+
+    async fn list_volume_health(
+        &self,
+        request: ListVolumeHealth,
+    ) -> Result<Page<ListedHealth>, PluginError> {
+        self.plugin.list_volume_health(request).await
     }
 
     async fn controller_publish_volume(

@@ -1,0 +1,205 @@
+//! The health of volumes, as their plugins report it now. Nothing of it is recorded.
+//!
+//! The controller reports what concerns every node, and each node that uses the volume what it sees.
+//! Health that cannot be read is unknown and fails nothing else. A list whose token is refused begins
+//! again (CSI 1.13, ControllerListVolumeHealth).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::limiter::OperationLimiter;
+use super::plugin::VolumePlugin;
+use super::store::VolumeStore;
+use crate::model::{
+    AllocId, ExternalId, ExternalVolume, NamespacedId, NodeId, Secrets, VolumeHealth, VolumeStatus,
+};
+use crate::ports::{ListVolumeHealth, NodeVolumeHealth, PageRequest, PluginDirectory, Rpc};
+use crate::server::call_line::CallClass;
+use crate::server::candidates::Candidates;
+use crate::server::error::ServerError;
+use crate::server::forward::Forwarder;
+use crate::server::forward_error::ForwardError;
+use crate::server::sealing::VolumeSealer;
+use crate::state::VolumeView;
+
+/// A list with more pages than this is not read to its end.
+const MAX_PAGES: usize = 1000;
+/// How often a list is read until it ends.
+const MAX_READS: usize = 3;
+
+/// Reads the adverse conditions of all volumes of a plugin; `None` if they are unknown.
+pub(super) async fn list_health(
+    forwarder: &Forwarder,
+    candidates: &Candidates,
+) -> Option<BTreeMap<ExternalId, Vec<VolumeStatus>>> {
+    for _ in 0..MAX_READS {
+        match read_list(forwarder, candidates).await {
+            Ok(listed) => return Some(listed),
+            Err(Unread::Token) => {}
+            Err(Unread::Failed(error)) => {
+                tracing::warn!(plugin.id = %candidates.plugin, %error, "the health of volumes is unknown");
+                return None;
+            }
+        }
+    }
+    None
+}
+
+/// Why a list was not read.
+enum Unread {
+    /// A page after the first failed, or its token was used before: the list has to begin again.
+    Token,
+    /// The first page failed.
+    Failed(ForwardError),
+}
+
+async fn read_list(
+    forwarder: &Forwarder,
+    candidates: &Candidates,
+) -> Result<BTreeMap<ExternalId, Vec<VolumeStatus>>, Unread> {
+    let mut listed: BTreeMap<ExternalId, Vec<VolumeStatus>> = BTreeMap::new();
+    let mut token = String::new();
+    for _ in 0..MAX_PAGES {
+        let request = ListVolumeHealth {
+            page: PageRequest {
+                entries: 0,
+                starting_token: token.clone(),
+            },
+            secrets: Secrets::default(),
+        };
+        let rpc = Rpc::ControllerListVolumeHealth;
+        let page = forwarder.read(candidates, rpc, |controller| {
+            let request = request.clone();
+            async move { controller.list_volume_health(request).await }
+        });
+        let page = page.await.map_err(|error| match token.as_str() {
+            "" => Unread::Failed(error),
+            _ => Unread::Token,
+        })?;
+        let entries = page.entries.into_iter();
+        listed.extend(entries.map(|entry| (entry.external_id, entry.statuses)));
+        match page.next_token {
+            None => return Ok(listed),
+            Some(next) if next == token => return Err(Unread::Token),
+            Some(next) => token = next,
+        }
+    }
+    Ok(listed)
+}
+
+/// Adds the health to the volumes. One that is not listed has no known condition.
+pub(super) fn add_health(
+    volumes: &mut [ExternalVolume],
+    listed: Option<BTreeMap<ExternalId, Vec<VolumeStatus>>>,
+) {
+    let Some(mut listed) = listed else {
+        return;
+    };
+    for volume in volumes {
+        volume.health = Some(listed.remove(&volume.external_id).unwrap_or_default());
+    }
+}
+
+/// Whether the volume is attached to the node, staged or claimed there.
+fn uses(volume: &VolumeView, node: &NodeId) -> bool {
+    let Some(record) = &volume.claims else {
+        return false;
+    };
+    let claims = &record.claims;
+    claims.stagings.contains_key(node)
+        || claims.attachments.contains_key(node)
+        || claims.claims.values().any(|claim| claim.node == *node)
+}
+
+/// Reads the health of one volume.
+pub(super) struct HealthReader {
+    pub(super) store: VolumeStore,
+    pub(super) sealer: VolumeSealer,
+    pub(super) limiter: OperationLimiter,
+    pub(super) forwarder: Forwarder,
+    pub(super) directory: Arc<dyn PluginDirectory>,
+}
+
+impl HealthReader {
+    pub(super) async fn read(&self, key: &NamespacedId) -> Result<VolumeHealth, ServerError> {
+        let existing = self.store.view(key);
+        let existing = existing.ok_or(ServerError::NoVolumeToRead)?;
+        let volume = existing.volume();
+        let mut report = VolumeHealth::default();
+        let facts = self
+            .store
+            .read(|state| VolumePlugin::read(state, &volume.plugin_id));
+        let Some(facts) = facts else {
+            return Ok(report);
+        };
+        let id = volume.remote_id();
+        let secrets = self.sealer.secrets_of(&existing.record)?;
+        self.ask_controller(&facts, &id, &secrets, &mut report)
+            .await;
+        for (node, alloc) in facts.nodes_with_health() {
+            if uses(&existing, &node) {
+                self.ask_node(&facts, (node, alloc), &id, &mut report).await;
+            }
+        }
+        Ok(report)
+    }
+
+    async fn ask_controller(
+        &self,
+        facts: &VolumePlugin,
+        id: &ExternalId,
+        secrets: &Secrets,
+        report: &mut VolumeHealth,
+    ) {
+        if !facts.can(|controller| controller.get_volume_health) {
+            return;
+        }
+        let candidates = match facts.candidates() {
+            Ok(candidates) => candidates,
+            Err(error) => return report.unknown.push(ForwardError::from(error).to_string()),
+        };
+        let plugin = facts.id();
+        let _permit = match self.limiter.acquire_call(CallClass::List, plugin).await {
+            Ok(permit) => permit,
+            Err(error) => return report.unknown.push(error.to_string()),
+        };
+        let rpc = Rpc::ControllerGetVolumeHealth;
+        let answer = self.forwarder.read(&candidates, rpc, |controller| {
+            let (id, secrets) = (id.clone(), secrets.clone());
+            async move { controller.volume_health(id, secrets).await }
+        });
+        match answer.await {
+            Ok(statuses) => {
+                let of_all = statuses.into_iter().map(|status| (None, status));
+                report.statuses.extend(of_all);
+            }
+            Err(error) => report.unknown.push(error.to_string()),
+        }
+    }
+
+    async fn ask_node(
+        &self,
+        facts: &VolumePlugin,
+        (node, alloc): (NodeId, AllocId),
+        id: &ExternalId,
+        report: &mut VolumeHealth,
+    ) {
+        let Some(connection) = self.directory.instance(facts.id(), &alloc).await else {
+            let reason = format!("node `{node}` has no connection to the plugin");
+            return report.unknown.push(reason);
+        };
+        let request = NodeVolumeHealth {
+            external_id: id.clone(),
+            publish_path: None,
+            staging_path: None,
+        };
+        match connection.node.node_volume_health(request).await {
+            Ok(statuses) => {
+                let here = statuses.into_iter();
+                let here = here.map(|status| (Some(node.clone()), status));
+                report.statuses.extend(here);
+            }
+            Err(error) => report.unknown.push(format!("node `{node}`: {error}")),
+        }
+    }
+}
