@@ -1,5 +1,5 @@
-//! Measures the start of the program, a plan of 10,000 volumes, the creation of 1,000 volumes, and what
-//! the ledger of a set costs.
+//! Measures the start of the program, plans of 10,000 volumes without and with a set, the creation of 1,000
+//! volumes, and what the ledger of a set costs.
 //!
 //! Each result is compared with a baseline. The baseline of a plan is the same GET requests over as
 //! many connections, with the program's HTTP library and with plain sockets. The baseline of an apply
@@ -48,6 +48,7 @@ const PARALLELISM: usize = 16;
 fn main() {
     start_up();
     plan();
+    plan_unchanged_set();
     apply();
     OWNED.into_iter().for_each(ledger);
 }
@@ -96,6 +97,62 @@ fn plan() {
     );
 }
 
+/// Plans a set of which nothing has changed: its volumes are listed, and none is read.
+fn plan_unchanged_set() {
+    let data = directory();
+    fill(data.path(), PLANNED);
+    let agent = Agent::start(data.path());
+    let file = data.path().join("volumes.hcl");
+    std::fs::write(&file, specification(PLANNED, PLANNED_VOLUME)).unwrap();
+    let set = ["--set", "bench", "--no-provider"];
+    let mut apply = client(&agent);
+    finish(apply.args(["apply", "--yes", "-f"]).arg(&file).args(set));
+    for _ in 0..3 {
+        let list = bare_list(&agent);
+        let mut plan = client(&agent);
+        let Used {
+            time,
+            processor,
+            memory,
+        } = finish(plan.args(["plan", "-f"]).arg(&file).args(set));
+        println!(
+            "plan of an unchanged set of {PLANNED}: {:.0} ms, processor time {:.0} ms, {memory}; bare list {:.0} ms, ratio {:.2}",
+            milliseconds(time),
+            milliseconds(processor),
+            milliseconds(list),
+            time.as_secs_f64() / list.as_secs_f64()
+        );
+    }
+}
+
+/// Reads every page of the list of volumes, and ignores what they contain.
+fn bare_list(agent: &Agent) -> Duration {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let http = library();
+        let started = Instant::now();
+        let list = format!(
+            "http://{}/v1/volumes?type=csi&namespace=default&per_page=2000",
+            agent.address
+        );
+        let mut next = String::new();
+        loop {
+            let page = http.get(format!("{list}{next}")).send().await.unwrap();
+            let token = page.headers().get("x-nomad-nexttoken");
+            let token =
+                token.and_then(|token| Some(format!("&next_token={}", token.to_str().ok()?)));
+            assert!(page.bytes().await.unwrap().len() > PLANNED);
+            match token {
+                Some(token) => next = token,
+                None => return started.elapsed(),
+            }
+        }
+    })
+}
+
 fn path_of(at: usize) -> String {
     format!("/v1/volume/csi/v{at}?namespace=default")
 }
@@ -115,11 +172,7 @@ fn bare_library(agent: &Agent) -> Duration {
         .build()
         .unwrap();
     runtime.block_on(async {
-        let http = reqwest::Client::builder()
-            .tls_backend_preconfigured(no_tls())
-            .gzip(true)
-            .build()
-            .unwrap();
+        let http = library();
         let started = Instant::now();
         let gets = (0..PLANNED).map(|at| {
             let get = http.get(format!("http://{}{}", agent.address, path_of(at)));
@@ -130,6 +183,12 @@ fn bare_library(agent: &Agent) -> Duration {
         assert!(received > PLANNED, "the responses contain no volumes");
         started.elapsed()
     })
+}
+
+/// The program's HTTP library.
+fn library() -> reqwest::Client {
+    let builder = reqwest::Client::builder().tls_backend_preconfigured(no_tls());
+    builder.gzip(true).build().unwrap()
 }
 
 /// The library requires a TLS configuration even for plain HTTP.

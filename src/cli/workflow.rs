@@ -5,15 +5,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::args::ServerWaitArgs;
 use super::command_context::CommandContext;
 use super::env::Variable;
 use super::error::CliError;
 use super::exit::Exit;
+use super::server_outage::OutageLines;
 use super::ui::{Progress, ago, one_line, plan_text, report_pending_plan};
 use crate::diagnostic::{Diagnostics, SourceMap};
 use crate::model::SetName;
 use crate::plan::{Actor, Plan};
-use crate::ports::{ClusterApi, LedgerError, LockHolder};
+use crate::ports::{ClusterApi, LedgerError, LockHolder, ServerWait};
 use crate::reconcile::ProgressObserver;
 use crate::reconcile::workflow::{
     ApprovalPrompt, FailureKind, Reporter, WorkflowContext, WorkflowError,
@@ -28,6 +30,15 @@ impl CommandContext {
         parallelism: u16,
     ) -> WorkflowContext<'a> {
         self.workflow_with_reporter(api, self, command, parallelism)
+    }
+
+    /// Returns how requests wait for a server that stops responding: with a line when the wait begins, and
+    /// when it ends.
+    pub(super) fn wait_for_server(&self, wait: ServerWaitArgs) -> ServerWait {
+        ServerWait {
+            at_most: wait.server_wait.0,
+            observer: Arc::new(OutageLines::new(Arc::clone(&self.printer))),
+        }
     }
 
     /// Returns the context of a workflow that reports to `reporter`.

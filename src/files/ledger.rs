@@ -238,6 +238,10 @@ impl Ledger for FileLedger {
         &self.name
     }
 
+    fn is_on_server(&self) -> bool {
+        false
+    }
+
     async fn sets(&self) -> Result<BTreeSet<SetName>, LedgerError> {
         let this = self.clone();
         let content = blocking(move || this.load()).await?;
@@ -293,6 +297,9 @@ impl Drop for FileLock {
     fn drop(&mut self) {
         // The content is only for processes that wait for the lock.
         self.file.set_len(0).ok();
+        // A process that another thread starts at this moment has a copy of the file until it runs its
+        // program. Closing the file would keep the lock for as long.
+        self.file.unlock().ok();
     }
 }
 

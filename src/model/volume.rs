@@ -162,6 +162,15 @@ pub struct VolumeSummary {
     pub create_index: u64,
     /// The index of the last change.
     pub modify_index: u64,
+    /// The index of the last change of the specification, as in [`Volume`].
+    pub spec_index: u64,
+}
+
+impl VolumeSummary {
+    /// Returns namespace and ID.
+    pub fn key(&self) -> NamespacedId {
+        NamespacedId::new(self.namespace.clone(), self.id.clone())
+    }
 }
 
 /// A registered volume on a server.

@@ -139,6 +139,29 @@ impl VolumeReader for NomadClient {
         Ok(volumes.into_values().collect())
     }
 
+    async fn summarize_volumes(
+        &self,
+        namespace: &Namespace,
+        most: usize,
+    ) -> Result<Option<Vec<VolumeSummary>>, ApiError> {
+        let query = VolumeQuery::of_namespace(namespace.clone());
+        let mut parameters = list_parameters(&query);
+        parameters.push(("per_page", PER_PAGE));
+        let action = "list the volumes";
+        let mut volumes = BTreeMap::new();
+        let add = |stub: VolumeStub, _| {
+            let volume = wire::summary_from_wire(&stub);
+            if volume.namespace == *namespace {
+                volumes.insert(volume.key(), volume);
+            }
+        };
+        let listed = self
+            .session
+            .list_at_most(&["volumes"], &parameters, action, most, add);
+        let is_whole = listed.await?;
+        Ok(is_whole.then(|| volumes.into_values().collect()))
+    }
+
     async fn read_volume(
         &self,
         key: &NamespacedId,

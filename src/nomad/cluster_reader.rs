@@ -4,8 +4,10 @@
 //! read too.
 
 use async_trait::async_trait;
+use http::Method;
 
 use super::client::NomadClient;
+use super::request::ApiRequest;
 use crate::model::{BlockedEvaluations, ClientNode, Namespace};
 use crate::ports::{ApiError, ClusterReader, JobApi as _};
 use crate::wire::{
@@ -17,6 +19,12 @@ const MAX_EXPLAINED: usize = 20;
 
 #[async_trait]
 impl ClusterReader for NomadClient {
+    async fn region_names(&self) -> Result<Vec<String>, ApiError> {
+        let get = ApiRequest::new(Method::GET, &["regions"]);
+        let (regions, _) = self.session.read(&get, "list the regions").await?;
+        Ok(regions)
+    }
+
     async fn list_nodes(&self) -> Result<Vec<ClientNode>, ApiError> {
         let mut nodes = vec![];
         let add = |stub: NodeStub, _| nodes.push(client_node_from_wire(&stub));

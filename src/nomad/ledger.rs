@@ -311,6 +311,10 @@ impl Ledger for NomadLedger {
         &self.name
     }
 
+    fn is_on_server(&self) -> bool {
+        true
+    }
+
     async fn sets(&self) -> Result<BTreeSet<SetName>, LedgerError> {
         let action = "list the sets";
         let listed = self.variables().list(SETS, action).await;

@@ -51,6 +51,11 @@ impl<'l> ListBudget<'l> {
         Ok(())
     }
 
+    /// Returns the number of entries so far.
+    pub(super) fn items(&self) -> usize {
+        self.items
+    }
+
     /// Checks that another page may follow. Keeps its token.
     pub(super) fn next(
         &mut self,

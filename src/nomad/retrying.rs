@@ -89,9 +89,21 @@ impl AttemptError {
 
 /// The attempts at one request.
 struct Attempts {
+    /// The begin of the first one, later by the time of waits for the server.
+    start: Instant,
     count: u32,
     /// Whether the server has responded in this session.
     server_is_known: bool,
+}
+
+impl Attempts {
+    fn begin() -> Self {
+        Self {
+            start: Instant::now(),
+            count: 0,
+            server_is_known: false,
+        }
+    }
 }
 
 const CONNECTION_LIMIT_HELP: &str = "run fewer commands at this address: Nomad allows 100 \
@@ -132,7 +144,7 @@ impl Retrying {
         F: Future<Output = Result<T, AttemptError>> + Send,
         P: Future<Output = bool> + Send,
     {
-        let (mut start, mut count) = (Instant::now(), 0);
+        let mut attempts = Attempts::begin();
         loop {
             let failed = match send().await {
                 Ok(value) => {
@@ -141,45 +153,58 @@ impl Retrying {
                 }
                 Err(failed) => failed,
             };
-            if failed.error.status.is_some_and(|status| status < 500) {
-                self.note_response();
+            self.note_failure(&failed);
+            attempts.count += 1;
+            attempts.server_is_known = self.is_known.load(Ordering::Relaxed);
+            let is_repeated = failed.may_repeat(access, &attempts)
+                && self.pause(access, &failed, &mut attempts, &probe).await;
+            if !is_repeated {
+                return Err(failed.explained(attempts.server_is_known));
             }
-            if failed.is_overload() {
-                self.reads.shrink();
-            }
-            count += 1;
-            let server_is_known = self.is_known.load(Ordering::Relaxed);
-            let attempts = Attempts {
-                count,
-                server_is_known,
-            };
-            if !failed.may_repeat(access, &attempts) {
-                return Err(failed.explained(server_is_known));
-            }
-            // One lost connection may be one too many. A second failure, or that of others, is an outage.
-            let is_outage = failed.is_silence() && (count > 1 || self.outage.is_away());
-            if is_outage && server_is_known && access != Access::VolumeWrite {
-                let waiting = Instant::now();
-                if !self.outage.wait(&failed.error, &probe).await {
-                    return Err(failed.explained(server_is_known));
-                }
-                start += waiting.elapsed();
-            }
-            let pause = RetryPolicy::CLIENT.delay(count - 1, RandomIds.jitter());
-            // A blocking query may have waited for longer than that.
-            if start.elapsed() + pause > self.budget(access, failed.verdict)
-                && count >= MAX_FIRST_READS
-            {
-                return Err(failed.explained(server_is_known));
-            }
-            tracing::debug!(code = %failed.error.code, ?pause, "retrying");
-            tokio::time::sleep(pause).await;
         }
+    }
+
+    /// Waits until a failed request may be sent again. Returns `false` if the time for that is over.
+    async fn pause<P: Future<Output = bool> + Send>(
+        &self,
+        access: Access,
+        failed: &AttemptError,
+        attempts: &mut Attempts,
+        probe: &impl Fn() -> P,
+    ) -> bool {
+        // One lost connection may be one too many. A second failure, or that of others, is an outage.
+        let is_outage = failed.is_silence() && (attempts.count > 1 || self.outage.is_away());
+        if is_outage && attempts.server_is_known && access != Access::VolumeWrite {
+            let waiting = Instant::now();
+            if !self.outage.wait(&failed.error, probe).await {
+                return false;
+            }
+            attempts.start += waiting.elapsed();
+        }
+        let pause = RetryPolicy::CLIENT.delay(attempts.count - 1, RandomIds.jitter());
+        let is_too_late = attempts.start.elapsed() + pause > self.budget(access, failed.verdict);
+        // A blocking query may have waited for longer than that.
+        if is_too_late && attempts.count >= MAX_FIRST_READS {
+            return false;
+        }
+        tracing::debug!(code = %failed.error.code, ?pause, "retrying");
+        tokio::time::sleep(pause).await;
+        true
     }
 
     /// Whether the server stopped responding, and responded again.
     pub(super) fn has_recovered(&self) -> bool {
         self.outage.has_recovered()
+    }
+
+    /// Records what a failure says about the server.
+    fn note_failure(&self, failed: &AttemptError) {
+        if failed.error.status.is_some_and(|status| status < 500) {
+            self.note_response();
+        }
+        if failed.is_overload() {
+            self.reads.shrink();
+        }
     }
 
     /// Records that the server responded.

@@ -303,8 +303,22 @@ impl Session {
         path: &[&str],
         query: &[(&'static str, &str)],
         action: &str,
-        mut add: impl FnMut(T, Document) + Send,
+        add: impl FnMut(T, Document) + Send,
     ) -> Result<(), ApiError> {
+        let listed = self.list_at_most(path, query, action, usize::MAX, add);
+        listed.await.map(drop)
+    }
+
+    /// Reads the pages of a list until they have more than `most` entries, and passes on each entry with its
+    /// JSON. Returns whether it read the whole list.
+    pub(super) async fn list_at_most<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        query: &[(&'static str, &str)],
+        action: &str,
+        most: usize,
+        mut add: impl FnMut(T, Document) + Send,
+    ) -> Result<bool, ApiError> {
         let mut budget = self.list_budget();
         let mut token: Option<String> = None;
         loop {
@@ -319,8 +333,11 @@ impl Session {
             let next = response.headers.get(NEXT_TOKEN).map(HeaderValue::as_bytes);
             let next = next.map(|next| String::from_utf8_lossy(next).into_owned());
             let Some(next) = next.filter(|next| !next.is_empty()) else {
-                return Ok(());
+                return Ok(true);
             };
+            if budget.items() > most {
+                return Ok(false);
+            }
             budget.next(&next, self.context(action, Access::Read))?;
             token = Some(next);
         }

@@ -9,6 +9,7 @@
 use std::collections::BTreeSet;
 
 use super::action::{Action, Plan, PlannedVolume};
+use super::inputs::ObservedState;
 use super::risk::Risk;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::NamespacedId;
@@ -60,12 +61,16 @@ impl Approvals {
     ///
     /// A run that was interrupted, or is repeated after its end, has the same approvals. So an approval is no
     /// problem if the state shows that the approved change was made: the volume is as wanted, or it was
-    /// removed and is only to be created or registered.
-    pub fn unused(&self, plan: &Plan) -> Vec<Diagnostic> {
+    /// removed and is only to be created or registered, or neither the plan nor the server has it any more.
+    pub fn unused(&self, plan: &Plan, observed: &ObservedState) -> Vec<Diagnostic> {
         let approved = self.approved.iter();
         let unused = approved.filter_map(|(risk, key)| {
             let planned = plan.volumes.iter().find(|planned| planned.key == *key);
-            let why = reason_unused(*risk, planned)?;
+            let why = match planned {
+                Some(planned) => reason_unused(*risk, planned)?,
+                None if observed.has(key) => "the plan does not contain it".to_owned(),
+                None => return None,
+            };
             let message = format!(
                 "cannot approve risk `{risk}` for volume {}: {why}",
                 key.quoted()
@@ -84,10 +89,7 @@ impl Approvals {
 }
 
 /// Returns why the plan has no use for an approval of this risk; `None` if it has one.
-fn reason_unused(risk: Risk, planned: Option<&PlannedVolume>) -> Option<String> {
-    let Some(planned) = planned else {
-        return Some("the plan does not contain it".to_owned());
-    };
+fn reason_unused(risk: Risk, planned: &PlannedVolume) -> Option<String> {
     let impact = planned.impact.as_ref();
     let planned_risk = impact.map_or(Risk::Reversible, |impact| impact.risk);
     if planned_risk >= risk {
@@ -117,7 +119,7 @@ fn reason_unused(risk: Risk, planned: Option<&PlannedVolume>) -> Option<String> 
 mod tests {
     use super::*;
     use crate::plan::risk::{Impact, Recovery};
-    use crate::plan::samples::{existing, wanted};
+    use crate::plan::samples::{existing, observed, plugin, wanted};
     use crate::plan::volume_version::VolumeVersion;
 
     fn plan(risks: &[Option<Risk>]) -> Plan {
@@ -172,7 +174,8 @@ mod tests {
                 max_risk: None,
                 approved: [(approved, existing().key())].into(),
             };
-            approvals.unused(plan).len()
+            let exists = observed(Some(existing()), plugin(|_| {}));
+            approvals.unused(plan, &exists).len()
         };
         let with = |action: Action| {
             let mut plan = plan(&[None]);
@@ -194,6 +197,17 @@ mod tests {
         ] {
             assert_eq!(unused(approved, &plan), expected, "{approved} {plan:?}");
         }
+    }
+
+    /// A repeated run with `--prune` finds the volume gone, and keeps its approval.
+    #[test]
+    fn an_approval_of_a_volume_that_is_gone_is_no_problem() {
+        let approvals = Approvals {
+            max_risk: None,
+            approved: [(Risk::NeedsDowntime, existing().key())].into(),
+        };
+        let gone = observed(None, plugin(|_| {}));
+        assert_eq!(approvals.unused(&Plan::default(), &gone), []);
     }
 
     #[test]

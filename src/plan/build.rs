@@ -20,7 +20,6 @@ use super::preconditions::{PluginOperation, missing_maximum, plugin_problem, unk
 use super::provided_data::compare_with_providers;
 use super::removals::{planned_removals, planned_replacement};
 use super::update::planned_update;
-use super::volume_version::VolumeVersion;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{HiddenField, NamespacedId, Volume};
 use crate::spec::VolumeSpec;
@@ -53,8 +52,10 @@ pub fn build_plan(mut inputs: PlanInputs<'_>) -> Plan {
 
 fn planned(spec: VolumeSpec, inputs: &PlanInputs<'_>) -> PlannedVolume {
     let key = spec.key();
+    let expected_version = inputs.observed.version_of(&key);
     let existing = inputs.observed.volumes.get(&key);
     let (action, warnings) = match existing {
+        _ if inputs.observed.unread.contains_key(&key) => (Action::Unchanged, vec![]),
         _ if inputs.options.delete_data.contains(&key) => {
             (Action::Blocked(vec![still_wanted(&spec)]), vec![])
         }
@@ -69,8 +70,8 @@ fn planned(spec: VolumeSpec, inputs: &PlanInputs<'_>) -> PlannedVolume {
         Some(existing) => existing_volume(&spec, existing, inputs),
     };
     PlannedVolume {
+        expected_version,
         key,
-        expected_version: VolumeVersion::of(existing),
         spec: Some(spec),
         action,
         impact: None,

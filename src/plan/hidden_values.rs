@@ -12,7 +12,7 @@
 use std::borrow::Cow;
 
 use super::diff::{Change, FieldValue};
-use super::inputs::{OwnedSet, RecordedValue};
+use super::inputs::{OwnedVolume, RecordedValue};
 use super::rules::OmittedMap;
 use crate::model::{HiddenField, MountOptions, UnresolvedRequest, Volume};
 use crate::spec::VolumeSpec;
@@ -39,16 +39,9 @@ enum FileValue {
 }
 
 impl HiddenValues {
-    pub(super) fn of(spec: &VolumeSpec, existing: &Volume, owned: Option<&OwnedSet>) -> Self {
-        let entry = owned.and_then(|owned| owned.volumes.get(&spec.key()));
+    pub(super) fn of(spec: &VolumeSpec, existing: &Volume, owned: Option<&OwnedVolume>) -> Self {
         let request = &spec.request;
         let unknown = |field| spec.unknown.contains(&field);
-        let secrets = match &request.secrets {
-            None if unknown(HiddenField::Secrets) => FileValue::Unknown,
-            None => FileValue::Omitted,
-            Some(secrets) if secrets.is_empty() => FileValue::Empty,
-            Some(_) => FileValue::Given,
-        };
         let flags = match &request.mount_options {
             Some(_) if unknown(HiddenField::MountFlags) => FileValue::Unknown,
             Some(options) if !options.mount_flags.is_empty() => FileValue::Given,
@@ -57,11 +50,11 @@ impl HiddenValues {
         };
         let options = existing.mount_options.as_ref();
         Self {
-            secrets,
-            recorded_secrets: entry.map(|entry| entry.secrets).unwrap_or_default(),
+            secrets: secrets_in_file(spec),
+            recorded_secrets: owned.map(|owned| owned.secrets).unwrap_or_default(),
             flags_redacted: options.is_some_and(MountOptions::are_redacted),
             flags,
-            recorded_flags: entry.map(|entry| entry.mount_flags).unwrap_or_default(),
+            recorded_flags: owned.map(|owned| owned.mount_flags).unwrap_or_default(),
         }
     }
 
@@ -93,23 +86,7 @@ impl HiddenValues {
 
     /// Returns the change if the file's secrets differ from those that were last applied.
     pub(super) fn changed_secrets(&self) -> Option<Change> {
-        let (old, new) = match (self.secrets, self.recorded_secrets) {
-            (FileValue::Given, RecordedValue::DiffersFromFile) => {
-                (FieldValue::Hidden, FieldValue::Hidden)
-            }
-            (FileValue::Given, RecordedValue::Empty) => (FieldValue::Absent, FieldValue::Hidden),
-            (FileValue::Empty, RecordedValue::DiffersFromFile) => {
-                (FieldValue::Hidden, FieldValue::Absent)
-            }
-            (FileValue::Omitted | FileValue::Unknown, _)
-            | (
-                FileValue::Empty | FileValue::Given,
-                RecordedValue::Unknown | RecordedValue::MatchesFile,
-            )
-            | (FileValue::Empty, RecordedValue::Empty) => return None,
-        };
-        let field = "secrets";
-        Some(Change { field, old, new })
+        secrets_change(self.secrets, self.recorded_secrets)
     }
 
     /// Returns the hidden values that an update certainly clears.
@@ -151,6 +128,40 @@ impl HiddenValues {
         };
         self.flags_redacted && !is_given
     }
+}
+
+/// Whether a plan changes the secrets of a volume, whatever else the volume has.
+pub(super) fn changes_secrets(spec: &VolumeSpec, owned: &OwnedVolume) -> bool {
+    secrets_change(secrets_in_file(spec), owned.secrets).is_some()
+}
+
+fn secrets_in_file(spec: &VolumeSpec) -> FileValue {
+    match &spec.request.secrets {
+        None if spec.unknown.contains(&HiddenField::Secrets) => FileValue::Unknown,
+        None => FileValue::Omitted,
+        Some(secrets) if secrets.is_empty() => FileValue::Empty,
+        Some(_) => FileValue::Given,
+    }
+}
+
+fn secrets_change(file: FileValue, recorded: RecordedValue) -> Option<Change> {
+    let (old, new) = match (file, recorded) {
+        (FileValue::Given, RecordedValue::DiffersFromFile) => {
+            (FieldValue::Hidden, FieldValue::Hidden)
+        }
+        (FileValue::Given, RecordedValue::Empty) => (FieldValue::Absent, FieldValue::Hidden),
+        (FileValue::Empty, RecordedValue::DiffersFromFile) => {
+            (FieldValue::Hidden, FieldValue::Absent)
+        }
+        (FileValue::Omitted | FileValue::Unknown, _)
+        | (
+            FileValue::Empty | FileValue::Given,
+            RecordedValue::Unknown | RecordedValue::MatchesFile,
+        )
+        | (FileValue::Empty, RecordedValue::Empty) => return None,
+    };
+    let field = "secrets";
+    Some(Change { field, old, new })
 }
 
 #[cfg(test)]

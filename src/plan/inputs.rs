@@ -3,10 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::deny::DenyRule;
-use super::ledger::{DataIdentity, IntentStep, LedgerSet, RecordedData, StoredValue, changed_data};
+use super::ledger::{
+    DataIdentity, IntentStep, LedgerSet, Ownership, RecordedData, StoredValue, changed_data,
+};
 use super::provider_list::ProviderList;
 use super::risk::LastSnapshot;
 use super::rules::MergeRules;
+use super::volume_version::VolumeVersion;
 use crate::model::{
     HiddenField, Namespace, NamespacedId, Plugin, PluginId, Secrets, Volume, VolumeSummary,
 };
@@ -32,8 +35,10 @@ pub struct PlanInputs<'a> {
 /// The state of the server, as far as a plan needs it.
 #[derive(Clone, Debug, Default)]
 pub struct ObservedState {
-    /// The specified, owned and requested volumes that exist.
+    /// The specified, owned and requested volumes that exist and were read.
     pub volumes: BTreeMap<NamespacedId, Volume>,
+    /// Volumes that exist and were not read, because a plan of their files leaves them unchanged.
+    pub unread: BTreeMap<NamespacedId, UnreadVolume>,
     /// The plugins of those volumes.
     pub plugins: BTreeMap<PluginId, PluginState>,
     /// IDs of all plugins, for suggestions; empty if the token cannot list them.
@@ -50,6 +55,36 @@ pub struct ObservedState {
     pub provided_snapshots: BTreeMap<PluginId, BTreeSet<String>>,
     /// The last snapshot of each volume whose data the plan may delete.
     pub snapshots: BTreeMap<NamespacedId, LastSnapshot>,
+}
+
+/// A volume that exists and was not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnreadVolume {
+    /// The index of the last change of its specification.
+    pub spec_index: u64,
+    /// Its data.
+    pub data: DataIdentity,
+}
+
+impl ObservedState {
+    /// Whether the volume exists on the server.
+    pub fn has(&self, key: &NamespacedId) -> bool {
+        self.volumes.contains_key(key) || self.unread.contains_key(key)
+    }
+
+    /// Returns the data of a volume; `None` if the volume does not exist.
+    pub(super) fn data_of(&self, key: &NamespacedId) -> Option<DataIdentity> {
+        let read = self.volumes.get(key).map(DataIdentity::of);
+        read.or_else(|| Some(self.unread.get(key)?.data.clone()))
+    }
+
+    /// Returns the version of a volume.
+    pub(super) fn version_of(&self, key: &NamespacedId) -> VolumeVersion {
+        match self.unread.get(key) {
+            Some(unread) => VolumeVersion::At(unread.spec_index),
+            None => VolumeVersion::of(self.volumes.get(key)),
+        }
+    }
 }
 
 /// A plugin as the server reports it.
@@ -84,36 +119,8 @@ impl OwnedSet {
         let specs: BTreeMap<_, _> = wanted.iter().map(|spec| (spec.key(), spec)).collect();
         let volumes = set.owned().map(|(key, ownership)| {
             let spec = specs.get(key).copied();
-            let given = spec
-                .filter(|spec| spec.request.secrets.is_some())
-                .map(&secrets);
-            let flags = spec
-                .and_then(|spec| spec.request.mount_options.as_ref())
-                .map(|options| options.mount_flags.as_slice())
-                .filter(|flags| !flags.is_empty());
-            let intent = set.intent(key);
-            let is_uncertain = intent.is_some_and(|intent| intent.step.writes_values());
-            // An interrupted write may have reached the server, so the stored values may differ from
-            // the recorded ones.
-            let same = |same: Option<bool>| same.map(|same| same && !is_uncertain);
-            let entry = OwnedVolume {
-                protect: ownership.protect,
-                data: ownership.data.clone(),
-                open_step: intent.map(|intent| intent.step),
-                secrets: match (set.secrets(key), given) {
-                    (_, Some(None)) => RecordedValue::Unknown,
-                    (stored, given) => {
-                        let given = given.flatten().filter(|given| !given.is_empty());
-                        let given = given.and_then(|given| set.same_secrets(key, &given));
-                        recorded_value(stored, same(given))
-                    }
-                },
-                mount_flags: {
-                    let given = flags.and_then(|flags| set.same_mount_flags(key, flags));
-                    recorded_value(set.mount_flags(key), same(given))
-                },
-            };
-            (key.clone(), entry)
+            let volume = OwnedVolume::of(set, key, ownership, spec, &secrets);
+            (key.clone(), volume)
         });
         Self {
             set: set.name().to_string(),
@@ -148,6 +155,45 @@ pub struct OwnedVolume {
 }
 
 impl OwnedVolume {
+    /// Compares the entry of a volume with its file. `secrets` is that of [`OwnedSet::of`].
+    pub(super) fn of(
+        set: &LedgerSet,
+        key: &NamespacedId,
+        ownership: &Ownership,
+        spec: Option<&VolumeSpec>,
+        secrets: impl Fn(&VolumeSpec) -> Option<Secrets>,
+    ) -> Self {
+        let given = spec
+            .filter(|spec| spec.request.secrets.is_some())
+            .map(secrets);
+        let flags = spec
+            .and_then(|spec| spec.request.mount_options.as_ref())
+            .map(|options| options.mount_flags.as_slice())
+            .filter(|flags| !flags.is_empty());
+        let intent = set.intent(key);
+        let is_uncertain = intent.is_some_and(|intent| intent.step.writes_values());
+        // An interrupted write may have reached the server, so the stored values may differ from
+        // the recorded ones.
+        let same = |same: Option<bool>| same.map(|same| same && !is_uncertain);
+        Self {
+            protect: ownership.protect,
+            data: ownership.data.clone(),
+            open_step: intent.map(|intent| intent.step),
+            secrets: match (set.secrets(key), given) {
+                (_, Some(None)) => RecordedValue::Unknown,
+                (stored, given) => {
+                    let given = given.flatten().filter(|given| !given.is_empty());
+                    let given = given.and_then(|given| set.same_secrets(key, &given));
+                    recorded_value(stored, same(given))
+                }
+            },
+            mount_flags: {
+                let given = flags.and_then(|flags| set.same_mount_flags(key, flags));
+                recorded_value(set.mount_flags(key), same(given))
+            },
+        }
+    }
+
     /// Returns the recorded data, if the volume on the server has other data. An interrupted create of
     /// the set may have made that data.
     pub(super) fn changed_data(&self, existing: &Volume) -> Option<&DataIdentity> {

@@ -12,6 +12,8 @@ mod deny;
 mod depend;
 mod diff;
 mod drift;
+#[cfg(test)]
+mod field_forms;
 mod fields;
 mod hidden_values;
 mod impact;
@@ -35,6 +37,7 @@ mod rules;
 mod samples;
 mod saved_plan;
 mod selector;
+mod unread;
 mod update;
 mod update_answers;
 mod volume_drift;
@@ -55,6 +58,7 @@ pub use drift::{DriftInputs, detect_drift};
 pub use import::{ImportContext, ImportIssue, Imported, import_volume};
 pub use inputs::{
     ObservedState, OwnedSet, OwnedVolume, PlanInputs, PlanOptions, PluginState, RecordedValue,
+    UnreadVolume,
 };
 pub use ledger::{
     Actor, DataIdentity, FieldHash, FieldHashes, Intent, IntentStep, LastVerified, LedgerKey,
@@ -80,6 +84,7 @@ pub use rules::{
     UnreportedFields, UpdateRule, server_version_warning,
 };
 pub use saved_plan::{PlanOrigin, SavedPlan, SavedPlanProblem};
+pub use unread::{NotedVolumes, inputs_of_unchanged, noted_volumes, unread_volumes};
 pub use update::remaining_differences;
 pub use update_answers::{UpdateAnswers, update_answers};
 pub use volume_drift::{Baseline, DriftState, FieldDrift, FileState, VolumeDrift};

@@ -11,6 +11,8 @@ use std::collections::HashSet;
 use super::action::{Action, Plan, PlannedVolume};
 use super::inputs::ObservedState;
 use super::ledger::{DataIdentity, IntentStep, LastVerified, LedgerSet, RecordedData};
+use super::rules::MergeRules;
+use super::unread::inputs_of_unchanged;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::NamespacedId;
 
@@ -59,8 +61,15 @@ fn is_unchanged(planned: &&PlannedVolume) -> bool {
     planned.action == Action::Unchanged
 }
 
-/// Records in the ledger what a plan observed.
-pub fn record_observations(set: &mut LedgerSet, plan: &Plan, observed: &ObservedState, at: i64) {
+/// Records in the ledger what a plan observed. `noted_rules` are the rules of the server if the set notes
+/// which volumes a plan left unchanged.
+pub fn record_observations(
+    set: &mut LedgerSet,
+    plan: &Plan,
+    observed: &ObservedState,
+    at: i64,
+    noted_rules: Option<MergeRules>,
+) {
     let created = interrupted_creates(set);
     for planned in plan.volumes.iter().filter(is_unchanged) {
         let key = &planned.key;
@@ -69,19 +78,29 @@ pub fn record_observations(set: &mut LedgerSet, plan: &Plan, observed: &Observed
             (Some(spec), Some(volume)) => {
                 close_intent(set, key);
                 set.record_found(&spec.request, volume);
+                let verified = LastVerified {
+                    spec_index: volume.spec_index,
+                    at,
+                    plan_inputs: noted_rules
+                        .and_then(|rules| inputs_of_unchanged(set, spec, volume, rules)),
+                };
                 if let Some(owned) = set.ownership_mut(key) {
                     owned.protect = spec.protect.unwrap_or(owned.protect);
-                    owned.last_verified = Some(LastVerified {
-                        spec_index: volume.spec_index,
-                        at,
-                    });
+                    owned.last_verified = Some(verified);
+                }
+            }
+            (Some(spec), None) => {
+                if let (Some(protect), Some(owned)) = (spec.protect, set.ownership_mut(key))
+                    && observed.unread.contains_key(key)
+                {
+                    owned.protect = protect;
                 }
             }
             (None, None) => {
                 set.forget(key);
                 set.clear_intent(key);
             }
-            (Some(_), None) | (None, Some(_)) => {}
+            (None, Some(_)) => {}
         }
     }
     let planned: HashSet<&NamespacedId> = plan.volumes.iter().map(|planned| &planned.key).collect();

@@ -11,7 +11,7 @@ use super::ledger::DataIdentity;
 use super::provider_list::{Evidence, evidence};
 use super::selector::selector;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{ExternalId, PluginId, Volume};
+use crate::model::{ExternalId, PluginId};
 
 /// A name of a volume at a plugin, as a `clone_id` may have it.
 type SourceName = (PluginId, String);
@@ -20,9 +20,9 @@ type SourceName = (PluginId, String);
 pub(super) fn compare_with_providers(volumes: &mut [PlannedVolume], observed: &ObservedState) {
     let sources = declared_sources(volumes);
     for planned in volumes {
-        let gone = observed.volumes.get(&planned.key);
-        if let Some(existing) = gone.filter(|existing| is_gone(existing, observed)) {
-            report_gone(planned, existing);
+        let data = observed.data_of(&planned.key);
+        if let Some(gone) = data.filter(|data| is_gone(data, observed)) {
+            report_gone(planned, &gone);
         }
         if let Some(problem) = missing_source(planned, &sources, observed) {
             planned.block(vec![problem]);
@@ -31,15 +31,14 @@ pub(super) fn compare_with_providers(volumes: &mut [PlannedVolume], observed: &O
 }
 
 /// Whether the provider no longer lists the data of a registered volume.
-fn is_gone(existing: &Volume, observed: &ObservedState) -> bool {
-    let found = evidence(&observed.provided, &DataIdentity::of(existing));
-    matches!(found, Evidence::NotListed)
+fn is_gone(data: &DataIdentity, observed: &ObservedState) -> bool {
+    matches!(evidence(&observed.provided, data), Evidence::NotListed)
 }
 
-fn report_gone(planned: &mut PlannedVolume, existing: &Volume) {
+fn report_gone(planned: &mut PlannedVolume, data: &DataIdentity) {
     match planned.action {
         Action::Update(_) | Action::Expand(_) => {
-            let refused = data_gone(planned, existing, true);
+            let refused = data_gone(planned, data, true);
             planned.block(vec![refused]);
             // They are about the change that is not made.
             planned.warnings.clear();
@@ -50,7 +49,7 @@ fn report_gone(planned: &mut PlannedVolume, existing: &Volume) {
         | Action::Create(_)
         | Action::Register(_)
         | Action::Recreate(_) => {
-            let warning = data_gone(planned, existing, false);
+            let warning = data_gone(planned, data, false);
             planned.warnings.push(warning);
         }
         // These remove the registration of the data that is gone.
@@ -59,9 +58,8 @@ fn report_gone(planned: &mut PlannedVolume, existing: &Volume) {
     }
 }
 
-fn data_gone(planned: &PlannedVolume, existing: &Volume, is_refused: bool) -> Diagnostic {
+fn data_gone(planned: &PlannedVolume, data: &DataIdentity, is_refused: bool) -> Diagnostic {
     let key = &planned.key;
-    let data = DataIdentity::of(existing);
     let gone = "its provider no longer has its data";
     let problem = if is_refused {
         let message = format!("cannot update volume {}: {gone}", key.quoted());

@@ -30,17 +30,20 @@ pub fn required_lists(
 /// Returns the plugins that list volumes, as far as existing volumes or the sources of new ones can be
 /// compared with their list.
 pub fn comparable_lists(wanted: &[VolumeSpec], observed: &ObservedState) -> AskedPlugins {
-    let existing = observed.volumes.values();
-    let existing = existing.map(|volume| (&volume.plugin_id, &volume.namespace));
+    let read = observed.volumes.values();
+    let read = read.map(|volume| (&volume.plugin_id, &volume.namespace));
+    let unread = observed.unread.iter();
+    let unread = unread.map(|(key, volume)| (&volume.data.plugin_id, &key.namespace));
     let copies = wanted.iter().map(|spec| &spec.request);
     let copies = copies.filter(|request| request.clone_id.is_some());
     let copies = copies.map(|request| (&request.plugin_id, &request.namespace));
-    able(existing.chain(copies), observed, |can| can.list_volumes)
+    let all = read.chain(unread).chain(copies);
+    able(all, observed, |can| can.list_volumes)
 }
 
 /// Returns the plugins that list snapshots and from whose snapshots new volumes are restored.
 pub fn snapshot_lists(wanted: &[VolumeSpec], observed: &ObservedState) -> AskedPlugins {
-    let is_new = |spec: &&VolumeSpec| !observed.volumes.contains_key(&spec.key());
+    let is_new = |spec: &&VolumeSpec| !observed.has(&spec.key());
     let new = wanted.iter().filter(is_new).map(|spec| &spec.request);
     let copies = new.filter(|request| request.snapshot_id.is_some());
     let copies = copies.map(|request| (&request.plugin_id, &request.namespace));

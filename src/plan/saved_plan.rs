@@ -412,7 +412,8 @@ fn hash(request: &UnresolvedRequest) -> String {
     hex(&Sha256::digest(canonical(request).to_string())).collect()
 }
 
-fn canonical(request: &UnresolvedRequest) -> Value {
+/// Returns a request as JSON, without the values of secrets and mount flags.
+pub(super) fn canonical(request: &UnresolvedRequest) -> Value {
     let options = request.mount_options.as_ref();
     let secrets = request.secrets.as_ref();
     json!({

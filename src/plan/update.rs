@@ -11,7 +11,7 @@ use super::action::{Action, ClaimWait, Update};
 use super::claiming_alloc::ClaimingAlloc;
 use super::diff::{Change, diff};
 use super::hidden_values::HiddenValues;
-use super::inputs::{OwnedSet, PlanInputs};
+use super::inputs::{OwnedSet, OwnedVolume, PlanInputs};
 use super::merge::{Expansion, Merged, Refusal, merge};
 use super::preconditions::{PluginOperation, plugin_problem};
 use super::rules::{MergeRules, MountOptionsRule, OmittedMap, TopologyRule, UpdateRule};
@@ -32,15 +32,11 @@ pub(super) fn planned_update(
         existing,
         request,
         compared,
-    } = &FileComparison::of(spec, existing, inputs.owned, rules);
+    } = &FileComparison::of(spec, existing, owned_volume(spec, inputs.owned), rules);
     let existing: &Volume = existing;
-    let ignored: Vec<_> = ignored_topology_request(spec, existing, rules)
-        .into_iter()
-        .chain(ignored_capacity(spec, existing, rules))
-        .chain(only_recorded(spec, existing, rules))
-        .collect();
+    let ignored = ignored_fields(spec, existing, rules);
     let is_unchanged = inputs.purpose == Purpose::ByExternalId
-        && differences(existing, compared, rules).is_ok_and(|fields| fields.is_empty())
+        && is_as_compared(existing, compared, rules)
         && hidden.changed_secrets().is_none();
     if is_unchanged {
         return (Action::Unchanged, ignored);
@@ -78,6 +74,30 @@ pub(super) fn planned_update(
     (action, ignored.into_iter().chain(warning).collect())
 }
 
+/// Whether a plan leaves a volume unchanged without a warning, provided that its secrets are the same.
+pub(super) fn is_unchanged_but_for_secrets(
+    spec: &VolumeSpec,
+    existing: &Volume,
+    owned: &OwnedVolume,
+    rules: MergeRules,
+) -> bool {
+    let comparison = FileComparison::of(spec, existing, Some(owned), rules);
+    is_as_compared(&comparison.existing, &comparison.compared, rules)
+        && ignored_fields(spec, &comparison.existing, rules).is_empty()
+}
+
+fn is_as_compared(existing: &Volume, compared: &UnresolvedRequest, rules: MergeRules) -> bool {
+    differences(existing, compared, rules).is_ok_and(|fields| fields.is_empty())
+}
+
+/// Warns about the changes of a file that the server would not make.
+fn ignored_fields(spec: &VolumeSpec, existing: &Volume, rules: MergeRules) -> Vec<Diagnostic> {
+    let topology = ignored_topology_request(spec, existing, rules).into_iter();
+    let capacity = ignored_capacity(spec, existing, rules);
+    let recorded = only_recorded(spec, existing, rules);
+    topology.chain(capacity).chain(recorded).collect()
+}
+
 /// A volume and its specification in the forms that compare correctly. Plans and drift both compare
 /// these, so what one of them sees, the other sees too.
 struct FileComparison<'a> {
@@ -94,7 +114,7 @@ impl<'a> FileComparison<'a> {
     fn of(
         spec: &'a VolumeSpec,
         existing: &'a Volume,
-        owned: Option<&OwnedSet>,
+        owned: Option<&OwnedVolume>,
         rules: MergeRules,
     ) -> Self {
         let hidden = HiddenValues::of(spec, existing, owned);
@@ -119,11 +139,15 @@ pub(super) fn fields_unlike_file(
     owned: Option<&OwnedSet>,
     rules: MergeRules,
 ) -> Vec<&'static str> {
-    let comparison = FileComparison::of(spec, existing, owned, rules);
+    let comparison = FileComparison::of(spec, existing, owned_volume(spec, owned), rules);
     match differences(&comparison.existing, &comparison.compared, rules) {
         Ok(fields) => fields,
         Err(refusals) => refusals.into_iter().map(|refusal| refusal.field).collect(),
     }
+}
+
+fn owned_volume<'a>(spec: &VolumeSpec, owned: Option<&'a OwnedSet>) -> Option<&'a OwnedVolume> {
+    owned?.volumes.get(&spec.key())
 }
 
 fn update_action(

@@ -8,6 +8,8 @@ use crate::model::{BlockedEvaluations, ClientNode, Namespace};
 /// Reads what happens around volumes. A holder of this trait cannot write.
 #[async_trait]
 pub trait ClusterReader: Send + Sync {
+    /// Returns the names of all regions.
+    async fn region_names(&self) -> Result<Vec<String>, ApiError>;
     /// Returns all nodes, sorted by ID. Nomad requires `node { policy = "read" }`.
     async fn list_nodes(&self) -> Result<Vec<ClientNode>, ApiError>;
     /// Returns the evaluations of a namespace that wait until their job can be placed, with the

@@ -84,6 +84,18 @@ pub struct VolumeQuery {
     pub filter: Option<String>,
 }
 
+impl VolumeQuery {
+    /// All volumes of a namespace, or of all that the token can see for `*`.
+    pub fn of_namespace(namespace: Namespace) -> Self {
+        Self {
+            namespace,
+            prefix: None,
+            plugin: None,
+            filter: None,
+        }
+    }
+}
+
 /// The response to a write.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WriteReply {
@@ -125,6 +137,13 @@ pub trait VolumeReader: Send + Sync {
         &self,
         query: &VolumeQuery,
     ) -> Result<Vec<WithDocument<VolumeSummary>>, ApiError>;
+    /// Returns the volumes of one namespace; `None` if it has more volumes than `most`. A server does not
+    /// report their number, so up to that many are listed.
+    async fn summarize_volumes(
+        &self,
+        namespace: &Namespace,
+        most: usize,
+    ) -> Result<Option<Vec<VolumeSummary>>, ApiError>;
     /// Returns one volume; `None` if it does not exist.
     async fn read_volume(
         &self,

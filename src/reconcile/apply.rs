@@ -53,8 +53,10 @@ pub async fn apply(
         scope,
     } = recording;
     let now = clock.now();
+    let takes_notes = set.is_on_server();
+    let noted_rules = Some(execution.rules).filter(|_| takes_notes);
     set.update(|set| {
-        record_observations(set, plan, observed, now);
+        record_observations(set, plan, observed, now, noted_rules);
         if let Some(id) = saved_plan {
             set.record_plan(id, now);
         }
@@ -62,6 +64,7 @@ pub async fn apply(
     .await?;
     let (writer, updates) = LedgerWriter::new(plan, execution.rules, scope, actor, clock);
     let writer = writer.under_lock(set.lock_state());
+    let writer = writer.taking_notes(takes_notes);
     let executing = async move {
         let recorded = Execution {
             record: &writer,

@@ -78,7 +78,7 @@ async fn change_from(
     replaces: bool,
 ) -> Outcome {
     let is_checked = AtomicBool::new(replaces);
-    until_sent(execution, key, async || {
+    until_sent(execution.into(), key, async || {
         let check = Check::begin();
         if !is_checked.swap(false, Ordering::Relaxed)
             && let Err(status) = recheck(execution.api, key, expected_version).await

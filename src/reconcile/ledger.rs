@@ -5,38 +5,27 @@
 //! must hold (`own`, `settle`), and never counts. The first write after a read lays out the whole set; a
 //! later one only the shards that change.
 //!
-//! [`SetLedger::lock`] waits for the set's lock, and [`hold_lock`] renews it while the work goes on. A
-//! lost lock does not abort running calls. It is reported, and nothing new may start. While the server is
-//! away, it is uncertain whether the lock is held, and steps wait ([`LockState`]).
+//! [`SetLedger::lock`] waits for the set's lock, and [`super::lock_renewal`] renews it while the work goes
+//! on.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::{StreamExt as _, stream};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep};
 
 use super::lock_state::LockState;
 use super::lock_takeover::has_ended;
-use crate::diagnostic::Code;
-use crate::model::NamespacedId;
-use crate::plan::{
-    LedgerKey, LedgerProblem, LedgerSet, RecordedData, SetLayout, SetName, StoredSet,
-};
+use crate::plan::{LedgerKey, LedgerProblem, LedgerSet, SetLayout, SetName, StoredSet};
 use crate::ports::{
     IdSource, Ledger, LedgerError, LedgerFailure, LockHolder, ProcessTable, SetLock,
 };
 
 /// How often a change is tried.
 const ATTEMPTS: u32 = 6;
-/// The largest number of sets that are read at the same time.
-const PARALLEL: usize = 8;
 /// The pause between two attempts to take a lock.
 const LOCK_POLL_INTERVAL: Duration = Duration::from_secs(2);
-/// The pause before a failed renewal is tried again.
-const RENEWAL_RETRY: Duration = Duration::from_secs(1);
 
 /// A set of a ledger.
 pub struct SetLedger {
@@ -101,6 +90,11 @@ impl SetLedger {
     /// Returns the set as it was last read or written.
     pub fn set(&self) -> &LedgerSet {
         &self.set
+    }
+
+    /// Whether the server that has the volumes stores the set.
+    pub fn is_on_server(&self) -> bool {
+        self.ledger.is_on_server()
     }
 
     /// Whether the ledger has the set.
@@ -238,63 +232,6 @@ pub enum LockEvent<'a> {
     HolderEnded(&'a LockHolder),
 }
 
-/// Reads all sets of a ledger, by name. A set that cannot be read is an error in its place.
-///
-/// # Errors
-/// If the sets cannot be listed.
-pub async fn all_sets(
-    ledger: &Arc<dyn Ledger>,
-    ids: &Arc<dyn IdSource>,
-) -> Result<Vec<Result<SetLedger, LedgerError>>, LedgerError> {
-    let names = ledger.sets().await?.into_iter();
-    let reads = names.map(|name| SetLedger::open(Arc::clone(ledger), name, Arc::clone(ids)));
-    Ok(stream::iter(reads).buffered(PARALLEL).collect().await)
-}
-
-/// A set that owns a volume.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owner {
-    /// The set's name.
-    pub set: SetName,
-    /// The data of the volume, as the set recorded it.
-    pub data: RecordedData,
-}
-
-/// Returns the sets of a ledger, except one, that own these volumes. Reads all sets, and skips those
-/// that cannot be read.
-///
-/// # Errors
-/// If the sets cannot be listed.
-pub(super) async fn owners(
-    ledger: &Arc<dyn Ledger>,
-    ids: &Arc<dyn IdSource>,
-    volumes: &BTreeSet<NamespacedId>,
-    except: Option<&SetName>,
-) -> Result<BTreeMap<NamespacedId, Vec<Owner>>, LedgerError> {
-    let sets = all_sets(ledger, ids).await?;
-    let sets: Vec<_> = sets.into_iter().filter_map(Result::ok).collect();
-    Ok(owners_among(&sets, volumes, except))
-}
-
-/// Returns those of these sets, except one, that own these volumes.
-pub(super) fn owners_among(
-    sets: &[SetLedger],
-    volumes: &BTreeSet<NamespacedId>,
-    except: Option<&SetName>,
-) -> BTreeMap<NamespacedId, Vec<Owner>> {
-    let mut owners: BTreeMap<_, Vec<Owner>> = BTreeMap::new();
-    let sets = sets.iter().map(SetLedger::set);
-    for set in sets.filter(|set| Some(set.name()) != except) {
-        for (key, owned) in set.owned().filter(|(key, _)| volumes.contains(*key)) {
-            owners.entry(key.clone()).or_default().push(Owner {
-                set: set.name().clone(),
-                data: owned.data.clone(),
-            });
-        }
-    }
-    owners
-}
-
 async fn read(
     ledger: &dyn Ledger,
     name: &SetName,
@@ -309,33 +246,6 @@ async fn read(
     }
 }
 
-/// Runs `work` while a lock is held, renews the lock, and releases it at the end.
-///
-/// The channel that `work` receives shows whether the lock is held. If a renewal is not answered, that is
-/// uncertain for up to `patience`. Returns the result of `work`, and whether the lock was held to the end.
-pub async fn hold_lock<T>(
-    lock: Box<dyn SetLock>,
-    patience: Duration,
-    work: impl AsyncFnOnce(watch::Receiver<LockState>) -> T,
-) -> (T, Result<(), LedgerError>) {
-    let (state, is_held) = watch::channel(LockState::Held);
-    let (done, ended) = {
-        let mut renewing = std::pin::pin!(renew(&*lock, patience, &state));
-        let mut work = std::pin::pin!(work(is_held));
-        tokio::select! {
-            done = &mut work => (done, None),
-            error = &mut renewing => {
-                state.send_replace(LockState::Lost);
-                (work.await, Some(error))
-            }
-        }
-    };
-    match ended {
-        Some(error) => (done, Err(error)),
-        None => (done, lock.release().await),
-    }
-}
-
 fn can_be_repeated(failure: &LedgerFailure) -> bool {
     match failure {
         LedgerFailure::Conflict | LedgerFailure::OutcomeUnknown => true,
@@ -346,56 +256,6 @@ fn can_be_repeated(failure: &LedgerFailure) -> bool {
         | LedgerFailure::Unusable(_)
         | LedgerFailure::Unavailable => false,
     }
-}
-
-/// Renews a lock until that fails for good, or the lock must have expired.
-async fn renew(
-    lock: &dyn SetLock,
-    patience: Duration,
-    state: &watch::Sender<LockState>,
-) -> LedgerError {
-    let Some(time_to_live) = lock.time_to_live() else {
-        return std::future::pending().await;
-    };
-    let mut renewed = Instant::now();
-    let mut pause = time_to_live / 2;
-    loop {
-        sleep(pause).await;
-        // The server counts from its reply, so the time of the request is the safe one.
-        let asked = Instant::now();
-        let expires = renewed + time_to_live;
-        let mut renewing = std::pin::pin!(lock.renew());
-        let answer = match timeout_at(expires, &mut renewing).await {
-            Ok(answer) => Some(answer),
-            Err(_) => {
-                state.send_replace(LockState::Uncertain);
-                timeout(patience, &mut renewing).await.ok()
-            }
-        };
-        match answer {
-            Some(Ok(())) => {
-                state.send_replace(LockState::Held);
-                renewed = asked;
-                pause = (time_to_live / 2).saturating_sub(asked.elapsed());
-            }
-            Some(Err(error)) => {
-                let left = time_to_live.saturating_sub(renewed.elapsed());
-                if error.failure == LedgerFailure::LockLost || left.is_zero() {
-                    return error;
-                }
-                pause = RENEWAL_RETRY.min(left);
-            }
-            None => return renewal_timed_out(time_to_live + patience),
-        }
-    }
-}
-
-fn renewal_timed_out(waited: Duration) -> LedgerError {
-    let seconds = waited.as_secs();
-    let message = format!(
-        "the set's lock may have expired: the server did not renew it within {seconds} seconds"
-    );
-    LedgerError::new(LedgerFailure::LockLost, Code::LedgerLockLost, message)
 }
 
 #[cfg(test)]

@@ -23,9 +23,10 @@ use crate::model::{NamespacedId, Volume, VolumeRequest};
 use crate::plan::{
     Action, Actor, DataIdentity, HiddenField, Intent, IntentStep, LastVerified, LedgerSet,
     MergeRules, OmittedMap, Ownership, Plan, PlannedVolume, RecordedData, VolumeVersion,
-    shard_order,
+    inputs_of_unchanged, shard_order,
 };
 use crate::ports::{Clock, LedgerError, LedgerFailure};
+use crate::spec::VolumeSpec;
 
 /// The largest number of queued updates.
 const QUEUE_SIZE: usize = 256;
@@ -52,6 +53,8 @@ pub(super) struct LedgerWriter {
     by: Actor,
     clock: Arc<dyn Clock>,
     rules: MergeRules,
+    /// Whether the set notes which volumes a plan leaves unchanged.
+    takes_notes: bool,
     scope: RecordedScope,
     wanted: BTreeMap<NamespacedId, Wanted>,
     /// The lock of the set; `None` if it has none.
@@ -61,6 +64,8 @@ pub(super) struct LedgerWriter {
 /// What a plan requests for a volume's entry in the set.
 #[derive(Clone, Debug, Default)]
 struct Wanted {
+    /// The specification of a volume that is changed.
+    spec: Option<Arc<VolumeSpec>>,
     protect: Option<bool>,
     /// What the set records when the volume is removed.
     removal: RecordedRemoval,
@@ -116,7 +121,9 @@ impl LedgerWriter {
         let wanted = plan.volumes.iter().map(|planned| {
             let removal = RecordedRemoval::of(&planned.action);
             let is_removed = removal != RecordedRemoval::Released;
+            let changed = planned.spec.as_ref().filter(|_| !planned.is_unchanged());
             let wanted = Wanted {
+                spec: changed.cloned().map(Arc::new),
                 protect: planned.spec.as_ref().and_then(|spec| spec.protect),
                 removal,
                 is_new: is_removed || planned.expected_version == VolumeVersion::Absent,
@@ -134,11 +141,21 @@ impl LedgerWriter {
             by,
             clock,
             rules,
+            takes_notes: false,
             scope,
             wanted: wanted.collect(),
             lock: None,
         };
         (writer, queue)
+    }
+
+    /// Notes which volumes a plan leaves unchanged, if `true`.
+    #[must_use]
+    pub(super) fn taking_notes(self, takes_notes: bool) -> Self {
+        Self {
+            takes_notes,
+            ..self
+        }
     }
 
     /// Starts steps only while this lock is held.
@@ -175,6 +192,7 @@ impl LedgerWriter {
     fn applied(&self, request: VolumeRequest, now: Option<&Volume>) -> Change {
         let volume = request.key();
         let Wanted {
+            spec,
             protect,
             is_new,
             cleared_fields,
@@ -186,10 +204,8 @@ impl LedgerWriter {
         let scope = self.scope;
         let data = applied_data(&request, now, is_new);
         let at = self.clock.now();
-        let seen = now.map(|volume| LastVerified {
-            spec_index: volume.spec_index,
-            at,
-        });
+        let now = now.cloned();
+        let noted_rules = Some(self.rules).filter(|_| self.takes_notes);
         Box::new(move |set| {
             match scope {
                 RecordedScope::WholeRequest => set.record_applied(&request),
@@ -208,12 +224,19 @@ impl LedgerWriter {
                     owned.applied.remove(*field);
                 }
                 owned.protect = protect.unwrap_or(owned.protect);
-                owned.last_verified = match scope {
-                    RecordedScope::WholeRequest => seen,
-                    RecordedScope::SizeOnly => owned.last_verified,
-                };
             }
             set.clear_intent(&volume);
+            let verified = now.as_ref().map(|now| LastVerified {
+                spec_index: now.spec_index,
+                at,
+                plan_inputs: noted_rules
+                    .zip(spec.as_ref())
+                    .and_then(|(rules, spec)| inputs_of_unchanged(set, spec, now, rules)),
+            });
+            match (scope, set.ownership_mut(&volume)) {
+                (RecordedScope::WholeRequest, Some(owned)) => owned.last_verified = verified,
+                (RecordedScope::SizeOnly, _) | (_, None) => {}
+            }
         })
     }
 

@@ -9,10 +9,11 @@ use std::time::Duration;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use tokio::time::timeout;
 
+use super::unread_volumes::list_unread;
 use super::volume_list::list_all_volumes;
 use crate::diagnostic::Code;
 use crate::model::{Namespace, NamespacedId, PluginId, Secrets, Snapshot, Volume};
-use crate::plan::{LastSnapshot, ObservedState, PluginState};
+use crate::plan::{LastSnapshot, NotedVolumes, ObservedState, PluginState};
 use crate::ports::{ApiError, Document, ProviderReader, VolumeApi, VolumeReader};
 use crate::spec::VolumeSpec;
 
@@ -32,6 +33,8 @@ pub struct ObserveRequest<'a> {
     pub wanted: &'a [VolumeSpec],
     /// Other volumes: those to remove, and those that the command line names.
     pub other_volumes: BTreeSet<NamespacedId>,
+    /// Volumes that need not be read if the server has them as noted.
+    pub noted: NotedVolumes,
     /// Whether to list all volumes, to find other registrations of the same data.
     pub lists_all_volumes: bool,
     /// Whether to keep the server's own JSON.
@@ -49,12 +52,11 @@ pub async fn observe(
     request: &ObserveRequest<'_>,
 ) -> Result<Observation, ApiError> {
     let mut observation = Observation::default();
-    let keys: BTreeSet<NamespacedId> = request
-        .wanted
-        .iter()
-        .map(VolumeSpec::key)
-        .chain(request.other_volumes.iter().cloned())
-        .collect();
+    let unread = list_unread(api, &request.noted).await;
+    let wanted = request.wanted.iter().map(VolumeSpec::key);
+    let keys = wanted.chain(request.other_volumes.iter().cloned());
+    let keys: BTreeSet<NamespacedId> = keys.filter(|key| !unread.contains_key(key)).collect();
+    observation.observed.unread = unread;
     let reads = keys
         .iter()
         .map(async |key| Ok::<_, ApiError>((key, api.read_volume(key).await?)));
@@ -72,6 +74,8 @@ pub async fn observe(
     }
     let observed = &mut observation.observed;
     let stored = observed.volumes.values().map(|volume| &volume.plugin_id);
+    let unread = observed.unread.values();
+    let stored = stored.chain(unread.map(|volume| &volume.data.plugin_id));
     let wanted = request.wanted.iter().map(|spec| &spec.request.plugin_id);
     let ids: BTreeSet<PluginId> = stored.chain(wanted).cloned().collect();
     let reads = ids
@@ -93,7 +97,7 @@ async fn namespaces(
     wanted: &[VolumeSpec],
     observed: &ObservedState,
 ) -> Option<BTreeSet<Namespace>> {
-    let is_new = |spec: &&VolumeSpec| !observed.volumes.contains_key(&spec.key());
+    let is_new = |spec: &&VolumeSpec| !observed.has(&spec.key());
     let mut new = wanted.iter().filter(is_new);
     if new.all(|spec| spec.request.namespace == Namespace::default()) {
         return None;

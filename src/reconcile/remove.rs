@@ -23,7 +23,7 @@ pub(super) async fn remove(
     removal: Removal,
 ) -> Outcome {
     let key = &planned.key;
-    until_sent(execution, key, async || {
+    until_sent(execution.into(), key, async || {
         let check = Check::begin();
         match check_removable(execution.api, key, planned.expected_version, removal).await {
             Ok(None) => removed(execution.record, key, vec![]).await,

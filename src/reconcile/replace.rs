@@ -65,7 +65,7 @@ struct Replacement<'a> {
 impl Replacement<'_> {
     async fn run(self, execution: &Execution<'_>, planned: &PlannedVolume) -> Outcome {
         let key = &planned.key;
-        let removed = until_sent(execution, key, async || {
+        let removed = until_sent(execution.into(), key, async || {
             remove_old(execution, planned, self.snapshot_first, self.removal).await
         })
         .await;

@@ -8,20 +8,47 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::execution::Execution;
+use tokio_util::sync::CancellationToken;
+
+use super::execution::{Execution, ProgressObserver};
 use super::outcome::{Outcome, Status};
-use super::reconnect::{NextTry, PAUSE};
+use super::reconnect::{NextTry, PAUSE, Reconnect};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::NamespacedId;
+use crate::ports::VolumeApi;
 
 /// How often a step is tried on a server that leaves again and again.
 const ATTEMPTS: u32 = 5;
 /// How old a check may be when its change is sent: less than the lock of a set lives.
 const OLDEST_CHECK: Duration = Duration::from_secs(10);
 
+/// What a step waits with for its server and its plugin.
+#[derive(Clone, Copy)]
+pub(super) struct StepWait<'a> {
+    /// The server.
+    pub(super) api: &'a dyn VolumeApi,
+    /// The wait for a plugin that the server has not found again.
+    pub(super) reconnect: &'a Reconnect,
+    /// Observes that wait.
+    pub(super) progress: &'a dyn ProgressObserver,
+    /// No step is repeated once this is cancelled.
+    pub(super) stop: &'a CancellationToken,
+}
+
+impl<'a> From<&Execution<'a>> for StepWait<'a> {
+    fn from(execution: &Execution<'a>) -> Self {
+        Self {
+            api: execution.api,
+            reconnect: execution.reconnect,
+            progress: execution.progress,
+            stop: execution.stop,
+        }
+    }
+}
+
 /// Takes a step until its request is sent, or the server or the plugin's node does not come back.
 pub(super) async fn until_sent(
-    execution: &Execution<'_>,
+    wait: StepWait<'_>,
     key: &NamespacedId,
     step: impl AsyncFn() -> Outcome,
 ) -> Outcome {
@@ -29,17 +56,17 @@ pub(super) async fn until_sent(
     loop {
         let outcome = step().await;
         let is_back = match &outcome.status {
-            _ if execution.stop.is_cancelled() => return outcome,
+            _ if wait.stop.is_cancelled() => return outcome,
             Status::ServerAway(_) => {
                 absences += 1;
-                absences < ATTEMPTS && server_is_back(execution, key).await
+                absences < ATTEMPTS && server_is_back(wait, key).await
             }
-            Status::Failed(why) if is_not_reconnected(execution, why.code) => {
-                may_be_reconnected(execution).await
+            Status::Failed(why) if is_not_reconnected(wait, why.code) => {
+                may_be_reconnected(wait).await
             }
             status => {
                 if status.is_success() {
-                    execution.reconnect.reached();
+                    wait.reconnect.reached();
                 }
                 return outcome;
             }
@@ -51,32 +78,32 @@ pub(super) async fn until_sent(
 }
 
 /// Whether the server has not found the plugin again after it was away. The plugin has received nothing.
-fn is_not_reconnected(execution: &Execution<'_>, code: Code) -> bool {
+fn is_not_reconnected(wait: StepWait<'_>, code: Code) -> bool {
     let is_unfound = matches!(code, Code::PluginUnreachable | Code::PluginUnhealthy);
-    is_unfound && execution.api.has_recovered()
+    is_unfound && wait.api.has_recovered()
 }
 
 /// Reads the volume, for which the client waits.
-async fn server_is_back(execution: &Execution<'_>, key: &NamespacedId) -> bool {
+async fn server_is_back(wait: StepWait<'_>, key: &NamespacedId) -> bool {
     tokio::select! {
-        read = execution.api.read_volume(key) => read.is_ok(),
-        () = execution.stop.cancelled() => false,
+        read = wait.api.read_volume(key) => read.is_ok(),
+        () = wait.stop.cancelled() => false,
     }
 }
 
 /// Waits a moment for the node of a plugin. Returns whether the step may be tried again.
-async fn may_be_reconnected(execution: &Execution<'_>) -> bool {
-    match execution.reconnect.next_try() {
+async fn may_be_reconnected(wait: StepWait<'_>) -> bool {
+    match wait.reconnect.next_try() {
         NextTry::None => return false,
         NextTry::First => {
-            let at_most = execution.reconnect.at_most();
-            execution.progress.plugin_unreachable(at_most);
+            let at_most = wait.reconnect.at_most();
+            wait.progress.plugin_unreachable(at_most);
         }
         NextTry::Later => {}
     }
     tokio::select! {
         () = tokio::time::sleep(PAUSE) => true,
-        () = execution.stop.cancelled() => false,
+        () = wait.stop.cancelled() => false,
     }
 }
 

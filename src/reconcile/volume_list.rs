@@ -12,12 +12,7 @@ use crate::ports::{ApiError, VolumeQuery, VolumeReader};
 pub async fn list_all_volumes(
     reader: &(impl VolumeReader + ?Sized),
 ) -> Result<Vec<VolumeSummary>, ApiError> {
-    let everywhere = VolumeQuery {
-        namespace: Namespace::new(Namespace::ALL),
-        prefix: None,
-        plugin: None,
-        filter: None,
-    };
+    let everywhere = VolumeQuery::of_namespace(Namespace::new(Namespace::ALL));
     let listed = reader.list_volumes(&everywhere).await?;
     Ok(listed.into_iter().map(|reading| reading.value).collect())
 }

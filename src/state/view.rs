@@ -144,6 +144,7 @@ impl VolumeView {
             writers: self.count(|claim| !claim.read_only),
             create_index: self.record.create_index,
             modify_index: self.record.visible_index(),
+            spec_index: self.record.modify_index,
         }
     }
 

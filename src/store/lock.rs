@@ -148,6 +148,9 @@ impl Drop for DataLock {
     /// Keeps the file, because removing it could let two agents lock two files of the same name.
     fn drop(&mut self) {
         self.file.set_len(0).ok();
+        // A process that another thread starts at this moment has a copy of the file until it runs its
+        // program. Closing the file would keep the lock for as long.
+        self.file.unlock().ok();
     }
 }
 
@@ -161,6 +164,17 @@ mod tests {
             socket: Some("/run/agent.sock".into()),
             started_at: 7,
         }
+    }
+
+    /// A process that another thread starts has a copy of every open file until it runs its program.
+    #[test]
+    fn a_released_lock_is_free_although_a_copy_of_its_file_is_open() {
+        let directory = tempfile::tempdir().unwrap();
+        let first = DataLock::acquire(directory.path(), &owner(1)).unwrap();
+        let copy = first.file.try_clone().unwrap();
+        drop(first);
+        assert!(DataLock::acquire(directory.path(), &owner(2)).is_ok());
+        drop(copy);
     }
 
     #[test]

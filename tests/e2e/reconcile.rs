@@ -13,7 +13,7 @@ use crate::agent_process::{AgentProcess, program, signal_process};
 use crate::http::Address;
 use crate::wait::until;
 
-const VOLUME: &str = r#"
+pub(crate) const VOLUME: &str = r#"
 set = "web"
 
 volume "db" {

@@ -4,22 +4,7 @@ use std::path::Path;
 use std::process::Output;
 
 use crate::agent_process::{AgentProcess, program};
-use crate::reconcile::address;
-
-const VOLUME: &str = r#"
-set = "web"
-
-volume "db" {
-  type      = "csi"
-  name      = "db"
-  plugin_id = "hostpath"
-
-  capability {
-    access_mode     = "single-node-writer"
-    attachment_mode = "file-system"
-  }
-}
-"#;
+use crate::reconcile::{VOLUME, address};
 
 fn run(agent: &AgentProcess, folder: &Path, arguments: &[&str]) -> Output {
     let mut command = program(arguments);

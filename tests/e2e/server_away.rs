@@ -1,4 +1,5 @@
-//! `apply` while its server is killed with `kill -9`: one message and a wait, or one summary at the end.
+//! `apply` and `volume delete` while their server is killed with `kill -9`: one message and a wait, or one
+//! summary at the end.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
@@ -58,26 +59,33 @@ impl Fixture {
         self.agent = Some(AgentProcess::run(command));
     }
 
-    fn apply(&self, arguments: &[&str]) -> Apply {
-        let mut command = program(["apply", "-f", "volumes.hcl", "--set", "fleet", "--yes"]);
-        let child = command
-            .args([
-                "-o",
-                "name",
-                "--address",
-                &format!("http://{}", self.address),
-            ])
-            .args(arguments)
+    fn apply(&self, arguments: &[&str]) -> RunningCommand {
+        let apply = [
+            "apply",
+            "-f",
+            "volumes.hcl",
+            "--set",
+            "fleet",
+            "--yes",
+            "-o",
+            "name",
+        ];
+        self.start_command(&[&apply[..], arguments].concat())
+    }
+
+    fn start_command(&self, arguments: &[&str]) -> RunningCommand {
+        let child = program(arguments)
+            .args(["--address", &format!("http://{}", self.address)])
             .current_dir(self.folder.path())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        Apply::follow(child)
+        RunningCommand::follow(child)
     }
 
     /// Starts an apply and kills the agent in the middle of it.
-    fn apply_until_killed(&mut self, arguments: &[&str]) -> Apply {
+    fn apply_until_killed(&mut self, arguments: &[&str]) -> RunningCommand {
         let apply = self.apply(arguments);
         apply.wait_for("created", CREATED);
         self.agent.take().unwrap().kill();
@@ -104,14 +112,14 @@ impl Fixture {
     }
 }
 
-/// A running apply and its status lines.
-struct Apply {
+/// A running command and its status lines.
+struct RunningCommand {
     child: Child,
     lines: Arc<Mutex<Vec<String>>>,
     reader: JoinHandle<()>,
 }
 
-impl Apply {
+impl RunningCommand {
     fn follow(mut child: Child) -> Self {
         let stderr = BufReader::new(child.stderr.take().unwrap());
         let lines = Arc::new(Mutex::new(vec![]));
@@ -209,4 +217,34 @@ fn the_lock_of_a_killed_apply_is_taken_over() {
     drop(fixture.agent.take());
     fixture.restart();
     fixture.assert_complete();
+}
+
+/// A removal waits like an apply. A volume whose request was lost on its way is looked for, and not removed
+/// twice.
+#[test]
+fn a_delete_goes_on_when_its_server_is_back() {
+    let mut fixture = Fixture::start();
+    let (code, lines) = fixture.apply(&[]).end();
+    assert_eq!(code, Some(0), "{lines:#?}");
+    let all = fixture.ids.clone();
+    let ids: Vec<&str> = all.iter().map(String::as_str).collect();
+    let delete = fixture.start_command(&[&["volume", "delete", "--yes"], &ids[..]].concat());
+    delete.wait_for("deleted", CREATED);
+    fixture.agent.take().unwrap().kill();
+    delete.wait_for("does not respond", 1);
+    fixture.restart();
+    let (code, lines) = delete.end();
+    assert_eq!(count(&lines, "does not respond"), 1, "{lines:#?}");
+    assert_eq!(count(&lines, "responds again"), 1, "{lines:#?}");
+    assert_eq!(count(&lines, "not started"), 0, "{lines:#?}");
+    let unknown = lines.iter().filter(is_error).count();
+    assert!(unknown <= 1, "{lines:#?}");
+    assert_eq!(code, Some(i32::from(unknown > 0)), "{lines:#?}");
+    let again = ["volume", "delete", "--yes", "--if-exists"];
+    let (code, lines) = fixture
+        .start_command(&[&again[..], &ids[..]].concat())
+        .end();
+    assert_eq!(code, Some(0), "{lines:#?}");
+    let agent = fixture.agent.as_ref().unwrap();
+    assert_volumes(&agent.address, fixture.data.path(), &BTreeSet::new());
 }

@@ -76,6 +76,8 @@ mod nomad_merge;
 mod pictures;
 #[cfg(feature = "agent")]
 mod pipelines;
+#[cfg(feature = "agent")]
+mod plan_reads;
 mod plan_schema;
 #[cfg(feature = "agent")]
 mod plugin_check;

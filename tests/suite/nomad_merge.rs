@@ -385,6 +385,48 @@ fn recordings_contain_refusals_and_changes() {
     }
 }
 
+/// What a volume shows of its claims and its plugin. No plan compares it.
+const NOT_OF_THE_VOLUME: [&str; 14] = [
+    "AccessMode",
+    "Allocations",
+    "AttachmentMode",
+    "ControllersExpected",
+    "ControllersHealthy",
+    "ModifyIndex",
+    "ModifyTime",
+    "NodesExpected",
+    "NodesHealthy",
+    "ProviderVersion",
+    "ReadAllocs",
+    "ResourceExhausted",
+    "Schedulable",
+    "WriteAllocs",
+];
+
+/// A plan does not read a volume whose index is the same, so no field may change without it.
+#[test]
+fn no_field_changes_without_the_index() {
+    let content = |volume: &Value| {
+        let mut volume = volume.clone();
+        let fields = volume.as_object_mut().expect("a volume");
+        fields.retain(|field, _| !NOT_OF_THE_VOLUME.contains(&field.as_str()));
+        volume
+    };
+    for recording in RECORDED {
+        let mut changed = 0;
+        for case in recording.recorded() {
+            let index = |volume: &Value| volume["ModifyIndex"].as_u64().expect("an index");
+            if content(&case.before) != content(&case.after) {
+                changed += 1;
+                let is_seen = index(&case.before) < index(&case.after);
+                assert!(is_seen, "Nomad {}: {}", recording.version, case.name);
+            }
+        }
+        let version = recording.version;
+        assert!(changed >= 8, "Nomad {version}: {changed} changes");
+    }
+}
+
 /// A live server.
 struct Server {
     address: Address,

@@ -231,6 +231,14 @@ fn completion_offers_ids_of_the_server() {
         if listed("allocations") {
             return json(r#"[{"ID":"8a5f0d4c-1111-2222-3333-444455556666","JobID":"web"}]"#);
         }
+        if listed("regions") {
+            return json(r#"["global","east"]"#);
+        }
+        if listed("allocation/8a5f0d4c") {
+            return json(
+                r#"{"ID":"8a5f0d4c-1111-2222-3333-444455556666","TaskStates":{"web":{},"log":{}}}"#,
+            );
+        }
         if listed("volumes/snapshot") && seen.target.contains("plugin_id=ebs0") {
             return json(r#"{"Snapshots":[{"ID":"snap-1","ExternalSourceVolumeID":"vol-1"}]}"#);
         }
@@ -270,6 +278,10 @@ fn completion_offers_ids_of_the_server() {
             "volume release mysql --alloc 8",
             "8a5f0d4c-1111-2222-3333-444455556666\n",
         ),
+        ("alloc logs 8a5f0d4c w", "web\n"),
+        ("volume status --region e", "east\n"),
+        ("import --external e", "ebs0\n"),
+        ("import --external ebs0 vol-", "vol-1\nvol-2\n"),
         ("plugin impact n", "nfs\n"),
         ("snapshot delete ebs0 s", "snap-1\n"),
         ("snapshot delete nfs s", ""),

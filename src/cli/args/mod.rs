@@ -14,6 +14,7 @@ mod parallelism;
 #[cfg(feature = "agent")]
 mod plugin_profile;
 mod redacted;
+mod refresh;
 mod reports;
 mod secrets;
 mod server_wait;
@@ -35,6 +36,7 @@ pub(crate) use parallelism::ParallelismArgs;
 #[cfg(feature = "agent")]
 pub(crate) use plugin_profile::{AgentProfileArgs, PluginProfileArgs};
 pub(crate) use redacted::RedactedText;
+pub(crate) use refresh::RefreshArgs;
 pub(crate) use reports::ReportArgs;
 pub(crate) use secrets::SecretArgs;
 pub(crate) use server_wait::ServerWaitArgs;

@@ -10,7 +10,8 @@ use clap::{Args, FromArgMatches as _, ValueEnum};
 use clap_complete::engine::ArgValueCompleter;
 use clap_complete::env::Shells;
 
-use super::live_values::{ServerValue, ServerValues, candidates};
+use super::live_lists::{NamedObjects, ServerValue};
+use super::live_values::{ServerValues, candidates};
 use crate::cli::args::GlobalArgs;
 use crate::cli::cluster_contexts::ConfigHome;
 use crate::cli::command_context::CommandContext;
@@ -19,7 +20,6 @@ use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::OutputFormat;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::PluginId;
 use crate::plan::{HiddenField, Risk};
 use crate::spec::schema;
 
@@ -143,7 +143,7 @@ fn with_live_values(
 ) -> clap::Command {
     let server = Arc::new(ServerValues::new(
         global(command_line.clone(), words),
-        plugin(command_line.clone(), words),
+        named_objects(command_line.clone(), words),
         context,
     ));
     let values = CompletedValues {
@@ -175,58 +175,73 @@ impl CompletedValues {
     /// Returns the completer of an argument of the command with this path; `None` if nothing is known of
     /// its values.
     fn completer(&self, path: &str, argument: &clap::Arg) -> Option<ArgValueCompleter> {
-        let server = |kind| Some(ServerValues::completer(&self.server, kind, &[]));
-        let volumes_after = |words: &[&'static str]| {
-            let before: Vec<String> = words.iter().map(|word| format!("{word}:")).collect();
-            Some(ServerValues::completer(
-                &self.server,
-                ServerValue::Volume,
-                &before,
-            ))
-        };
-        match (path, argument.get_id().as_str()) {
-            ("orphans", "adopt" | "delete_data") => server(ServerValue::ExternalVolume),
-            ("orphans", "approve") => {
-                let before = [format!("{}:", Risk::DestroysData)];
-                let kind = ServerValue::ExternalVolume;
-                Some(ServerValues::completer(&self.server, kind, &before))
-            }
-            ("", "namespace") => server(ServerValue::Scope),
-            ("namespace delete", "name") | (_, "ledger_namespace") => {
-                server(ServerValue::Namespace)
-            }
-            ("snapshot delete", "ids") => server(ServerValue::Snapshot),
-            ("job stop" | "job status", "id") | ("explain placement", "job") => {
-                server(ServerValue::Job)
-            }
-            ("alloc status" | "alloc logs" | "alloc stop", "id") | (_, "alloc") => {
-                server(ServerValue::Allocation)
-            }
-            ("", "context") | ("context use" | "context show", "name") => {
-                Some(starting_with(self.contexts.clone()))
-            }
-            ("explain", "word") => Some(starting_with(explained_words())),
-            ("plugin status" | "plugin wait" | "plugin impact", "id") | (_, "plugin") => {
-                server(ServerValue::Plugin)
-            }
-            ("set show", "name") | (_, "set") => server(ServerValue::Set),
-            (_, "node") => server(ServerValue::Node),
-            (_, "ignore") => Some(starting_with(schema::drift_fields().collect())),
-            (_, "approve") => volumes_after(&Risk::ALL.map(Risk::as_str)),
-            ("volume expand", "accept_loss") => None,
-            (_, "accept_loss") => volumes_after(&HiddenField::ALL.map(HiddenField::as_str)),
-            (_, "replace" | "delete_data" | "volume") | ("forget" | "import", "ids") => {
-                server(ServerValue::Volume)
-            }
-            (path, "id" | "ids") if path.starts_with("volume ") || path == "snapshot create" => {
-                server(ServerValue::Volume)
-            }
-            (_, "output") if argument.get_possible_values().is_empty() => Some(starting_with(
-                OutputFormat::NAMES.map(str::to_owned).to_vec(),
-            )),
-            _ => None,
+        let name = argument.get_id().as_str();
+        if let Some((kind, before)) = server_value_after(path, name) {
+            return Some(ServerValues::completer(&self.server, kind, &before));
         }
+        if let Some(kind) = server_value(path, name) {
+            return Some(ServerValues::completer(&self.server, kind, &[]));
+        }
+        let known = match (path, name) {
+            ("", "context") | ("context use" | "context show", "name") => self.contexts.clone(),
+            ("explain", "word") => explained_words(),
+            (_, "ignore") => schema::drift_fields().collect(),
+            (_, "output") if argument.get_possible_values().is_empty() => {
+                OutputFormat::NAMES.map(str::to_owned).to_vec()
+            }
+            _ => return None,
+        };
+        Some(starting_with(known))
     }
+}
+
+/// Returns the values of the server that an argument takes after a word and a colon, with those words.
+fn server_value_after(path: &str, argument: &str) -> Option<(ServerValue, Vec<String>)> {
+    let words = |words: &[&str]| words.iter().map(|word| format!("{word}:")).collect();
+    match (path, argument) {
+        ("orphans", "approve") => {
+            let destroys_data = words(&[Risk::DestroysData.as_str()]);
+            Some((ServerValue::ExternalVolume, destroys_data))
+        }
+        (_, "approve") => Some((ServerValue::Volume, words(&Risk::ALL.map(Risk::as_str)))),
+        ("volume expand", "accept_loss") => None,
+        (_, "accept_loss") => {
+            let fields = words(&HiddenField::ALL.map(HiddenField::as_str));
+            Some((ServerValue::Volume, fields))
+        }
+        _ => None,
+    }
+}
+
+/// Returns the values of the server that an argument takes.
+fn server_value(path: &str, argument: &str) -> Option<ServerValue> {
+    let kind = match (path, argument) {
+        ("orphans", "adopt" | "delete_data") => ServerValue::ExternalVolume,
+        ("import", "external") => ServerValue::PluginOrExternalVolume,
+        ("", "namespace") => ServerValue::Scope,
+        ("", "region") => ServerValue::Region,
+        ("namespace delete", "name") | (_, "ledger_namespace") => ServerValue::Namespace,
+        ("snapshot delete", "ids") => ServerValue::Snapshot,
+        ("job stop" | "job status", "id") | ("explain placement", "job") => ServerValue::Job,
+        ("alloc logs", "task") => ServerValue::Task,
+        ("alloc status" | "alloc logs" | "alloc stop", "id") | (_, "alloc") => {
+            ServerValue::Allocation
+        }
+        ("volume release", "alias") => ServerValue::Alias,
+        ("plugin status" | "plugin wait" | "plugin impact", "id") | (_, "plugin") => {
+            ServerValue::Plugin
+        }
+        ("set show", "name") | (_, "set") => ServerValue::Set,
+        (_, "node") => ServerValue::Node,
+        (_, "replace" | "delete_data" | "volume") | ("forget" | "import", "ids") => {
+            ServerValue::Volume
+        }
+        (path, "id" | "ids") if path.starts_with("volume ") || path == "snapshot create" => {
+            ServerValue::Volume
+        }
+        _ => return None,
+    };
+    Some(kind)
 }
 
 /// Returns what `explain` explains.
@@ -251,16 +266,32 @@ fn global(command_line: clap::Command, words: &[OsString]) -> GlobalArgs {
         .unwrap_or_default()
 }
 
-/// The plugin on the command line so far, of the command that is completed.
-fn plugin(command_line: clap::Command, words: &[OsString]) -> Option<PluginId> {
+/// The objects on the command line so far, of the command that is completed.
+fn named_objects(command_line: clap::Command, words: &[OsString]) -> NamedObjects {
     let matches = command_line.ignore_errors(true).try_get_matches_from(words);
-    let matches = matches.ok()?;
+    let Ok(matches) = matches else {
+        return NamedObjects::default();
+    };
     let mut innermost = &matches;
     while let Some((_, inner)) = innermost.subcommand() {
         innermost = inner;
     }
-    let plugin = innermost.try_get_one::<String>("plugin").ok().flatten();
-    plugin.map(PluginId::new)
+    let value = |name: &str| {
+        let values = innermost.try_get_many::<String>(name).ok().flatten();
+        values.and_then(|mut values| values.next()).cloned()
+    };
+    NamedObjects {
+        plugin: value("plugin").or_else(|| external_plugin(words)),
+        alloc: value("alloc").or_else(|| value("id")),
+        volume: value("id"),
+    }
+}
+
+/// The plugin of `--external PLUGIN EXTERNAL_ID`, if the word after it is completed.
+fn external_plugin(words: &[OsString]) -> Option<String> {
+    let (_, before) = words.split_last()?;
+    let (plugin, before) = before.split_last()?;
+    (before.last()? == "--external").then(|| plugin.to_string_lossy().into_owned())
 }
 
 fn starting_with(values: Vec<String>) -> ArgValueCompleter {

@@ -9,36 +9,16 @@ use std::time::Duration;
 
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 
+use super::live_lists::{LiveLists, NamedObjects, ServerValue};
 use crate::cli::args::GlobalArgs;
 use crate::cli::cluster_contexts::select_cluster;
 use crate::cli::command_context::CommandContext;
 use crate::cli::env::Environment;
 use crate::cli::servers::Servers;
 use crate::cli::settings::{Target, namespace, server_target};
-use crate::model::{Namespace, PluginId, Secrets};
-use crate::ports::{ClusterApi, VolumeQuery};
 
 /// The longest time that a completion takes.
 const PATIENCE: Duration = Duration::from_millis(700);
-
-/// A kind of value that a server has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ServerValue {
-    Volume,
-    Plugin,
-    /// A namespace.
-    Namespace,
-    /// A namespace, or `*`.
-    Scope,
-    Set,
-    Node,
-    Job,
-    Allocation,
-    /// A snapshot at the provider of the plugin on the command line.
-    Snapshot,
-    /// A volume of the provider of the plugin on the command line, by its external ID.
-    ExternalVolume,
-}
 
 /// The values of the server that the command line names.
 pub(super) struct ServerValues {
@@ -46,20 +26,15 @@ pub(super) struct ServerValues {
     environment: Environment,
     directory: PathBuf,
     servers: Arc<dyn Servers>,
-    /// The plugin on the command line so far.
-    plugin: Option<PluginId>,
+    named: NamedObjects,
 }
 
 impl ServerValues {
-    /// Reads nothing yet. `global` and `plugin` are on the command line so far.
-    pub(super) fn new(
-        global: GlobalArgs,
-        plugin: Option<PluginId>,
-        context: &CommandContext,
-    ) -> Self {
+    /// Reads nothing yet. `global` and `named` are on the command line so far.
+    pub(super) fn new(global: GlobalArgs, named: NamedObjects, context: &CommandContext) -> Self {
         Self {
             global,
-            plugin,
+            named,
             environment: context.environment.clone(),
             directory: context.directory.clone(),
             servers: Arc::clone(&context.servers),
@@ -112,88 +87,18 @@ impl ServerValues {
                 let scope = namespace(&self.global, &self.environment, chosen)
                     .ok()?
                     .unwrap_or_default();
-                Some(values_of(&*session.api, kind, &scope, self.plugin.as_ref()).await)
+                let lists = LiveLists {
+                    api: &*session.api,
+                    scope: &scope,
+                    named: &self.named,
+                };
+                lists.values(kind).await
             };
             tokio::time::timeout(PATIENCE, asking).await.ok().flatten()
         });
         runtime.shutdown_background();
         known.unwrap_or_default()
     }
-}
-
-/// Returns the values of a kind; empty if they cannot be listed.
-async fn values_of(
-    api: &dyn ClusterApi,
-    kind: ServerValue,
-    scope: &Namespace,
-    plugin: Option<&PluginId>,
-) -> Vec<String> {
-    match (kind, plugin) {
-        (ServerValue::Volume, _) => volumes(api, scope).await,
-        (ServerValue::Plugin, _) => {
-            let plugins = api.list_plugins(None).await.unwrap_or_default();
-            plugins.iter().map(|one| one.value.id.to_string()).collect()
-        }
-        (ServerValue::Namespace, _) => namespaces(api).await,
-        (ServerValue::Scope, _) => {
-            let mut names = namespaces(api).await;
-            names.insert(0, Namespace::ALL.to_owned());
-            names
-        }
-        (ServerValue::Set, _) => {
-            let sets = api.ledger(Namespace::default()).sets().await;
-            let sets = sets.unwrap_or_default();
-            sets.iter().map(ToString::to_string).collect()
-        }
-        (ServerValue::Node, _) => {
-            let nodes = api.list_nodes().await.unwrap_or_default();
-            nodes.into_iter().map(|node| node.name).collect()
-        }
-        (ServerValue::Job, _) => {
-            let jobs = api.list_jobs(scope, "").await.unwrap_or_default();
-            jobs.into_iter().map(|job| job.value.id).collect()
-        }
-        (ServerValue::Allocation, _) => {
-            let allocations = api.list_allocations(scope, "").await.unwrap_or_default();
-            allocations.into_iter().map(|one| one.value.id).collect()
-        }
-        (ServerValue::Snapshot, Some(plugin)) => {
-            let none = Secrets::default();
-            let snapshots = api.list_snapshots(plugin, scope, &none).await;
-            let snapshots = snapshots.unwrap_or_default();
-            snapshots.iter().map(|one| one.id.to_string()).collect()
-        }
-        (ServerValue::ExternalVolume, Some(plugin)) => {
-            let volumes = api.list_external_volumes(plugin, scope).await;
-            let volumes = volumes.unwrap_or_default();
-            volumes
-                .iter()
-                .map(|one| one.external_id.to_string())
-                .collect()
-        }
-        (ServerValue::Snapshot | ServerValue::ExternalVolume, None) => vec![],
-    }
-}
-
-async fn volumes(api: &dyn ClusterApi, scope: &Namespace) -> Vec<String> {
-    let everywhere = VolumeQuery {
-        namespace: Namespace::new(Namespace::ALL),
-        prefix: None,
-        plugin: None,
-        filter: None,
-    };
-    let volumes = api.list_volumes(&everywhere).await.unwrap_or_default();
-    let is_in_scope =
-        |namespace: &Namespace| scope.as_str() == Namespace::ALL || namespace == scope;
-    let in_scope = volumes
-        .iter()
-        .filter(|one| is_in_scope(&one.value.namespace));
-    in_scope.map(|one| one.value.id.to_string()).collect()
-}
-
-async fn namespaces(api: &dyn ClusterApi) -> Vec<String> {
-    let names = api.namespace_names().await.unwrap_or_default();
-    names.iter().map(ToString::to_string).collect()
 }
 
 /// Returns the values that start as the current word does.

@@ -12,6 +12,7 @@ pub(crate) mod explain;
 pub(crate) mod forget;
 pub(crate) mod import;
 pub(crate) mod job;
+mod live_lists;
 mod live_values;
 pub(crate) mod man;
 pub(crate) mod namespace;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum as _, ValueHint};
 
 use crate::cli::args::{
-    ChangeArgs, FileArgs, LedgerArgs, ParallelismArgs, REPORT_FORMAT_HELP, ReportArgs,
+    ChangeArgs, FileArgs, LedgerArgs, ParallelismArgs, REPORT_FORMAT_HELP, RefreshArgs, ReportArgs,
     ReportFormat, SetArgs, required_paths,
 };
 use crate::cli::change_options::change_options;
@@ -23,7 +23,7 @@ use crate::plan::{PlanOrigin, SavedPlan};
 use crate::ports::{ClusterApi, IdSource as _, RandomIds, ServerKind};
 use crate::reconcile::SetLedger;
 use crate::reconcile::workflow::{
-    PlanRequest, PreparedPlan, ProviderCheck, SetSelection, Specifications, check_owners,
+    PlanRequest, PreparedPlan, ProviderCheck, Reading, SetSelection, Specifications, check_owners,
     prepare_plan, refuse_unused_approvals,
 };
 use crate::spec::Purpose;
@@ -52,6 +52,9 @@ pub(crate) struct PlanArgs {
     /// state that the plan is based on, the options and the approvals.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub out: Option<PathBuf>,
+    /// Which volumes are read.
+    #[command(flatten)]
+    pub refresh: RefreshArgs,
     /// The additional changes.
     #[command(flatten)]
     pub changes: ChangeArgs,
@@ -116,6 +119,7 @@ async fn print_plan(
         reads_whole_set: false,
         provider_check: ProviderCheck::Always,
         set: set.as_ref().map(SetLedger::set),
+        reading: Reading::of(set.as_ref(), arguments.refresh.refresh),
     };
     let mut prepared = prepare_plan(&workflow, &request).await?;
     if let Some(access) = &access {
@@ -137,7 +141,7 @@ async fn print_plan(
         context.printer.print_result(&text);
     }
     context.print_diagnostics(&diagnostics, &specifications.sources);
-    refuse_unused_approvals(plan, &request.options.approvals)?;
+    refuse_unused_approvals(&prepared, &request.options.approvals)?;
     if arguments.out.is_some() {
         save_plan(context, cluster, &request, &prepared, arguments)?;
     }

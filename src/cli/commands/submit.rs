@@ -1,7 +1,5 @@
 //! What `apply`, `volume create` and `volume register` share: load files, apply them, print volumes.
 
-use std::sync::Arc;
-
 use crate::cli::args::{ChangeArgs, FileArgs, LedgerArgs, ServerWaitArgs, SetArgs};
 use crate::cli::change_options::change_options;
 use crate::cli::command_context::CommandContext;
@@ -10,12 +8,11 @@ use crate::cli::denial::explain_denied;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ledger::ledger_access;
-use crate::cli::server_outage::OutageLines;
 use crate::cli::specs::{EmptyFiles, LoadOptions, load_specifications_in};
 use crate::cli::ui::{OutputFormat, report_outcomes, volume_detail, volume_list};
 use crate::model::{Namespace, Volume, VolumeSummary};
 use crate::plan::SavedPlan;
-use crate::ports::{Document, ServerWait, WithDocument};
+use crate::ports::{Document, WithDocument};
 use crate::reconcile::workflow::{
     ApplyMode, ApplyRequest, SetSelection, WorkflowContext, apply_specifications,
 };
@@ -106,10 +103,7 @@ pub(crate) async fn submit(
         .with_cluster(async |cluster| {
             let cluster = cluster.overriding_policies(submission.policy_override);
             let at_most = submission.server_wait.server_wait.0;
-            let cluster = &*cluster.waiting(ServerWait {
-                at_most,
-                observer: Arc::new(OutageLines::new(Arc::clone(&context.printer))),
-            });
+            let cluster = &*cluster.waiting(context.wait_for_server(submission.server_wait));
             let ledger = submission.ledger;
             let access = ledger.and_then(|ledger| ledger_access(context, ledger, cluster));
             let set = SetSelection::new(access.clone(), specifications.set.as_ref());
@@ -179,5 +173,6 @@ fn summary(volume: &Volume) -> VolumeSummary {
         writers: count(volume.write_allocs.len()),
         create_index: volume.create_index,
         modify_index: volume.modify_index,
+        spec_index: volume.spec_index,
     }
 }

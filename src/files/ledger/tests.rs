@@ -147,3 +147,15 @@ async fn a_planted_link_is_neither_read_nor_written() {
         assert_eq!(std::fs::read(&precious).unwrap(), b"precious", "{file}");
     }
 }
+
+/// A process that another thread starts has a copy of every open file until it runs its program.
+#[tokio::test]
+async fn a_released_lock_is_free_although_a_copy_of_its_file_is_open() {
+    let (_directory, ledger) = ledger();
+    let lock = ledger.lock_blocking(&name(), &holder("eva")).unwrap();
+    let copy = lock.file.try_clone().unwrap();
+    assert!(ledger.lock_blocking(&name(), &holder("max")).is_err());
+    drop(lock);
+    assert!(ledger.lock_blocking(&name(), &holder("max")).is_ok());
+    drop(copy);
+}

@@ -14,6 +14,7 @@ use crate::plan::samples::{
     READERS, WRITER, against, bytes, changes, codes, existing, inputs, observed, one, places,
     plugin, sent, spec, wanted,
 };
+use crate::plan::volume_version::VolumeVersion;
 use crate::spec::Purpose;
 
 const BOTH: [MergeRules; 2] = [MergeRules::NOMAD, MergeRules::AGENT];

@@ -5,7 +5,7 @@ use crate::diagnostic::Code;
 use crate::model::{SecretRefs, Secrets};
 use crate::plan::action::{Action, PlannedVolume};
 use crate::plan::build::build_plan;
-use crate::plan::inputs::{OwnedVolume, PlanInputs, PlanOptions};
+use crate::plan::inputs::{OwnedSet, PlanInputs, PlanOptions};
 use crate::plan::rules::MergeRules;
 use crate::plan::samples::{bytes, codes, existing, observed, plugin, spec, wanted};
 use crate::spec::Purpose;

@@ -99,6 +99,7 @@ fn problems_are_reported() {
         writers: 0,
         create_index: 1,
         modify_index: 1,
+        spec_index: 1,
     };
     let key = |id: &str| NamespacedId::new(crate::model::Namespace::default(), VolumeId::new(id));
     let context = ImportContext {

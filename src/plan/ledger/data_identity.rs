@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::intent::IntentStep;
-use crate::model::{ExternalId, PluginId, Volume, VolumeRequest};
+use crate::model::{ExternalId, PluginId, Volume, VolumeRequest, VolumeSummary};
 
 /// The name of a volume's data: what the provider of a plugin calls it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -25,6 +25,16 @@ impl DataIdentity {
         Self {
             plugin_id: volume.plugin_id.clone(),
             external_id: volume.remote_id(),
+        }
+    }
+
+    /// The data of a volume in a list.
+    pub fn of_listed(volume: &VolumeSummary) -> Self {
+        let external = volume.external_id.as_ref();
+        let external = external.map_or(volume.id.as_str(), ExternalId::as_str);
+        Self {
+            plugin_id: volume.plugin_id.clone(),
+            external_id: ExternalId::new(external),
         }
     }
 

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::data_identity::RecordedData;
-use super::hash::FieldHashes;
+use super::hash::{FieldHash, FieldHashes};
 use super::intent::Intent;
 
 /// A set's ownership of a volume that it created or adopted. The set may remove the volume unless it
@@ -45,6 +45,10 @@ pub struct LastVerified {
     pub spec_index: u64,
     /// The time, in nanoseconds since the epoch.
     pub at: i64,
+    /// The hash of everything else that the plan of the volume depended on, if the plan left the volume
+    /// unchanged without a warning; see [`crate::plan::NotedVolumes`].
+    #[serde(rename = "plan", default, skip_serializing_if = "Option::is_none")]
+    pub plan_inputs: Option<FieldHash>,
 }
 
 /// What the ledger records of a hidden value.

@@ -108,6 +108,15 @@ impl LedgerKey {
 }
 
 impl LedgerKey {
+    /// Returns the hash of what the plan of a volume depends on.
+    pub(in crate::plan) fn of_plan_inputs(
+        &self,
+        volume: &NamespacedId,
+        inputs: &serde_json::Value,
+    ) -> FieldHash {
+        self.hash(volume, "plan", inputs)
+    }
+
     /// Returns the hashes of every field that a server shows, for a volume in which all are empty.
     pub fn of_empty(&self, volume: &Volume) -> FieldHashes {
         self.of_volume(&Volume {

@@ -263,7 +263,7 @@ fn damaged_and_newer_documents_are_refused() {
     save(&many(3), &mut stored);
     let root = ShardName::parse("v").unwrap();
     for (text, later) in [
-        (r#"{"format":3,"sequence":9,"volumes":[]}"#, true),
+        (r#"{"format":4,"sequence":9,"volumes":[]}"#, true),
         (r#"{"format":1,"sequence":9,"volumes":[],"more":1}"#, false),
         (
             r#"{"format":1,"sequence":9,"volumes":[{"namespace":"a","id":"b","more":1}]}"#,
@@ -274,7 +274,7 @@ fn damaged_and_newer_documents_are_refused() {
         let shard = stored.shards.get_mut(&root).unwrap();
         text.clone_into(&mut shard.text);
         let refused = LedgerSet::read(name(), &stored, LedgerKey::new(KEY)).unwrap_err();
-        let is_later = matches!(refused, LedgerProblem::TooNew { format: 3, .. });
+        let is_later = matches!(refused, LedgerProblem::TooNew { format: 4, .. });
         assert_eq!(is_later, later, "{text}: {refused}");
     }
 }
@@ -289,7 +289,7 @@ fn data(id: &str) -> DataIdentity {
 /// A ledger of an earlier program does not record the data of its volumes. It is read, and the next
 /// write has the new format, which an earlier program refuses.
 #[test]
-fn a_ledger_of_format_1_is_read_and_written_as_format_2() {
+fn a_ledger_of_format_1_is_read_and_written_as_format_3() {
     let old = r#"{"format":1,"sequence":3,"volumes":[{"namespace":"default","id":"db","owned":{"protect":true}}]}"#;
     let head = format!(
         r#"{{"format":1,"sequence":3,"save":"1","key":"{}"}}"#,
@@ -317,7 +317,7 @@ fn a_ledger_of_format_1_is_read_and_written_as_format_2() {
     assert_eq!(read(&stored), set);
     for name in [ShardName::head(), root] {
         let text = &stored.shards[&name].text;
-        assert!(text.starts_with(r#"{"format":2,"#), "{text}");
+        assert!(text.starts_with(r#"{"format":3,"#), "{text}");
     }
 }
 

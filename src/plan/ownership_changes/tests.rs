@@ -83,7 +83,7 @@ fn the_intent_of_an_unplanned_volume_is_closed_without_ownership() {
         set.record_intent(key.clone(), Intent { step, since: 5, by });
         let observed = ObservedState::default();
         assert_eq!(interrupted_step_warnings(&set, &observed).len(), 1);
-        record_observations(&mut set, &Plan::default(), &observed, 9);
+        record_observations(&mut set, &Plan::default(), &observed, 9, None);
         assert_eq!(set.intents().count(), 0);
         assert_eq!(set.secrets(&key), secrets, "{step:?}");
     }

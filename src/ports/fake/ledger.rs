@@ -88,6 +88,10 @@ impl Ledger for MemoryLedger {
         "the ledger in memory"
     }
 
+    fn is_on_server(&self) -> bool {
+        true
+    }
+
     async fn sets(&self) -> Result<BTreeSet<SetName>, LedgerError> {
         Ok(self.content().sets.keys().cloned().collect())
     }

@@ -4,7 +4,9 @@ use crate::model::{Namespace, NamespacedId, VolumeId};
 use crate::plan::{Actor, Ownership};
 use crate::ports::fake::{CountingIds, LedgerFault, MemoryLedger};
 use crate::ports::{ProcessIdentity, ProcessState};
+use crate::reconcile::lock_renewal::hold_lock;
 use crate::reconcile::lock_state::is_held;
+use crate::reconcile::volume_owners::owners;
 
 fn name() -> SetName {
     SetName::parse("web").unwrap()

@@ -32,6 +32,7 @@ fn summary(namespace: &str, id: &str, plugin: &str, external: Option<&str>) -> V
         writers: 0,
         create_index: 1,
         modify_index: 1,
+        spec_index: 1,
     }
 }
 

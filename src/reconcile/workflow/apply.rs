@@ -13,7 +13,7 @@ use super::ledger_access::{LedgerAccess, SetSelection};
 use super::other_owners::check_owners;
 use super::outcome_report::report_outcomes;
 use super::plan_execution::{ExecutionRequest, execute_plan};
-use super::plan_request::{ChangeOptions, PlanRequest, PreparedPlan, ProviderCheck};
+use super::plan_request::{ChangeOptions, PlanRequest, PreparedPlan, ProviderCheck, Reading};
 use super::plugin_health::prepare_plan_when_healthy;
 use super::preflight::check_permissions;
 use super::prepare::prepare_plan;
@@ -168,7 +168,7 @@ async fn apply_in_set(
         .reporter
         .diagnostics(&diagnostics, &specifications.sources);
     stop_if_blocked(context, request.mode, plan)?;
-    refuse_unused_approvals(plan, &request.options.approvals)?;
+    refuse_unused_approvals(&prepared, &request.options.approvals)?;
     if plan.counts().changes() > 0 {
         approve_plan(context, prompt, request, &prepared).await?;
     }
@@ -215,6 +215,7 @@ async fn prepare(
             ApplyMode::Create | ApplyMode::Register => ProviderCheck::WhenRequired,
         },
         set: set.map(SetLedger::set),
+        reading: Reading::Everything,
     };
     let mut prepared = match request.mode {
         ApplyMode::Apply {
@@ -258,8 +259,15 @@ fn stop_if_blocked(
 ///
 /// # Errors
 /// If there is one.
-pub fn refuse_unused_approvals(plan: &Plan, approvals: &Approvals) -> Result<(), WorkflowError> {
-    let unused: Diagnostics = approvals.unused(plan).into_iter().collect();
+pub fn refuse_unused_approvals(
+    prepared: &PreparedPlan,
+    approvals: &Approvals,
+) -> Result<(), WorkflowError> {
+    let observed = &prepared.observation.observed;
+    let unused: Diagnostics = approvals
+        .unused(&prepared.plan, observed)
+        .into_iter()
+        .collect();
     if unused.is_empty() {
         return Ok(());
     }

@@ -40,7 +40,9 @@ pub async fn detach_volume(
         Err(error) if error.code == Code::VolumeNotAttached && !before.is_claimed() => None,
         Err(error) if error.code == Code::VolumeNotAttached => {
             let findings = stuck_claims(api, &before, context.clock.now()).await;
-            let problem = explained(claimed_elsewhere(&before, &error), &findings);
+            let problem = not_released(&before, &node, &error)
+                .unwrap_or_else(|| claimed_elsewhere(&before, &error));
+            let problem = explained(problem, &findings);
             return Err(WorkflowError::blocked([problem]));
         }
         Err(error) if error.code == Code::ApiOutcomeUnknown => Some(error),
@@ -64,6 +66,25 @@ pub async fn detach_volume(
     };
     context.reporter.status(&line);
     Ok(())
+}
+
+/// Explains that an ended allocation on the node keeps its claim. Nomad has the claim, although it replies
+/// that it has none. `None` if no allocation there claims the volume.
+fn not_released(volume: &Volume, node: &NodeId, error: &ApiError) -> Option<Diagnostic> {
+    let is_here = |claim: &ClaimingAlloc| {
+        let alloc = claim.alloc.as_ref();
+        alloc.is_some_and(|alloc| alloc.node_id == *node)
+    };
+    let claim = ClaimingAlloc::of(volume).into_iter().find(is_here)?;
+    let message = format!(
+        "cannot detach volume {} from node `{node}`: the server did not release the claim there",
+        volume.key().quoted()
+    );
+    let mut problem = Diagnostic::error(Code::VolumeInUse, message);
+    if let Some(text) = &error.server_text {
+        problem = problem.note(format!("server response: {}", text.trim()));
+    }
+    Some(problem.note(claim.to_string()))
 }
 
 /// Explains that nothing is attached to the node while allocations elsewhere, or unknown ones, claim

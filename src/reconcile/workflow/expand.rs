@@ -14,7 +14,7 @@ use super::expand_request::ExpandRequest;
 use super::ledger_access::LedgerAccess;
 use super::other_owners::{changed_without_set, owners_of};
 use super::plan_execution::{ExecutionRequest, execute_plan};
-use super::plan_request::{ChangeOptions, PlanRequest, ProviderCheck};
+use super::plan_request::{ChangeOptions, PlanRequest, ProviderCheck, Reading};
 use super::prepare::prepare_plan;
 use super::secret_lookup::look_up_secrets;
 use super::set_lock::with_set_lock;
@@ -117,6 +117,7 @@ async fn expand_in_set(
         reads_whole_set: false,
         provider_check: ProviderCheck::WhenRequired,
         set: set.as_deref().map(SetLedger::set),
+        reading: Reading::Everything,
     };
     let prepared = prepare_plan(context, &plan_request).await?;
     let Some(planned) = prepared.plan.volumes.first() else {

@@ -102,6 +102,7 @@ fn add_imported(set: &mut LedgerSet, imported: &Imported, at: i64) {
         last_verified: Some(LastVerified {
             spec_index: imported.spec_index,
             at,
+            plan_inputs: None,
         }),
     };
     set.own(key, ownership);

@@ -8,7 +8,8 @@ use crate::diagnostic::{Code, Diagnostic, closest_match};
 use crate::model::{Namespace, NamespacedId, SetName, one_line};
 use crate::plan::LedgerLocation;
 use crate::ports::{IdSource, Ledger, LedgerError, RandomIds};
-use crate::reconcile::ledger::{self, Owner, SetLedger};
+use crate::reconcile::ledger::SetLedger;
+use crate::reconcile::volume_owners::{self, Owner};
 
 /// The ledger that a command uses.
 #[derive(Clone)]
@@ -72,7 +73,7 @@ impl LedgerAccess {
     /// If the sets cannot be listed. A set that cannot be read is an error in its place.
     pub async fn all_sets(&self) -> Result<Vec<Result<SetLedger, LedgerError>>, LedgerError> {
         let ids: Arc<dyn IdSource> = Arc::new(RandomIds);
-        ledger::all_sets(&self.ledger, &ids).await
+        volume_owners::all_sets(&self.ledger, &ids).await
     }
 
     /// Returns the sets, except one, that own these volumes.
@@ -85,7 +86,7 @@ impl LedgerAccess {
         except: Option<&SetName>,
     ) -> Result<BTreeMap<NamespacedId, Vec<Owner>>, LedgerError> {
         let ids: Arc<dyn IdSource> = Arc::new(RandomIds);
-        ledger::owners(&self.ledger, &ids, volumes, except).await
+        volume_owners::owners(&self.ledger, &ids, volumes, except).await
     }
 
     /// Returns the command that removes a volume from a set.

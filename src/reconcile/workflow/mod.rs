@@ -81,7 +81,7 @@ pub use node_fencing::{fence_node, unfence_node};
 pub use orphan_changes::{OrphanRequest, adopt_orphans, delete_orphans, parse_capability};
 pub use orphan_inventory::OrphanInventory;
 pub use other_owners::check_owners;
-pub use plan_request::{ChangeOptions, PlanRequest, PreparedPlan, ProviderCheck};
+pub use plan_request::{ChangeOptions, PlanRequest, PreparedPlan, ProviderCheck, Reading};
 pub use plugin_use::impact_of_plugin;
 pub use plugin_wait::wait_for_plugin;
 pub use prepare::prepare_plan;

@@ -18,7 +18,7 @@ use super::removal_ownership::{block_protected_removals, read_sets};
 use crate::diagnostic::{Code, Diagnostic, Span};
 use crate::model::{NamespacedId, SetName};
 use crate::plan::{Action, LedgerSet, PlannedVolume};
-use crate::reconcile::ledger::{Owner, owners_among};
+use crate::reconcile::volume_owners::{Owner, owners_among};
 
 /// How long the sets are read at most.
 const SETS_TIMEOUT: Duration = Duration::from_secs(10);

@@ -4,6 +4,7 @@ use crate::diagnostic::Diagnostics;
 use crate::model::ServerVersion;
 use crate::plan::{Approvals, LedgerSet, MergeRules, Plan, PlanOptions};
 use crate::ports::ServerKind;
+use crate::reconcile::ledger::SetLedger;
 use crate::reconcile::observe::Observation;
 use crate::spec::Purpose;
 
@@ -36,6 +37,28 @@ pub struct PlanRequest<'a> {
     pub provider_check: ProviderCheck,
     /// The set in the ledger; `None` if no set owns the volumes.
     pub set: Option<&'a LedgerSet>,
+    /// Which volumes are read.
+    pub reading: Reading,
+}
+
+/// Which volumes a plan reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// All.
+    Everything,
+    /// Those that the plan may not leave unchanged, by the notes of the set; see
+    /// [`crate::plan::noted_volumes`].
+    WhatMayHaveChanged,
+}
+
+impl Reading {
+    /// Reads what may have changed if the notes of the set can be trusted, unless `everything` is requested.
+    pub fn of(set: Option<&SetLedger>, everything: bool) -> Self {
+        match set {
+            Some(set) if set.is_on_server() && !everything => Self::WhatMayHaveChanged,
+            Some(_) | None => Self::Everything,
+        }
+    }
 }
 
 /// Which providers a plan asks for their volumes.

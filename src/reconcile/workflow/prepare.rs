@@ -4,19 +4,20 @@ use std::collections::BTreeSet;
 
 use super::context::WorkflowContext;
 use super::error::WorkflowError;
-use super::plan_request::{PlanRequest, PreparedPlan, ProviderCheck};
+use super::plan_request::{PlanRequest, PreparedPlan, ProviderCheck, Reading};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{NamespacedId, ServerVersion, SetName};
 use crate::plan::{
-    LedgerSet, MergeRules, ObservedState, OwnedSet, PlanInputs, build_plan, comparable_lists,
-    interrupted_step_warnings, required_lists, server_version_warning, snapshot_lists,
+    LedgerSet, MergeRules, NotedVolumes, ObservedState, OwnedSet, PlanInputs, build_plan,
+    comparable_lists, interrupted_step_warnings, noted_volumes, required_lists,
+    server_version_warning, snapshot_lists,
 };
 use crate::ports::ServerKind;
 use crate::reconcile::observe::{ObserveRequest, last_snapshots, observe};
 use crate::reconcile::provider_lists::{provider_lists, snapshot_ids, unread_lists};
 use crate::reconcile::resolve::{Unresolved, known_secrets};
 use crate::reconcile::secret_variables::SecretVariables;
-use crate::spec::VolumeSpec;
+use crate::spec::{Purpose, VolumeSpec};
 
 /// Reads the server and makes the plan.
 ///
@@ -31,29 +32,28 @@ pub async fn prepare_plan(
         return Err(prune_without_ledger(request.specifications.set.as_ref()).into());
     }
     let wanted = &request.specifications.volumes;
-    let reading = async {
-        let server = context.api.server().await?;
-        let observing = ObserveRequest {
-            wanted,
-            other_volumes: other_volumes(request),
-            lists_all_volumes: !requests.delete_data.is_empty() || !requests.replace.is_empty(),
-            keeps_documents: request.keeps_documents,
-            parallelism: context.parallelism,
-        };
-        Ok::<_, WorkflowError>((server, observe(context.api, &observing).await?))
-    };
-    let (server, mut observation) = context.unless_interrupted(reading).await??;
+    let server = context.unless_interrupted(context.api.server()).await??;
     let server = match (server, &request.options.server_version) {
         (ServerKind::Agent, _) => ServerKind::Agent,
         (_, Some(version)) => ServerKind::Nomad(version.clone()),
         (server, None) => server,
     };
+    let (rules, rules_warning) = merge_rules(&server);
+    let owned = owned(context, request).await?;
+    let observing = ObserveRequest {
+        wanted,
+        other_volumes: other_volumes(request),
+        noted: noted(request, owned.as_ref(), rules),
+        lists_all_volumes: !requests.delete_data.is_empty() || !requests.replace.is_empty(),
+        keeps_documents: request.keeps_documents,
+        parallelism: context.parallelism,
+    };
+    let reading = observe(context.api, &observing);
+    let mut observation = context.unless_interrupted(reading).await??;
     let at_risk = requests.delete_data.iter().chain(&requests.replace);
     let listing = last_snapshots(context.api, &observation.observed, at_risk);
     let snapshots = context.unless_interrupted(listing).await?;
     observation.observed.snapshots = snapshots;
-    let (rules, rules_warning) = merge_rules(&server);
-    let owned = owned(context, request).await?;
     let observed = &mut observation.observed;
     let asking = ask_providers(context, request, observed, owned.as_ref());
     let unread = context.unless_interrupted(asking).await?;
@@ -107,10 +107,26 @@ async fn ask_providers(
     unread_lists(&observed.provided)
 }
 
+/// Volumes that need not be read if the server has them as the set noted.
+fn noted(request: &PlanRequest<'_>, owned: Option<&OwnedSet>, rules: MergeRules) -> NotedVolumes {
+    let (Some(set), Some(owned)) = (request.set, owned) else {
+        return NotedVolumes::new();
+    };
+    match (request.reading, request.purpose) {
+        (Reading::WhatMayHaveChanged, Purpose::ByExternalId) => {
+            let wanted = &request.specifications.volumes;
+            noted_volumes(wanted, set, owned, rules, &request.options.plan)
+        }
+        (Reading::Everything, _) | (_, Purpose::Create | Purpose::Register) => NotedVolumes::new(),
+    }
+}
+
 /// Volumes to read although no file names them.
 fn other_volumes(request: &PlanRequest<'_>) -> BTreeSet<NamespacedId> {
     let requests = &request.options.plan;
     let mut others: BTreeSet<NamespacedId> = requests.delete_data.iter().cloned().collect();
+    let approved = request.options.approvals.approved.iter();
+    others.extend(approved.map(|(_, key)| key.clone()));
     if let Some(set) = request.set {
         let reads_owned = requests.prune || request.reads_whole_set;
         let owned = set.owned().map(|(key, _)| key);

@@ -3,7 +3,8 @@
 //! Nomad deletes the data before it checks for claims. So everything is checked before anything is
 //! sent: claims, other registrations of the same data, and sets that protect a volume. If one volume
 //! cannot be removed, none is. Right before its removal each volume is checked again, and it is not
-//! removed if it has changed.
+//! removed if it has changed. If the server stops responding, a removal that was certainly not sent waits
+//! for it; if the server stays away, nothing more begins.
 
 use super::approval::{Answer, Approval, require_approval};
 use super::claim_explanation::{explained, stuck_claims};
@@ -17,11 +18,12 @@ use super::removal_ownership::check_ownership;
 use super::reporter::ApprovalPrompt;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
 use crate::model::{Namespace, Secrets, Volume, one_line};
-use crate::plan::{Removal, VolumeVersion, forced_claims_warning, removal_problems};
+use crate::plan::{Plan, Removal, VolumeVersion, forced_claims_warning, removal_problems};
 use crate::reconcile::outcome::{Outcome, Status};
+use crate::reconcile::reconnect::Reconnect;
 use crate::reconcile::record::Unrecorded;
 use crate::reconcile::remove::{check_removable, send_removal};
-use crate::reconcile::until_sent::Check;
+use crate::reconcile::until_sent::{Check, StepWait, until_sent};
 use crate::reconcile::volume_list::list_all_volumes;
 
 /// Volumes to remove.
@@ -64,14 +66,20 @@ pub async fn remove_volumes(
         approve(prompt, request, volume).await?;
     }
     let mut failures = Failures::default();
+    let mut server_is_away = false;
     for volume in &volumes {
-        if context.is_interrupted() {
+        if context.is_interrupted() || server_is_away {
             let line = format!("volume {}: not started", volume.key());
             context.reporter.status(&line);
-            failures.add(FailureKind::Interrupted);
+            failures.add(match server_is_away {
+                true => FailureKind::Failed,
+                false => FailureKind::Interrupted,
+            });
             continue;
         }
-        remove_volume(context, request, volume, &mut failures).await;
+        let outcome = remove_volume(context, request, volume).await;
+        server_is_away = outcome.met_server_away();
+        report_removal(context, request.removal, volume, outcome, &mut failures);
     }
     failures.into_result()
 }
@@ -196,27 +204,47 @@ fn description(volume: &Volume) -> String {
     ))
 }
 
-/// Removes one volume and reports how it ended.
+/// Removes one volume, and waits for the server if the request was certainly not sent.
 async fn remove_volume(
     context: &WorkflowContext<'_>,
     request: &RemovalRequest<'_>,
     volume: &Volume,
+) -> Outcome {
+    let (api, key, removal) = (context.api, volume.key(), request.removal);
+    let version = VolumeVersion::of(Some(volume));
+    let reconnect = Reconnect::waiting(context.server_wait);
+    let progress = context.reporter.progress(&Plan::default());
+    let wait = StepWait {
+        api,
+        reconnect: &reconnect,
+        progress: &*progress,
+        stop: context.interrupt,
+    };
+    until_sent(wait, &key, async || {
+        let check = Check::begin();
+        match check_removable(api, &key, version, removal).await {
+            Ok(None) => Outcome::plain(Status::Unchanged),
+            Ok(Some(_)) if context.is_interrupted() => Outcome::plain(Status::NotStarted),
+            Ok(Some(_)) => {
+                send_removal(api, &Unrecorded, &key, removal, &request.secrets, check).await
+            }
+            Err(outcome) => outcome,
+        }
+    })
+    .await
+}
+
+/// Reports how the removal of a volume ended.
+fn report_removal(
+    context: &WorkflowContext<'_>,
+    removal: Removal,
+    volume: &Volume,
+    outcome: Outcome,
     failures: &mut Failures,
 ) {
-    let (api, key, removal) = (context.api, volume.key(), request.removal);
-    let done = match removal {
-        Removal::Delete => "deleted",
-        Removal::Deregister { .. } => "deregistered",
-    };
-    let version = VolumeVersion::of(Some(volume));
-    let check = Check::begin();
-    let (outcome, done) = match check_removable(api, &key, version, removal).await {
-        Ok(None) => (Outcome::plain(Status::Removed), "no longer exists"),
-        Ok(Some(_)) => {
-            let sent = send_removal(api, &Unrecorded, &key, removal, &request.secrets, check);
-            (sent.await, done)
-        }
-        Err(outcome) => (outcome, done),
+    let status = |done: &str| {
+        let line = format!("volume {}: {done}", volume.key());
+        context.reporter.status(&line);
     };
     let mut problems = outcome.warnings;
     match outcome.status {
@@ -228,11 +256,15 @@ async fn remove_volume(
             problems.insert(0, why);
             failures.add(FailureKind::Failed);
         }
-        Status::Removed
-        | Status::Done(_)
-        | Status::Unchanged
-        | Status::Blocked
-        | Status::NotStarted => context.reporter.status(&format!("volume {key}: {done}")),
+        Status::NotStarted => {
+            status("not started");
+            failures.add(FailureKind::Interrupted);
+        }
+        Status::Unchanged => status("no longer exists"),
+        Status::Removed | Status::Done(_) | Status::Blocked => status(match removal {
+            Removal::Delete => "deleted",
+            Removal::Deregister { .. } => "deregistered",
+        }),
     }
     let problems: Diagnostics = problems.into_iter().collect();
     context

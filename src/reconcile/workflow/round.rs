@@ -14,7 +14,7 @@ use super::error::WorkflowError;
 use super::ledger_access::{LedgerAccess, SetSelection};
 use super::other_owners::check_owners;
 use super::plan_execution::{ExecutionRequest, execute_plan};
-use super::plan_request::{ChangeOptions, PlanRequest, PreparedPlan, ProviderCheck};
+use super::plan_request::{ChangeOptions, PlanRequest, PreparedPlan, ProviderCheck, Reading};
 use super::preflight::preflight_plan;
 use super::prepare::prepare_plan;
 use super::reporter::Reporter;
@@ -148,6 +148,7 @@ impl Round<'_> {
             reads_whole_set: true,
             provider_check: ProviderCheck::Always,
             set: set.as_deref().map(SetLedger::set),
+            reading: Reading::Everything,
         };
         let mut prepared = prepare_plan(context, &plan_request).await?;
         if let Some(access) = &self.request.ledger {

@@ -10,7 +10,8 @@ use super::error::WorkflowError;
 use super::ledger_access::SetSelection;
 use crate::diagnostic::Severity;
 use crate::ports::{LedgerError, LockHolder, SetLock};
-use crate::reconcile::ledger::{LockEvent, LockWait, SetLedger, hold_lock};
+use crate::reconcile::ledger::{LockEvent, LockWait, SetLedger};
+use crate::reconcile::lock_renewal::hold_lock;
 use crate::reconcile::lock_state::LockState;
 
 /// How long a command waits for the lock of a set.

@@ -1,6 +1,6 @@
 //! The effect of each event in each phase, on plugins, and over long histories.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
@@ -360,6 +360,22 @@ proptest! {
         for _ in 0..200 {
             let _event = history.next();
             prop_assert_eq!(violations(history.state()), Vec::<String>::new());
+        }
+    }
+
+    /// A plan does not read a volume whose index of the specification is the same.
+    #[test]
+    fn no_volume_changes_without_its_index(seed: u64) {
+        let mut history = History::new(seed);
+        let mut seen = BTreeMap::new();
+        for _ in 0..200 {
+            let _event = history.next();
+            for record in history.state().volumes.values() {
+                let at = (record.definition.key.clone(), record.modify_index);
+                let content = (record.definition.clone(), record.provided.clone());
+                let before = seen.entry(at).or_insert_with(|| content.clone());
+                prop_assert_eq!(&*before, &content);
+            }
         }
     }
 

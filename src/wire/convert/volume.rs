@@ -165,6 +165,7 @@ pub fn summary_from_wire(stub: &VolumeStub) -> VolumeSummary {
         writers: u64::try_from(stub.current_writers).unwrap_or_default(),
         create_index: stub.create_index,
         modify_index: stub.modify_index,
+        spec_index: stub.spec_index.unwrap_or(stub.modify_index),
     }
 }
 

@@ -154,6 +154,9 @@ pub(crate) struct DeregisterArgs {
     /// The ledger that records which set owns the volumes.
     #[command(flatten)]
     pub ledger: LedgerArgs,
+    /// The wait for the server.
+    #[command(flatten)]
+    pub server_wait: ServerWaitArgs,
 }
 
 /// Arguments of `volume delete`.
@@ -174,6 +177,9 @@ pub(crate) struct DeleteArgs {
     /// The ledger that records which set owns the volumes.
     #[command(flatten)]
     pub ledger: LedgerArgs,
+    /// The wait for the server.
+    #[command(flatten)]
+    pub server_wait: ServerWaitArgs,
 }
 
 /// Arguments of `volume status`.
@@ -255,6 +261,9 @@ pub(crate) struct ExpandArgs {
     /// Confirm the start without a prompt; this command never asks
     #[arg(long, short)]
     pub yes: bool,
+    /// The wait for the server.
+    #[command(flatten)]
+    pub server_wait: ServerWaitArgs,
     /// The output format.
     #[command(flatten)]
     pub output: OutputArgs,

@@ -13,7 +13,7 @@ use crate::diagnostic::{Code, Diagnostic, SourceMap};
 use crate::model::{Bytes, Volume};
 use crate::ports::WithDocument;
 use crate::reconcile::workflow::{
-    ExpandRequest, SetSelection, Specifications, expand_volume, find_volume,
+    ExpandRequest, SetSelection, Specifications, WorkflowContext, expand_volume, find_volume,
 };
 use crate::reconcile::{Outcome, Status};
 use crate::spec::Purpose;
@@ -31,7 +31,11 @@ pub(crate) async fn expand_to_size(
     let max_size = parse_size("--max-size", arguments.max_size.as_deref())?;
     context
         .with_cluster(async |cluster| {
-            let workflow = context.workflow(cluster, "volume expand", 1);
+            let cluster = &*cluster.waiting(context.wait_for_server(arguments.server_wait));
+            let workflow = WorkflowContext {
+                server_wait: arguments.server_wait.server_wait.0,
+                ..context.workflow(cluster, "volume expand", 1)
+            };
             let scope = context.namespace()?.unwrap_or_default();
             let existing = find_volume(&workflow, &scope, &arguments.id).await?;
             let specifications = match declared {

@@ -1,7 +1,7 @@
 //! `volume delete` and `volume deregister`.
 
 use super::args::{DeleteArgs, DeregisterArgs};
-use crate::cli::args::LedgerArgs;
+use crate::cli::args::{LedgerArgs, ServerWaitArgs};
 use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
@@ -11,7 +11,7 @@ use crate::cli::ui::one_line;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::Secrets;
 use crate::plan::Removal;
-use crate::reconcile::workflow::{RemovalRequest, remove_volumes};
+use crate::reconcile::workflow::{RemovalRequest, WorkflowContext, remove_volumes};
 
 /// `volume deregister`.
 ///
@@ -32,7 +32,7 @@ pub(crate) async fn deregister(
         secrets: Secrets::default(),
         ledger: None,
     };
-    remove(context, &arguments.ledger, request).await
+    remove(context, &arguments.ledger, arguments.server_wait, request).await
 }
 
 /// `volume delete`.
@@ -54,21 +54,26 @@ pub(crate) async fn delete(
         if_exists: arguments.if_exists,
         ledger: None,
     };
-    remove(context, &arguments.ledger, request).await
+    remove(context, &arguments.ledger, arguments.server_wait, request).await
 }
 
 async fn remove(
     context: &CommandContext,
     ledger: &LedgerArgs,
+    server_wait: ServerWaitArgs,
     request: RemovalRequest<'_>,
 ) -> Result<Exit, CliError> {
     context
         .with_cluster(async |cluster| {
+            let cluster = &*cluster.waiting(context.wait_for_server(server_wait));
             let request = RemovalRequest {
                 ledger: ledger_access(context, ledger, cluster),
                 ..request
             };
-            let workflow = context.workflow(cluster, "volume remove", 1);
+            let workflow = WorkflowContext {
+                server_wait: server_wait.server_wait.0,
+                ..context.workflow(cluster, "volume remove", 1)
+            };
             remove_volumes(&workflow, context, &request).await?;
             Ok(Exit::Done)
         })

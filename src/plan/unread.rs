@@ -1,0 +1,102 @@
+//! Which volumes a plan need not read, because it leaves them unchanged.
+//!
+//! The plan of an owned volume depends on its file, its entry in the set, the rules of the server and the
+//! volume. When a plan leaves the volume unchanged without a warning, the set notes the volume's index and
+//! a hash of everything else. A later plan with the same hash and, in a list of the server, the same index
+//! and the same data has the same inputs, so its result is the same. Every other volume is read.
+//!
+//! A note counts only on the server that stores the set: an index says nothing on another one. Secrets are
+//! not in the hash, because no volume shows them. They are compared each time.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use super::hidden_values::changes_secrets;
+use super::inputs::{OwnedSet, OwnedVolume, PlanOptions, RecordedValue, UnreadVolume};
+use super::ledger::{DataIdentity, FieldHash, LedgerKey, LedgerSet};
+use super::rules::MergeRules;
+use super::saved_plan::canonical;
+use super::update::is_unchanged_but_for_secrets;
+use crate::model::{NamespacedId, Volume, VolumeSummary};
+use crate::spec::VolumeSpec;
+
+/// Volumes that a plan leaves unchanged if the server still has them as noted.
+pub type NotedVolumes = BTreeMap<NamespacedId, UnreadVolume>;
+
+/// Returns the volumes of the files that a plan leaves unchanged if the server still has them as the set
+/// noted.
+pub fn noted_volumes(
+    wanted: &[VolumeSpec],
+    set: &LedgerSet,
+    owned: &OwnedSet,
+    rules: MergeRules,
+    options: &PlanOptions,
+) -> NotedVolumes {
+    let noted = wanted.iter().filter_map(|spec| {
+        let key = spec.key();
+        let owned = owned.volumes.get(&key)?;
+        let is_requested = options.replace.contains(&key) || options.delete_data.contains(&key);
+        if is_requested || owned.open_step.is_some() || changes_secrets(spec, owned) {
+            return None;
+        }
+        let verified = set.ownership(&key)?.last_verified?;
+        let data = owned.data.identity()?.clone();
+        let inputs = plan_inputs(set.key(), spec, owned.mount_flags, rules);
+        let unread = UnreadVolume {
+            spec_index: verified.spec_index,
+            data,
+        };
+        (verified.plan_inputs? == inputs).then_some((key, unread))
+    });
+    noted.collect()
+}
+
+/// Returns the noted volumes that the server still has as noted, by its list.
+pub fn unread_volumes(noted: &NotedVolumes, listed: &[VolumeSummary]) -> NotedVolumes {
+    let unread = listed.iter().filter_map(|listed| {
+        let key = listed.key();
+        let noted = noted.get(&key)?;
+        let is_as_noted =
+            noted.spec_index == listed.spec_index && noted.data == DataIdentity::of_listed(listed);
+        is_as_noted.then(|| (key, noted.clone()))
+    });
+    unread.collect()
+}
+
+/// Returns the hash to note if a plan of the file leaves the volume unchanged without a warning. The
+/// caller has recorded the volume in the set.
+pub fn inputs_of_unchanged(
+    set: &LedgerSet,
+    spec: &VolumeSpec,
+    volume: &Volume,
+    rules: MergeRules,
+) -> Option<FieldHash> {
+    let key = spec.key();
+    let owned = OwnedVolume::of(set, &key, set.ownership(&key)?, Some(spec), |_| None);
+    is_unchanged_but_for_secrets(spec, volume, &owned, rules)
+        .then(|| plan_inputs(set.key(), spec, owned.mount_flags, rules))
+}
+
+/// Returns the hash of what a plan of a volume depends on, besides the volume, its data and its secrets.
+/// The rules may have changed with the program.
+fn plan_inputs(
+    key: &LedgerKey,
+    spec: &VolumeSpec,
+    recorded_flags: RecordedValue,
+    rules: MergeRules,
+) -> FieldHash {
+    let options = spec.request.mount_options.as_ref();
+    let inputs = json!({
+        "program": env!("CARGO_PKG_VERSION"),
+        "rules": format!("{rules:?}"),
+        "request": canonical(&spec.request),
+        "mount_flags": options.map(|options| &options.mount_flags),
+        "recorded_flags": format!("{recorded_flags:?}"),
+        "unknown": spec.unknown.iter().map(|field| field.as_str()).collect::<Vec<_>>(),
+    });
+    key.of_plan_inputs(&spec.key(), &inputs)
+}
+
+#[cfg(test)]
+mod tests;

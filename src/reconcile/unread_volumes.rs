@@ -1,0 +1,43 @@
+//! Lists the volumes that a plan need not read. Writes nothing.
+//!
+//! A list costs far less than a read of each of its volumes, but it also has the volumes of others. So a
+//! list is tried only for many volumes, and stops when it costs more than the reads that it saves. A list
+//! that fails saves nothing: then every volume is read, and its read reports the failure.
+
+use std::collections::BTreeMap;
+
+use crate::model::Namespace;
+use crate::plan::{NotedVolumes, unread_volumes};
+use crate::ports::VolumeReader;
+
+/// Fewer volumes of one namespace are read at once, as fast as they are listed.
+const FEWEST: usize = 50;
+/// So many entries of a list cost as much as a read.
+const ENTRIES_PER_READ: usize = 20;
+
+/// Returns the noted volumes that the server still has as noted.
+pub(super) async fn list_unread(
+    reader: &(impl VolumeReader + ?Sized),
+    noted: &NotedVolumes,
+) -> NotedVolumes {
+    let mut counts: BTreeMap<&Namespace, usize> = BTreeMap::new();
+    for key in noted.keys() {
+        *counts.entry(&key.namespace).or_default() += 1;
+    }
+    let mut unread = NotedVolumes::new();
+    for (namespace, count) in counts {
+        if count < FEWEST {
+            continue;
+        }
+        let most = count.saturating_mul(ENTRIES_PER_READ);
+        match reader.summarize_volumes(namespace, most).await {
+            Ok(Some(listed)) => unread.extend(unread_volumes(noted, &listed)),
+            Ok(None) => tracing::debug!(%namespace, most, "the list is longer than it saves reads"),
+            Err(error) => {
+                let (code, why) = (error.code.as_str(), &error.message);
+                tracing::debug!(code, "every volume is read: {why}");
+            }
+        }
+    }
+    unread
+}
