@@ -197,53 +197,54 @@ fn completed(directory: &Path, server: &Server, words: &str) -> RunResult {
     })
 }
 
+/// A server with two of most objects.
+fn list(seen: &ReceivedRequest) -> Reply {
+    if seen.line().starts_with("GET /v1/volumes/external") {
+        return json(r#"{"Volumes":[{"ExternalID":"vol-1"},{"ExternalID":"vol-2"}]}"#);
+    }
+    if seen.line().starts_with("GET /v1/volumes?") {
+        return json(
+            r#"[{"ID":"mysql","Namespace":"default","PluginID":"ebs0"},
+            {"ID":"mail","Namespace":"default","PluginID":"nfs"},
+            {"ID":"metrics","Namespace":"prod","PluginID":"ebs0"}]"#,
+        );
+    }
+    if seen.line().starts_with("GET /v1/vars") {
+        return json(r#"[{"Path":"nomad-csi/sets/web/head"},{"Path":"nomad-csi/sets/db/head"}]"#);
+    }
+    if seen.line().starts_with("GET /v1/nodes") {
+        return json(r#"[{"ID":"0c9d8e7f-1111-2222-3333-444455556666","Name":"worker-1"}]"#);
+    }
+    let listed = |path: &str| seen.line().starts_with(&format!("GET /v1/{path}"));
+    if listed("namespaces") {
+        return json(r#"[{"Name":"default"},{"Name":"prod"}]"#);
+    }
+    if listed("jobs") {
+        return json(r#"[{"ID":"web","Name":"web"},{"ID":"worker","Name":"worker"}]"#);
+    }
+    if listed("allocations") {
+        return json(r#"[{"ID":"8a5f0d4c-1111-2222-3333-444455556666","JobID":"web"}]"#);
+    }
+    if listed("regions") {
+        return json(r#"["global","east"]"#);
+    }
+    if listed("allocation/8a5f0d4c") {
+        return json(
+            r#"{"ID":"8a5f0d4c-1111-2222-3333-444455556666","TaskStates":{"web":{},"log":{}}}"#,
+        );
+    }
+    if listed("volumes/snapshot") && seen.target.contains("plugin_id=ebs0") {
+        return json(r#"{"Snapshots":[{"ID":"snap-1","ExternalSourceVolumeID":"vol-1"}]}"#);
+    }
+    json(r#"[{"ID":"ebs0"},{"ID":"nfs"}]"#)
+}
+
 /// Completion has a short timeout. The test retries on a busy machine.
 #[test]
 fn completion_offers_ids_of_the_server() {
     let directory = tempfile::tempdir().expect("a new directory");
     let runtime = runtime();
-    let server = runtime.block_on(Server::start(|seen, _| {
-        if seen.line().starts_with("GET /v1/volumes/external") {
-            return json(r#"{"Volumes":[{"ExternalID":"vol-1"},{"ExternalID":"vol-2"}]}"#);
-        }
-        if seen.line().starts_with("GET /v1/volumes?") {
-            return json(
-                r#"[{"ID":"mysql","Namespace":"default","PluginID":"ebs0"},
-                {"ID":"mail","Namespace":"default","PluginID":"nfs"},
-                {"ID":"metrics","Namespace":"prod","PluginID":"ebs0"}]"#,
-            );
-        }
-        if seen.line().starts_with("GET /v1/vars") {
-            return json(
-                r#"[{"Path":"nomad-csi/sets/web/head"},{"Path":"nomad-csi/sets/db/head"}]"#,
-            );
-        }
-        if seen.line().starts_with("GET /v1/nodes") {
-            return json(r#"[{"ID":"0c9d8e7f-1111-2222-3333-444455556666","Name":"worker-1"}]"#);
-        }
-        let listed = |path: &str| seen.line().starts_with(&format!("GET /v1/{path}"));
-        if listed("namespaces") {
-            return json(r#"[{"Name":"default"},{"Name":"prod"}]"#);
-        }
-        if listed("jobs") {
-            return json(r#"[{"ID":"web","Name":"web"},{"ID":"worker","Name":"worker"}]"#);
-        }
-        if listed("allocations") {
-            return json(r#"[{"ID":"8a5f0d4c-1111-2222-3333-444455556666","JobID":"web"}]"#);
-        }
-        if listed("regions") {
-            return json(r#"["global","east"]"#);
-        }
-        if listed("allocation/8a5f0d4c") {
-            return json(
-                r#"{"ID":"8a5f0d4c-1111-2222-3333-444455556666","TaskStates":{"web":{},"log":{}}}"#,
-            );
-        }
-        if listed("volumes/snapshot") && seen.target.contains("plugin_id=ebs0") {
-            return json(r#"{"Snapshots":[{"ID":"snap-1","ExternalSourceVolumeID":"vol-1"}]}"#);
-        }
-        json(r#"[{"ID":"ebs0"},{"ID":"nfs"}]"#)
-    }));
+    let server = runtime.block_on(Server::start(|seen, _| list(seen)));
     for (words, expected) in [
         ("volume status m", "mail\nmysql\n"),
         ("volume delete my", "mysql\n"),
