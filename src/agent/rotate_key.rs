@@ -12,7 +12,7 @@ use super::blocking::run_blocking;
 use super::directory::key_file;
 use super::offline::{History, read_state, with_journal};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
-use crate::ports::{Clock as _, Journal, SystemClock};
+use crate::ports::{Clock as _, Journal as _, SystemClock};
 use crate::state::{Event, EventKind, Reseal, ResealedState, State, apply};
 use crate::store::{EmbeddedJournal, KeyRotation, KeySealer, KeyVerification, ResealError};
 
