@@ -16,12 +16,13 @@ use super::directory::AgentDirs;
 use super::listen::Listeners;
 use super::metrics::serve_metrics_at;
 use super::plugin::hostpath_task;
+use super::rotate_key::finish_if_resealed;
 use super::step_hosts::StepHosts;
 use super::tasks::{TaskDrivers, node_attributes, task_drivers};
 use crate::csi::GrpcConnector;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::driver::RawExec;
-use crate::model::{HostSession, HostVolume, Node, NodeId, SecretOwner};
+use crate::model::{HostSession, HostVolume, Node, NodeId, SealedSecrets, SecretOwner};
 use crate::mounts::LinuxMounter;
 use crate::node::{
     AllocRunnerDeps, AllocRunners, CallLanes, NodeNames, NodeTaskLogs, PluginHost, PluginHostDeps,
@@ -33,7 +34,7 @@ use crate::server::{
     AgentInfo, CallLines, CellOptions, ClaimHosts, CommitError, Expected, NodeHosts,
     RecordingObserver, Services, StateCell, VolumeLimits, VolumePorts,
 };
-use crate::state::{Event, EventKind};
+use crate::state::{Event, EventKind, State};
 use crate::store::{EmbeddedJournal, KeyError, KeySealer, NodeIdError, open_node_id};
 use crate::telemetry::{AgentMetrics, MeasuredJournal};
 
@@ -226,28 +227,21 @@ fn agent_info(node: Node, address: Option<SocketAddr>) -> AgentInfo {
     }
 }
 
-/// Opens the key and verifies it on a recorded secret. With another key the agent must not start.
+/// Opens the key and verifies it on a recorded secret. With another key the agent must not start. Finishes a
+/// rotation of the key of which only the last step is left.
 async fn open_sealer(dirs: &AgentDirs, cell: &StateCell) -> Result<KeySealer, Diagnostics> {
-    let path = dirs.key_file();
-    let sealed = cell.read(|state| {
-        let volume_secrets = state
-            .records()
-            .filter_map(|record| Some((SecretOwner::from(record.key()), record.sealed()?)));
-        let variable_items = state
-            .variables()
-            .map(|record| (SecretOwner::Variable(record.key.clone()), &record.items));
-        let job_settings = state
-            .jobs()
-            .map(|record| (SecretOwner::Job(record.key()), &record.current.settings));
-        let mut sealed = volume_secrets.chain(variable_items).chain(job_settings);
-        let sealed = sealed.find(|(_, sealed)| !sealed.is_empty());
-        sealed.map(|(owner, sealed)| (owner, sealed.clone()))
-    });
-    let opened = blocking::run_blocking(move || {
+    let (path, state) = (dirs.key_file(), cell.read(State::clone));
+    let open = move || {
+        let sealed = any_sealed(&state);
         let sample = sealed.as_ref().map(|(owner, secrets)| (owner, secrets));
-        KeySealer::open(&path, sample)
-    });
-    let sealer = opened.await?.map_err(|error| key_problem(&error))?;
+        let sealer = KeySealer::open(&path, sample)?;
+        if sealer.is_in_rotation() && finish_if_resealed(&path, &state)? {
+            return KeySealer::open(&path, sample);
+        }
+        Ok(sealer)
+    };
+    let sealer = blocking::run_blocking(open).await?;
+    let sealer = sealer.map_err(|error| key_problem(&error))?;
     if sealer.is_in_rotation() {
         let file = dirs.key_file();
         tracing::warn!(
@@ -256,6 +250,22 @@ async fn open_sealer(dirs: &AgentDirs, cell: &StateCell) -> Result<KeySealer, Di
         );
     }
     Ok(sealer)
+}
+
+/// Returns something sealed of the state, to test the key; `None` if there is nothing.
+fn any_sealed(state: &State) -> Option<(SecretOwner, SealedSecrets)> {
+    let volume_secrets = state
+        .records()
+        .filter_map(|record| Some((SecretOwner::from(record.key()), record.sealed()?)));
+    let variable_items = state
+        .variables()
+        .map(|record| (SecretOwner::Variable(record.key.clone()), &record.items));
+    let job_settings = state
+        .jobs()
+        .map(|record| (SecretOwner::Job(record.key()), &record.current.settings));
+    let mut sealed = volume_secrets.chain(variable_items).chain(job_settings);
+    let sealed = sealed.find(|(_, sealed)| !sealed.is_empty());
+    sealed.map(|(owner, sealed)| (owner, sealed.clone()))
 }
 
 /// An unusable key as a diagnostic.

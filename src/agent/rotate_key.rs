@@ -1,7 +1,7 @@
 //! Replaces the key of an agent that is not running, and seals everything with the new one.
 //!
 //! The old key stays until the state has been read back and opens with the new key alone, so a crash at any
-//! moment leaves a directory whose agent starts, and the next rotation goes on. The journal's history is
+//! moment leaves a directory whose agent starts, and the start or the next rotation goes on. The journal's history is
 //! dropped, because its events have secrets that are sealed with the old key.
 
 use std::path::Path;
@@ -14,7 +14,9 @@ use super::offline::{History, read_state, with_journal};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::ports::{Clock as _, Journal as _, SystemClock};
 use crate::state::{Event, EventKind, Reseal, ResealedState, State, apply};
-use crate::store::{EmbeddedJournal, KeyRotation, KeySealer, KeyVerification, ResealError};
+use crate::store::{
+    EmbeddedJournal, KeyError, KeyRotation, KeySealer, KeyVerification, ResealError,
+};
 
 /// What a rotation has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +38,7 @@ pub async fn rotate_key(data: &Path) -> Result<RotatedKey, Diagnostics> {
             return Err(no_key(data));
         }
         let sealer = KeySealer::open(&path, None).map_err(|error| key_problem(&error))?;
-        sealed_again(data, &state, &KeyVerification(&sealer))?;
+        sealed_again(data, &state, &KeyVerification::of_opening(&sealer))?;
         let begun = run_blocking(move || KeyRotation::begin(&path)).await?;
         let rotation = begun.map_err(|error| key_problem(&error))?;
         let rotation = rotation.ok_or_else(|| no_key(data))?;
@@ -46,6 +48,21 @@ pub async fn rotate_key(data: &Path) -> Result<RotatedKey, Diagnostics> {
         Ok(rotated)
     };
     with_journal(data, "rotate the key of", History::Dropped, work).await
+}
+
+/// Removes the old key of a rotation that was interrupted after its last other step: the state is sealed with
+/// the new key, so fingerprints are compared with those of the new key again. Returns whether it did. Blocks.
+///
+/// # Errors
+/// If the key file cannot be used.
+pub(super) fn finish_if_resealed(path: &Path, state: &State) -> Result<bool, KeyError> {
+    let Some(rotation) = KeyRotation::begin(path)? else {
+        return Ok(false);
+    };
+    match ResealedState::new(state, &rotation.verification()) {
+        Ok(_) => rotation.finish().map(|()| true),
+        Err(_) => Ok(false),
+    }
 }
 
 /// Makes a state durable in which everything is sealed with the new key, and reads it back.

@@ -75,9 +75,13 @@ impl KeyRotation {
         }))
     }
 
-    /// Returns what opens with the new key only, to verify a state that was sealed again.
+    /// Returns what opens with the new key only, and compares fingerprints, to verify a state that was
+    /// sealed again.
     pub fn verification(&self) -> KeyVerification<'_> {
-        KeyVerification(&self.after)
+        KeyVerification {
+            sealer: &self.after,
+            compares_fingerprints: true,
+        }
     }
 
     /// Removes the old key. Blocks.
@@ -111,7 +115,20 @@ impl Reseal for KeyRotation {
 }
 
 /// Opens everything, and changes nothing.
-pub struct KeyVerification<'a>(pub &'a KeySealer);
+pub struct KeyVerification<'a> {
+    sealer: &'a KeySealer,
+    compares_fingerprints: bool,
+}
+
+impl<'a> KeyVerification<'a> {
+    /// Verifies that this sealer opens everything.
+    pub fn of_opening(sealer: &'a KeySealer) -> Self {
+        Self {
+            sealer,
+            compares_fingerprints: false,
+        }
+    }
+}
 
 impl Reseal for KeyVerification<'_> {
     type Error = ResealError;
@@ -121,12 +138,18 @@ impl Reseal for KeyVerification<'_> {
         owner: &SecretOwner,
         sealed: &SealedSecrets,
     ) -> Result<SealedSecrets, ResealError> {
-        open(self.0, owner, sealed)?;
+        open(self.sealer, owner, sealed)?;
         Ok(sealed.clone())
     }
 
     fn flags(&self, owner: &SecretOwner, flags: &SealedFlags) -> Result<SealedFlags, ResealError> {
-        open(self.0, owner, &flags.sealed)?;
+        let opened = open(self.sealer, owner, &flags.sealed)?;
+        if self.compares_fingerprints && self.sealer.fingerprint(&opened) != flags.fingerprint {
+            return Err(ResealError {
+                owner: owner.clone(),
+                source: SealError,
+            });
+        }
         Ok(flags.clone())
     }
 }

@@ -61,6 +61,17 @@ async fn read_as_a_start_does(data: &Path) -> Vec<SealedSecrets> {
     vec![record.secrets.clone(), items]
 }
 
+/// Whether a start finishes the rotation.
+async fn start(data: &Path) -> bool {
+    let journal = EmbeddedJournal::open(journal_file(data)).await.unwrap();
+    let state = read_state(data, &journal).await.unwrap();
+    journal.close().await.unwrap();
+    let is_finished = finish_if_resealed(&key_file(data), &state).unwrap();
+    let sealer = KeySealer::open(&key_file(data), None).unwrap();
+    assert_eq!(sealer.is_in_rotation(), !is_finished);
+    is_finished
+}
+
 /// Whether the new key alone opens everything, and the old data is gone from the journal.
 async fn assert_rotated(data: &Path, before: &[SealedSecrets]) {
     let after = read_as_a_start_does(data).await;
@@ -114,6 +125,8 @@ async fn a_rotation_can_be_interrupted_at_every_step() {
         }
         journal.close().await.unwrap();
         drop(rotation);
+        read_as_a_start_does(data.path()).await;
+        assert_eq!(start(data.path()).await, steps == 3, "step {steps}");
         read_as_a_start_does(data.path()).await;
         rotate_key(data.path()).await.unwrap();
         assert_rotated(data.path(), &before).await;

@@ -162,7 +162,7 @@ pub(crate) async fn check_agent(
         volumes, variables, ..
     } = context.interrupts.unless_interrupted(checking).await??;
     context.printer.print_result(&format!(
-        "No problems: {}, {}",
+        "No problems: {}, {}\n",
         count(volumes, "volume"),
         count(variables, "variable"),
     ));
@@ -180,7 +180,7 @@ pub(crate) async fn rotate_agent_key(
     let data = data_directory(context, arguments)?;
     let RotatedKey { sealed } = rotate_key(&data).await?;
     context.printer.print_result(&format!(
-        "Rotated the key of {}: {} sealed with the new key",
+        "Rotated the key of {}: {} sealed with the new key\n",
         data.display(),
         count(sealed, "secret"),
     ));

@@ -76,6 +76,13 @@ fn flags_get_the_fingerprint_of_the_new_key() {
     };
     let rotation = KeyRotation::begin(&path).unwrap().unwrap();
     let after = rotation.flags(&owner(), &flags).unwrap();
+    assert!(rotation.verification().flags(&owner(), &after).is_ok());
+    let old_fingerprint = SealedFlags {
+        fingerprint: flags.fingerprint.clone(),
+        ..after.clone()
+    };
+    let verified = rotation.verification().flags(&owner(), &old_fingerprint);
+    assert!(verified.is_err(), "the fingerprint is of the old key");
     rotation.finish().unwrap();
     let sealer = KeySealer::open(&path, None).unwrap();
     assert_eq!(after.fingerprint, sealer.fingerprint(&secrets()));
