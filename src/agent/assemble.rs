@@ -16,6 +16,7 @@ use super::directory::AgentDirs;
 use super::listen::Listeners;
 use super::metrics::serve_metrics_at;
 use super::plugin::hostpath_task;
+use super::problems::{journal_problem, key_problem, with_cause};
 use super::rotate_key::finish_if_resealed;
 use super::step_hosts::StepHosts;
 use super::tasks::{TaskDrivers, node_attributes, task_drivers};
@@ -28,14 +29,13 @@ use crate::node::{
     AllocRunnerDeps, AllocRunners, CallLanes, NodeNames, NodeTaskLogs, PluginHost, PluginHostDeps,
     Registry, Supervisor, SupervisorDeps,
 };
-use crate::ports::{Clock, IdSource, JournalError, RandomIds, SystemClock};
-use crate::private::NotPrivate;
+use crate::ports::{Clock, IdSource, RandomIds, SystemClock};
 use crate::server::{
     AgentInfo, CallLines, CellOptions, ClaimHosts, CommitError, Expected, NodeHosts,
     RecordingObserver, Services, StateCell, VolumeLimits, VolumePorts,
 };
 use crate::state::{Event, EventKind, State};
-use crate::store::{EmbeddedJournal, KeyError, KeySealer, NodeIdError, open_node_id};
+use crate::store::{EmbeddedJournal, KeySealer, NodeIdError, open_node_id};
 use crate::telemetry::{AgentMetrics, MeasuredJournal};
 
 /// The file of the kernel whose content differs after each boot.
@@ -268,11 +268,6 @@ fn any_sealed(state: &State) -> Option<(SecretOwner, SealedSecrets)> {
     sealed.map(|(owner, sealed)| (owner, sealed.clone()))
 }
 
-/// An unusable key as a diagnostic.
-pub(super) fn key_problem(error: &KeyError) -> Diagnostics {
-    with_cause(Diagnostic::error(error.code(), error.to_string()), error)
-}
-
 /// Returns the ID of this node.
 async fn this_node(
     file: PathBuf,
@@ -365,28 +360,6 @@ fn not_committed(error: &CommitError) -> Diagnostics {
             format!("cannot record the start of the agent: {error}"),
         )
         .into(),
-    }
-}
-
-pub(super) fn journal_problem(error: &JournalError) -> Diagnostics {
-    with_cause(
-        Diagnostic::error(error.kind.code(), error.to_string()),
-        error,
-    )
-}
-
-fn with_cause(problem: Diagnostic, error: &(dyn std::error::Error + 'static)) -> Diagnostics {
-    let problem = match error.source() {
-        Some(source) => problem.note(source.to_string()),
-        None => problem,
-    };
-    match NotPrivate::find(error) {
-        Some(refused) => Diagnostic {
-            code: Code::FileNotPrivate,
-            ..problem.help(refused.help())
-        }
-        .into(),
-        None => problem.into(),
     }
 }
 

@@ -15,6 +15,7 @@ mod listen;
 mod metrics;
 mod offline;
 mod plugin;
+mod problems;
 mod rotate_key;
 mod run;
 mod serve_plugin;

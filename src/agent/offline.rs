@@ -5,10 +5,10 @@
 
 use std::path::Path;
 
-use super::assemble::journal_problem;
 use super::config::LockConflict;
 use super::data_dir_lock::{LockResult, acquire_lock};
 use super::directory::journal_file;
+use super::problems::journal_problem;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::ports::{Clock as _, Journal as _, SystemClock};
 use crate::state::{ReplayError, State, replay, violations};

@@ -7,10 +7,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::assemble::{journal_problem, key_problem};
 use super::blocking::run_blocking;
 use super::directory::key_file;
 use super::offline::{History, read_state, with_journal};
+use super::problems::{journal_problem, key_problem};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::ports::{Clock as _, Journal as _, SystemClock};
 use crate::state::{Event, EventKind, Reseal, ResealedState, State, apply};
