@@ -227,29 +227,34 @@ fn agent_info(node: Node, address: Option<SocketAddr>) -> AgentInfo {
     }
 }
 
-/// Opens the key and verifies it on a recorded secret. With another key the agent must not start. Finishes a
-/// rotation of the key of which only the last step is left.
+/// Opens the key. With another key the agent must not start. Finishes a rotation of the key of which only the
+/// last step is left.
 async fn open_sealer(dirs: &AgentDirs, cell: &StateCell) -> Result<KeySealer, Diagnostics> {
-    let (path, state) = (dirs.key_file(), cell.read(State::clone));
+    let sealer = open_key(dirs, cell).await?;
+    if !sealer.is_in_rotation() {
+        return Ok(sealer);
+    }
+    let (file, state) = (dirs.key_file(), cell.read(State::clone));
+    let finished = blocking::run_blocking(move || finish_if_resealed(&file, &state)).await?;
+    if finished.map_err(|error| key_problem(&error))? {
+        return open_key(dirs, cell).await;
+    }
+    tracing::warn!(
+        key.file = %dirs.key_file().display(),
+        "a rotation of the key was interrupted; stop the agent and run `nomad-csi agent key rotate`"
+    );
+    Ok(sealer)
+}
+
+/// Opens the key and verifies it on a recorded secret.
+async fn open_key(dirs: &AgentDirs, cell: &StateCell) -> Result<KeySealer, Diagnostics> {
+    let (file, sealed) = (dirs.key_file(), cell.read(any_sealed));
     let open = move || {
-        let sealed = any_sealed(&state);
         let sample = sealed.as_ref().map(|(owner, secrets)| (owner, secrets));
-        let sealer = KeySealer::open(&path, sample)?;
-        if sealer.is_in_rotation() && finish_if_resealed(&path, &state)? {
-            return KeySealer::open(&path, sample);
-        }
-        Ok(sealer)
+        KeySealer::open(&file, sample)
     };
     let sealer = blocking::run_blocking(open).await?;
-    let sealer = sealer.map_err(|error| key_problem(&error))?;
-    if sealer.is_in_rotation() {
-        let file = dirs.key_file();
-        tracing::warn!(
-            key.file = %file.display(),
-            "a rotation of the key was interrupted; stop the agent and run `nomad-csi agent key rotate`"
-        );
-    }
-    Ok(sealer)
+    sealer.map_err(|error| key_problem(&error).into())
 }
 
 /// Returns something sealed of the state, to test the key; `None` if there is nothing.

@@ -33,15 +33,14 @@ pub struct RotatedKey {
 pub async fn rotate_key(data: &Path) -> Result<RotatedKey, Diagnostics> {
     let work = async |journal: &EmbeddedJournal| {
         let state = read_state(data, journal).await?;
-        let path = key_file(data);
-        if !path.exists() {
-            return Err(no_key(data));
-        }
-        let sealer = KeySealer::open(&path, None).map_err(|error| key_problem(&error))?;
+        let file = key_file(data);
+        let opened = run_blocking(move || KeySealer::open_existing(&file)).await?;
+        let sealer = opened.map_err(|error| key_problem(&error))?;
+        let sealer = sealer.ok_or_else(|| no_key(data))?;
         sealed_again(data, &state, &KeyVerification::of_opening(&sealer))?;
-        let begun = run_blocking(move || KeyRotation::begin(&path)).await?;
+        let file = key_file(data);
+        let begun = run_blocking(move || KeyRotation::begin(&file)).await?;
         let rotation = begun.map_err(|error| key_problem(&error))?;
-        let rotation = rotation.ok_or_else(|| no_key(data))?;
         let rotated = reseal(data, journal, state, &rotation).await?;
         let finished = run_blocking(move || rotation.finish()).await?;
         finished.map_err(|error| key_problem(&error))?;
@@ -56,9 +55,7 @@ pub async fn rotate_key(data: &Path) -> Result<RotatedKey, Diagnostics> {
 /// # Errors
 /// If the key file cannot be used.
 pub(super) fn finish_if_resealed(path: &Path, state: &State) -> Result<bool, KeyError> {
-    let Some(rotation) = KeyRotation::begin(path)? else {
-        return Ok(false);
-    };
+    let rotation = KeyRotation::begin(path)?;
     match ResealedState::new(state, &rotation.verification()) {
         Ok(_) => rotation.finish().map(|()| true),
         Err(_) => Ok(false),

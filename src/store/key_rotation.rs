@@ -8,6 +8,7 @@
 //! A rotation that was interrupted goes on with its new key, which nothing else has seen, and removes what
 //! the crash has left of writing the file.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::key_file::{KeyError, Keys, new_key, read_keys, replace_keys, unavailable};
@@ -40,16 +41,15 @@ pub struct ResealError {
 }
 
 impl KeyRotation {
-    /// Puts a new key above the one in the file, or goes on with a rotation that was interrupted. `None` if
-    /// there is no key, so nothing is sealed. The caller has the lock of the directory. Blocks.
+    /// Puts a new key above the one in the file, or goes on with a rotation that was interrupted. The caller
+    /// has the lock of the directory. Blocks.
     ///
     /// # Errors
-    /// If the file cannot be used, or no key can be made. Nothing has changed then.
-    pub fn begin(path: &Path) -> Result<Option<Self>, KeyError> {
-        let Some(found) = read_keys(path)? else {
-            return Ok(None);
-        };
+    /// If the file does not exist or cannot be used, or no key can be made. Nothing has changed then.
+    pub fn begin(path: &Path) -> Result<Self, KeyError> {
         let failed = unavailable("replace", path);
+        let found = read_keys(path)?;
+        let found = found.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
         let directory = path.parent().unwrap_or(Path::new("."));
         remove_temporary_in(directory).map_err(&failed)?;
         let keys = match found.previous {
@@ -67,12 +67,12 @@ impl KeyRotation {
             current: keys.current.clone(),
             previous: None,
         };
-        Ok(Some(Self {
+        Ok(Self {
             path: path.to_owned(),
             before: KeySealer::with_keys(&keys).map_err(&failed)?,
             after: KeySealer::with_keys(&new).map_err(&failed)?,
             keys: new,
-        }))
+        })
     }
 
     /// Returns what opens with the new key only, and compares fingerprints, to verify a state that was

@@ -70,6 +70,16 @@ impl KeySealer {
         }
     }
 
+    /// Opens the sealer with the key in `path`; `None` if there is none. Calls block.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be used.
+    pub fn open_existing(path: &Path) -> Result<Option<Self>, KeyError> {
+        let keys = read_keys(path)?;
+        let opened = keys.map(|keys| Self::with_keys(&keys)).transpose();
+        opened.map_err(unavailable("read", path))
+    }
+
     /// Returns a sealer with these keys.
     pub(super) fn with_keys(keys: &Keys) -> io::Result<Self> {
         let cipher = |key: &Key| XChaCha20Poly1305::new((&**key).into());

@@ -108,7 +108,7 @@ async fn a_rotation_can_be_interrupted_at_every_step() {
     for steps in 1..=3 {
         let data = used().await;
         let before = read_as_a_start_does(data.path()).await;
-        let rotation = KeyRotation::begin(&key_file(data.path())).unwrap().unwrap();
+        let rotation = KeyRotation::begin(&key_file(data.path())).unwrap();
         let journal = EmbeddedJournal::open(journal_file(data.path()))
             .await
             .unwrap();

@@ -25,7 +25,7 @@ fn both_keys_open_until_the_end_and_then_only_the_new_one() {
     let sealer = KeySealer::open(&path, None).unwrap();
     let old = sealer.seal(&owner(), &secrets());
     let fingerprint = sealer.fingerprint(&secrets());
-    let rotation = KeyRotation::begin(&path).unwrap().unwrap();
+    let rotation = KeyRotation::begin(&path).unwrap();
     let between = KeySealer::open(&path, Some((&owner(), &old))).unwrap();
     assert!(between.is_in_rotation());
     assert_eq!(between.fingerprint(&secrets()), fingerprint);
@@ -57,7 +57,7 @@ fn an_interrupted_rotation_goes_on_with_its_key_and_leaves_no_copy() {
     drop(KeyRotation::begin(&path).unwrap());
     let interrupted = std::fs::read_to_string(&path).unwrap();
     temporary_in(directory.path()).unwrap().keep().unwrap();
-    let rotation = KeyRotation::begin(&path).unwrap().unwrap();
+    let rotation = KeyRotation::begin(&path).unwrap();
     assert_eq!(std::fs::read_to_string(&path).unwrap(), interrupted);
     rotation.finish().unwrap();
     let left = std::fs::read_to_string(&path).unwrap();
@@ -74,7 +74,7 @@ fn flags_get_the_fingerprint_of_the_new_key() {
         sealed: sealer.seal(&owner(), &secrets()),
         fingerprint: sealer.fingerprint(&secrets()),
     };
-    let rotation = KeyRotation::begin(&path).unwrap().unwrap();
+    let rotation = KeyRotation::begin(&path).unwrap();
     let after = rotation.flags(&owner(), &flags).unwrap();
     assert!(rotation.verification().flags(&owner(), &after).is_ok());
     let old_fingerprint = SealedFlags {
@@ -93,7 +93,9 @@ fn flags_get_the_fingerprint_of_the_new_key() {
 fn without_a_key_nothing_is_rotated_and_a_damaged_file_stays() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("key");
-    assert!(KeyRotation::begin(&path).unwrap().is_none());
+    let refused = KeyRotation::begin(&path).err().unwrap();
+    assert!(matches!(refused, KeyError::Unavailable { .. }), "{refused}");
+    assert!(KeySealer::open_existing(&path).unwrap().is_none());
     drop(KeySealer::open(&path, None).unwrap());
     let line = std::fs::read_to_string(&path).unwrap();
     for text in [
