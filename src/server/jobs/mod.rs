@@ -6,6 +6,7 @@
 
 mod control_plane;
 mod evaluation;
+mod forgetting;
 mod ports;
 mod scheduler;
 mod service;

@@ -11,20 +11,17 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::evaluation::events_of;
+use super::forgetting::forgotten;
 use super::ports::JobPorts;
-use crate::model::{AllocId, JobKey, Node};
+use crate::model::{JobKey, Node};
 use crate::place::{Decision, evaluate, is_drained};
 use crate::server::cell::{CommitError, Expected, Watch};
-use crate::state::{AllocRecord, Event, EventKind, JobEvent, JobRecord, State, Table, Topic};
+use crate::state::{AllocRecord, Event, EventKind, State, Table, Topic};
 
 /// The longest sleep, because wall time may be changed meanwhile.
 const LONGEST_SLEEP: std::time::Duration = std::time::Duration::from_secs(60);
 /// The pause after the journal refused a decision.
 const FAILURE_PAUSE: i64 = 5_000_000_000;
-/// How long a purged job without allocations stays on record, so that a client that follows its last evaluation finds it.
-const PURGED_STAY: i64 = 60_000_000_000;
-/// How many ended allocations of a slot are kept, for people and for the pauses of a failing service.
-const ENDED_ALLOCS: usize = 10;
 
 /// Places and stops the allocations of all jobs.
 pub struct JobScheduler {
@@ -158,9 +155,13 @@ impl JobScheduler {
             let record = state.job(key)?;
             let decision = evaluate(state, record, now);
             let mut events = events_of(record, &decision, &*self.ports.ids);
-            let (forgotten, later) = forgotten(state, record, now);
-            events.extend(forgotten);
-            let wake_at = decision.wake_at.into_iter().chain(later).min();
+            let forgotten = forgotten(state, record, &decision, now);
+            events.extend(forgotten.events);
+            let wake_at = decision
+                .wake_at
+                .into_iter()
+                .chain(forgotten.look_again_at)
+                .min();
             let waits = !decision.failures.is_empty() || record.is_purged;
             let lives = |(_, alloc, _): (_, &AllocRecord, _)| !alloc.has_ended;
             let is_on_nodes = !decision.place.is_empty()
@@ -229,46 +230,4 @@ fn changed_jobs(state: &State, seen: Option<[u64; 2]>) -> BTreeSet<JobKey> {
     changed
         .chain(placed.map(|placement| placement.job.key()))
         .collect()
-}
-
-/// Forgets ended allocations that are too many, and a purged job with all of its own. An allocation whose claims
-/// are not gone stays. Returns when to look at a purged job again, too.
-fn forgotten(state: &State, record: &JobRecord, now: i64) -> (Vec<EventKind>, Option<i64>) {
-    let key = record.key();
-    let mut slots: BTreeMap<(&str, u32), Vec<(u64, &AllocId)>> = BTreeMap::new();
-    let mut kept = 0;
-    for (id, alloc, placement) in state.allocs_of_job(&key) {
-        if alloc.has_ended && state.claims_of(id).next().is_none() {
-            let slot = slots
-                .entry((&placement.group, placement.index))
-                .or_default();
-            slot.push((alloc.create_index, id));
-        } else {
-            kept += 1;
-        }
-    }
-    let most = if record.is_purged { 0 } else { ENDED_ALLOCS };
-    let old = slots.into_values().flat_map(|mut slot| {
-        slot.sort_unstable();
-        let excess = slot.len().saturating_sub(most);
-        slot.truncate(excess);
-        slot
-    });
-    let old = old.map(|(_, alloc)| EventKind::AllocForgotten {
-        alloc: alloc.clone(),
-    });
-    let mut events: Vec<_> = old.collect();
-    if !record.is_purged || kept > 0 {
-        return (events, None);
-    }
-    let purged_at = record.latest().map_or(0, |latest| latest.create_time);
-    let until = purged_at.saturating_add(PURGED_STAY);
-    if now < until {
-        return (events, Some(until));
-    }
-    events.push(EventKind::Job {
-        job: key,
-        event: Box::new(JobEvent::Forgotten),
-    });
-    (events, None)
 }

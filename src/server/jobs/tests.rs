@@ -5,13 +5,15 @@ use std::time::Duration;
 use crate::model::SecretOwner;
 use crate::model::{
     AccessMode, AllocId, AllocReport, AttachmentMode, ClientStatus, EvaluationId, Job, JobKey,
-    JobVolume, JobVolumeKind, Node, NodeId, TaskEnvironment, VolumeAlias,
+    JobType, JobVolume, JobVolumeKind, Node, NodeId, TaskEnvironment, VolumeAlias,
 };
+use crate::place::Decision;
 use crate::ports::fake::{AppendFault, PluginSettings};
-use crate::ports::{AssignedAlloc, ControlPlane as _, JournalErrorKind, Sealer as _};
+use crate::ports::{AssignedAlloc, Clock as _, ControlPlane as _, JournalErrorKind, Sealer as _};
 use crate::server::error::{JobError, ServerError};
 use crate::server::fake::FakeAgent;
 use crate::server::jobs::LocalControlPlane;
+use crate::server::jobs::forgetting::forgotten;
 use crate::state::samples::jobs::{job, job_key};
 use crate::state::{EvaluationRecord, EvaluationStatus, State, Table, Topic};
 
@@ -402,6 +404,56 @@ async fn a_purged_job_disappears_at_once_and_is_forgotten_after_its_allocations(
     until(&agent, |state| state.job(&key).is_none()).await;
     let nothing = agent.services.jobs.stop(&key, false).await.unwrap();
     assert_eq!(nothing.evaluation, None);
+}
+
+/// A job that is over is kept for a day. One whose allocation can run again stays.
+#[tokio::test(start_paused = true)]
+async fn a_job_that_is_over_is_forgotten_after_a_day() {
+    let agent = agent().await;
+    let mut batch = web();
+    batch.job_type = JobType::Batch;
+    batch.id = "batch".into();
+    let mut idle = web();
+    idle.id = "idle".into();
+    let ids = ["batch", "web", "idle"];
+    for job in [batch, web(), idle] {
+        agent.services.jobs.register(job, None).await.unwrap();
+    }
+    let mut allocs = vec![];
+    for id in ids {
+        allocs.push(assigned_of(&agent, id).await.id);
+    }
+    agent
+        .services
+        .jobs
+        .stop(&job_key("web"), false)
+        .await
+        .unwrap();
+    for alloc in &allocs[..2] {
+        report(&agent, alloc, ClientStatus::Complete).await;
+    }
+    let has_ended = |state: &State, id: &AllocId| state.alloc(id).is_some_and(|a| a.has_ended);
+    until(&agent, |state| {
+        allocs[..2].iter().all(|id| has_ended(state, id))
+    })
+    .await;
+    let day = 24 * 3_600 * 1_000_000_000;
+    let now = agent.clock.now();
+    let forgotten_at = |at: i64| {
+        agent.cell.read(|state| {
+            let record = state.job(&job_key("batch")).unwrap();
+            forgotten(state, record, &Decision::default(), at)
+        })
+    };
+    assert_eq!(forgotten_at(now + day - 1).look_again_at, Some(now + day));
+    assert!(forgotten_at(now + day - 1).events.is_empty());
+    assert_eq!(forgotten_at(now + day).events.len(), 1);
+    agent
+        .clock
+        .advance(Duration::from_nanos(day.unsigned_abs()));
+    let known = |state: &State| ids.map(|id| state.job(&job_key(id)).is_some());
+    until(&agent, |state| known(state) == [false, false, true]).await;
+    assert!(agent.cell.read(|state| state.alloc(&allocs[0]).is_none()));
 }
 
 /// A decision survives the agent: nothing is placed twice.

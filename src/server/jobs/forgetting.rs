@@ -1,0 +1,92 @@
+//! What of a job is no longer kept: ended allocations that are too many, a job that is over, and a purged job with
+//! all its allocations. Pure.
+//!
+//! An allocation with a claim stays, and so does its job: the volume is given back first.
+
+use std::collections::BTreeMap;
+
+use crate::model::AllocId;
+use crate::place::Decision;
+use crate::state::{AllocRecord, EventKind, JobEvent, JobRecord, State};
+
+/// How long a purged job without allocations stays on record, so that a client that follows its last evaluation finds it.
+const PURGED_STAY: i64 = 60_000_000_000;
+/// How long a job that is over stays on record, for people.
+const OVER_STAY: i64 = 24 * 3_600 * 1_000_000_000;
+/// How many ended allocations of a slot are kept, for people and for the pauses of a failing service.
+const ENDED_ALLOCS: usize = 10;
+
+/// What is forgotten now.
+#[derive(Default)]
+pub(super) struct Forgotten {
+    pub(super) events: Vec<EventKind>,
+    /// When there is more to forget, in nanoseconds since the epoch.
+    pub(super) look_again_at: Option<i64>,
+}
+
+/// Returns what of a job is forgotten, given what is decided about it.
+pub(super) fn forgotten(
+    state: &State,
+    record: &JobRecord,
+    decision: &Decision,
+    now: i64,
+) -> Forgotten {
+    let key = record.key();
+    let mut slots: BTreeMap<(&str, u32), Vec<(u64, &AllocId)>> = BTreeMap::new();
+    let (mut kept, mut last_change) = (0, record.latest().map_or(0, |latest| latest.create_time));
+    for (id, alloc, placement) in state.allocs_of_job(&key) {
+        last_change = last_change.max(alloc.modify_time);
+        if is_left(state, id, alloc) {
+            let slot = (&*placement.group, placement.index);
+            slots
+                .entry(slot)
+                .or_default()
+                .push((alloc.create_index, id));
+        } else {
+            kept += 1;
+        }
+    }
+    let most = if record.is_purged { 0 } else { ENDED_ALLOCS };
+    let mut forgotten = Forgotten {
+        events: oldest(slots, most),
+        look_again_at: None,
+    };
+    let (stay, event) = match (record.is_purged, kept) {
+        (true, 0) => (PURGED_STAY, JobEvent::Forgotten),
+        (false, 0) if is_over(record, decision) => (OVER_STAY, JobEvent::Stopped { purges: true }),
+        _ => return forgotten,
+    };
+    let until = last_change.saturating_add(stay);
+    if now < until {
+        forgotten.look_again_at = Some(until);
+    } else {
+        let event = Box::new(event);
+        forgotten.events.push(EventKind::Job { job: key, event });
+    }
+    forgotten
+}
+
+/// Whether nothing of an allocation is left but its record.
+fn is_left(state: &State, id: &AllocId, alloc: &AllocRecord) -> bool {
+    alloc.has_ended && state.claims_of(id).next().is_none()
+}
+
+/// Whether a job without running allocations will not run again by itself.
+fn is_over(record: &JobRecord, decision: &Decision) -> bool {
+    let is_idle =
+        decision.place.is_empty() && decision.failures.is_empty() && decision.wake_at.is_none();
+    is_idle && (record.is_stopped || record.current.job.job_type.ends())
+}
+
+/// Returns the events that forget all but the newest allocations of each slot.
+fn oldest(slots: BTreeMap<(&str, u32), Vec<(u64, &AllocId)>>, most: usize) -> Vec<EventKind> {
+    let old = slots.into_values().flat_map(|mut slot| {
+        slot.sort_unstable();
+        slot.truncate(slot.len().saturating_sub(most));
+        slot
+    });
+    let forget = |(_, alloc): (u64, &AllocId)| EventKind::AllocForgotten {
+        alloc: alloc.clone(),
+    };
+    old.map(forget).collect()
+}
