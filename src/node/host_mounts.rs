@@ -1,50 +1,51 @@
 //! Where the host volumes of an allocation are: what the configuration of this node says now.
 //!
 //! The scheduler has checked the same before it placed the allocation. The agent may have started again with
-//! other volumes since.
+//! other volumes since: what runs then keeps what it has mounted, and what starts needs what is there.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
-use crate::model::{HostVolume, JobVolume, JobVolumeKind, TaskGroup, VolumeAlias};
+use super::task_mounts::MountTargets;
+use crate::model::{HostVolume, JobVolume, JobVolumeKind, TaskGroup};
 
 /// Whether a volume of a group is a host volume.
 pub(super) fn is_host_volume(volume: &JobVolume) -> bool {
     matches!(volume.kind, JobVolumeKind::Host { .. })
 }
 
-/// Returns the paths of the host volumes of one allocation of a group.
-///
-/// # Errors
-/// If this node does not have one of them, or it can only be read and the group writes.
+/// Returns the paths of the host volumes of one allocation of a group, or why one cannot be mounted: this node does
+/// not have it, or it can only be read and the group writes.
 pub(super) fn host_mounts(
     group: &TaskGroup,
     index: u32,
     host_volumes: &BTreeMap<String, HostVolume>,
-) -> Result<BTreeMap<VolumeAlias, PathBuf>, String> {
+) -> MountTargets {
     let of_host = group
         .volumes
         .iter()
         .filter(|(_, volume)| is_host_volume(volume));
     let mounts = of_host.map(|(alias, volume)| {
         let name = volume.source_of(index);
-        match host_volumes.get(name.as_str()) {
+        let found = match host_volumes.get(name.as_str()) {
             None => Err(format!(
                 "this node has no host volume `{name}`; start the agent with `--host-volume {name}=PATH`"
             )),
             Some(host) if host.read_only && !volume.read_only => Err(format!(
                 "host volume `{name}` can only be read on this node; set `read_only = true` in the `volume` block"
             )),
-            Some(host) => Ok((alias.clone(), host.path.clone())),
-        }
+            Some(host) => Ok(host.path.clone()),
+        };
+        (alias.clone(), found)
     });
     mounts.collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
-    use crate::model::JobType;
+    use crate::model::{JobType, VolumeAlias};
 
     fn mounts(source: &str, read_only: bool, per_alloc: bool) -> Result<Vec<PathBuf>, String> {
         let mut group = TaskGroup::new("g", JobType::Service);
@@ -68,8 +69,8 @@ mod tests {
             }
             None => HostVolume::parse(text).unwrap(),
         });
-        let found = host_mounts(&group, 1, &volumes.into())?;
-        Ok(found.into_values().collect())
+        let found = host_mounts(&group, 1, &volumes.into());
+        found.into_values().collect()
     }
 
     #[test]

@@ -32,6 +32,9 @@ pub(super) fn mount_problem(task: &Task, group: &TaskGroup) -> Option<String> {
     task.volume_mounts.iter().find_map(problem)
 }
 
+/// Where the volumes of an allocation are mounted, or why one is not.
+pub(super) type MountTargets = BTreeMap<VolumeAlias, Result<PathBuf, String>>;
+
 /// Returns the mounts of a task whose volumes are mounted at `targets`.
 ///
 /// # Errors
@@ -39,7 +42,7 @@ pub(super) fn mount_problem(task: &Task, group: &TaskGroup) -> Option<String> {
 pub(super) fn task_mounts(
     task: &Task,
     group: &TaskGroup,
-    targets: &BTreeMap<VolumeAlias, PathBuf>,
+    targets: &MountTargets,
     interpolation: &Interpolation,
 ) -> Result<Vec<TaskMount>, String> {
     let mounts = task.volume_mounts.iter().map(|mount| {
@@ -50,7 +53,7 @@ pub(super) fn task_mounts(
         let (volume, target) = found
             .ok_or_else(|| format!("No CSI Mount Point found for volume: {}", mount.volume))?;
         Ok(TaskMount {
-            source: target.clone(),
+            source: target.clone()?,
             destination: absolute(&interpolation.text(&mount.destination)),
             read_only: is_read_only(volume, mount),
             propagation: mount.propagation_mode,
@@ -119,9 +122,9 @@ mod tests {
         task
     }
 
-    fn targets() -> BTreeMap<VolumeAlias, PathBuf> {
+    fn targets() -> MountTargets {
         [("data", "/targets/data"), ("unused", "/targets/unused")]
-            .map(|(alias, path)| (alias.into(), path.into()))
+            .map(|(alias, path)| (alias.into(), Ok(path.into())))
             .into()
     }
 
@@ -150,18 +153,25 @@ mod tests {
         }
     }
 
-    /// B81: a volume that is not mounted has Nomad's text.
+    /// B81: a volume that is not mounted has Nomad's text, unless the reason is known.
     #[test]
     fn a_volume_that_is_not_mounted_is_named() {
         let group = group(AttachmentMode::FileSystem, false);
-        let mounts = task_mounts(
-            &task(&[("/data", false)]),
-            &group,
-            &BTreeMap::new(),
-            &Interpolation::default(),
-        );
-        let expected = "No CSI Mount Point found for volume: data";
-        assert_eq!(mounts, Err(expected.to_owned()));
+        let refused = Err("this node has it no longer".to_owned());
+        for (targets, expected) in [
+            (
+                MountTargets::new(),
+                "No CSI Mount Point found for volume: data",
+            ),
+            (
+                [("data".into(), refused)].into(),
+                "this node has it no longer",
+            ),
+        ] {
+            let task = task(&[("/data", false)]);
+            let mounts = task_mounts(&task, &group, &targets, &Interpolation::default());
+            assert_eq!(mounts, Err(expected.to_owned()));
+        }
     }
 
     #[test]

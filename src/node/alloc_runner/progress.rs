@@ -4,9 +4,9 @@
 //! allocation is over. Until then a failure shows in its tasks.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::super::task_mounts::MountTargets;
 use super::lifecycle::{
     DueSteps, EndCause, SetupStage, Stage, TaskFacts, TaskRole, due_steps, end_cause,
 };
@@ -18,8 +18,8 @@ use crate::model::{AllocReport, ClientStatus, TaskGroup, TaskPhase, TaskState, V
 pub(super) enum Setup {
     /// Its volumes are being mounted. Those that were refused have a reason.
     Mounting(BTreeMap<VolumeAlias, String>),
-    /// All volumes are mounted at these paths.
-    Ready(Arc<BTreeMap<VolumeAlias, PathBuf>>),
+    /// All volumes are mounted that a task needs to start. One that a running task keeps may be missing.
+    Ready(Arc<MountTargets>),
     /// It cannot run, for this reason.
     Failed(String),
 }
@@ -102,6 +102,12 @@ impl AllocProgress {
             is_over: false,
             tasks: tasks.collect(),
         }
+    }
+
+    /// Whether a task runs, or may run.
+    pub(super) fn has_started(&self) -> bool {
+        let is_live = |task: &TaskProgress| matches!(task.stage, Stage::Starting | Stage::Started);
+        self.tasks.iter().any(is_live)
     }
 
     /// Returns what is due now.

@@ -54,7 +54,7 @@ pub(super) async fn run_alloc(
             .iter()
             .map(|_| CancellationToken::new())
             .collect(),
-        plans: vec![],
+        plans: Ok(vec![]),
         progress: Arc::new(watch::Sender::new(progress)),
         alloc,
         group,
@@ -85,8 +85,8 @@ struct AllocRunner {
     directory: AllocDirectory,
     /// One for each task, cancelled when it must stop.
     stops: Vec<CancellationToken>,
-    /// One for each task; empty if the allocation cannot run.
-    plans: Vec<TaskPlan>,
+    /// One for each task, or why none can start.
+    plans: Result<Vec<TaskPlan>, String>,
     progress: Arc<watch::Sender<AllocProgress>>,
 }
 
@@ -149,7 +149,8 @@ impl AllocRunner {
         }
     }
 
-    /// Mounts the volumes, unless the allocation cannot run anyway.
+    /// Mounts the volumes, unless the allocation cannot run anyway. A host volume that is not there fails an
+    /// allocation before any volume is claimed, but no task that an earlier agent has started with it.
     fn mount_volumes(&self) -> impl Future<Output = ()> + use<> {
         let (progress, deps) = (self.progress.clone(), self.deps.clone());
         let (alloc, group) = (self.alloc.id.clone(), self.group.clone());
@@ -166,12 +167,16 @@ impl AllocRunner {
             };
             let of_csi = group.volumes.iter();
             let of_csi = of_csi.filter(|(_, volume)| !is_host_volume(volume));
-            let mounted = match hosted {
-                Ok(hosted) => {
+            let missing = hosted.values().find_map(|found| found.clone().err());
+            let mounted = match missing.filter(|_| !progress.borrow().has_started()) {
+                Some(reason) => Err(reason),
+                None => {
                     let mounted = mounting.mount_all(of_csi.map(|(alias, _)| alias)).await;
-                    mounted.map(|mounted| mounted.into_iter().chain(hosted).collect())
+                    mounted.map(|mounted| {
+                        let mounted = mounted.into_iter().map(|(alias, path)| (alias, Ok(path)));
+                        mounted.chain(hosted).collect()
+                    })
                 }
-                Err(reason) => Err(reason),
             };
             let now = deps.clock.now();
             progress.send_modify(|progress| match mounted {
@@ -181,12 +186,10 @@ impl AllocRunner {
         }
     }
 
-    /// Plans the tasks, and takes over what an earlier agent left: tasks that have ended, and runs whose end was not dealt with.
+    /// Plans the tasks, and takes over what an earlier agent left: tasks that have ended, and runs whose end was not dealt
+    /// with. What prevents a start ends no task that runs.
     async fn take_over(&mut self) -> Tasks {
-        match self.prepare().await {
-            Ok(plans) => self.plans = plans,
-            Err(problem) => self.fail_setup(&problem),
-        }
+        self.plans = self.prepare().await;
         let mut tasks = Tasks::new();
         let directory = self.directory.clone();
         let names: Vec<_> = self
@@ -216,9 +219,14 @@ impl AllocRunner {
                     self.update(position, TaskProgress::resume);
                     self.start_task(position, &mut tasks);
                 }
-                // The runs of a driver that the agent lost cannot be controlled. The checks have failed already.
+                // The runs of a driver that the agent lost cannot be controlled.
                 None => {}
             }
+        }
+        if let Err(problem) = &self.plans
+            && !self.progress.borrow().has_started()
+        {
+            self.fail_setup(problem);
         }
         tasks
     }
@@ -244,6 +252,13 @@ impl AllocRunner {
         self.deps.drivers.get(&task.driver)
     }
 
+    /// Returns what a task starts with, or why it cannot start.
+    fn plan(&self, position: usize) -> Result<TaskPlan, String> {
+        let plans = self.plans.as_ref().map_err(String::clone)?;
+        let plan = plans.get(position).cloned();
+        plan.ok_or_else(|| "the task is not in its group".to_owned())
+    }
+
     fn start_task(&self, position: usize, tasks: &mut Tasks) {
         let found = self.group.tasks.get(position).zip(self.stops.get(position));
         let Some(((task, stop), driver)) = found.zip(self.driver(position)) else {
@@ -263,7 +278,7 @@ impl AllocRunner {
                 Some(is_sidecar) => !is_sidecar,
                 None => self.alloc.job.job_type.ends(),
             },
-            plan: self.plans.get(position).cloned(),
+            plan: self.plan(position),
             directory: self.directory.task(&task.name),
             hidden: self.deps.data_directory.clone(),
             driver: driver.clone(),

@@ -7,10 +7,10 @@ use super::super::alloc_directory::TaskDirectory;
 use super::super::interpolation::Interpolation;
 use super::super::plugin_tasks::{PluginDirectories, PluginPlaces};
 use super::super::task_identity::{find_user, signal_number};
-use super::super::task_mounts::{mount_problem, task_mounts};
+use super::super::task_mounts::{MountTargets, mount_problem, task_mounts};
 use super::super::task_program::driver_config;
 use super::task_environment::{NodeNames, VisibleDirectories, task_environment};
-use crate::model::{PropagationMode, Task, TaskGroup, VolumeAlias};
+use crate::model::{PropagationMode, Task, TaskGroup};
 use crate::ports::{AssignedAlloc, DriverConfig, LogLimits, RunRequest, TaskMount, TaskUser};
 
 /// What a task runs with.
@@ -104,7 +104,7 @@ impl TaskPlan {
     pub(super) fn request(
         &self,
         group: &TaskGroup,
-        targets: &BTreeMap<VolumeAlias, PathBuf>,
+        targets: &MountTargets,
         hidden: PathBuf,
     ) -> Result<RunRequest, String> {
         let mut mounts = task_mounts(&self.task, group, targets, &self.interpolation)?;

@@ -31,8 +31,8 @@ pub(super) struct TaskRunner {
     pub(super) group: Arc<TaskGroup>,
     /// Whether it is done when it exits with status 0.
     pub(super) ends_by_itself: bool,
-    /// What it runs with; `None` if the allocation cannot run.
-    pub(super) plan: Option<TaskPlan>,
+    /// What it starts with, or why it cannot start.
+    pub(super) plan: Result<TaskPlan, String>,
     /// Its directory.
     pub(super) directory: TaskDirectory,
     /// The agent's data, which the task must not see.
@@ -261,7 +261,8 @@ impl TaskRunner {
                 Ok(_) | Err(_) => return Err(RunOutcome::NeverStarted),
             },
         };
-        let plan = self.plan.as_ref().ok_or(RunOutcome::NeverStarted)?;
+        let refused = |reason: &String| RunOutcome::Refused(reason.clone());
+        let plan = self.plan.as_ref().map_err(refused)?;
         let request = plan.request(&self.group, &targets, self.hidden.clone());
         let request = request.map_err(RunOutcome::Refused)?;
         if state.record.window.started_at == 0 {

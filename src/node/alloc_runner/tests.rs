@@ -11,12 +11,28 @@ use tokio::time::Instant;
 
 use self::fixture::{ID, Node, alloc, events, exiting, lasting, policy, task};
 use crate::driver::MockDriver as MockRuns;
-use crate::model::{ClientStatus, Job, JobType, JobVolumeKind, TaskConfig, TaskPhase};
+use crate::model::{ClientStatus, Job, JobType, JobVolumeKind, Task, TaskConfig, TaskPhase};
 use crate::ports::{AssignedAlloc, MockScript, RunDriver as _, RunStatus};
 
 fn service(tasks: &[(&str, &str)], volumes: &[&str]) -> AssignedAlloc {
     let tasks = tasks.iter().map(|(name, hook)| task(name, hook)).collect();
     alloc(JobType::Service, tasks, volumes)
+}
+
+/// A service that uses host volume `certs`.
+fn user_of_host_volume(task: Task, reads: bool) -> AssignedAlloc {
+    let mut assigned = alloc(JobType::Service, vec![task], &["certs"]);
+    let mut job = Job::clone(&assigned.job);
+    for volume in job.groups[0].volumes.values_mut() {
+        volume.read_only = reads;
+        volume.kind = JobVolumeKind::Host {
+            access_mode: None,
+            attachment_mode: None,
+            has_mount_options: false,
+        };
+    }
+    assigned.job = job.into();
+    assigned
 }
 
 fn batch(tasks: &[(&str, &str)]) -> AssignedAlloc {
@@ -227,18 +243,8 @@ async fn a_stop_ends_the_wait_for_a_volume_at_once() {
 async fn a_host_volume_is_mounted_without_a_claim() {
     for reads in [true, false] {
         let node = Node::new();
-        let mut assigned = service(&[("web", "main")], &["certs"]);
-        let mut job = Job::clone(&assigned.job);
-        let volumes = &mut job.groups[0].volumes;
-        let volume = volumes.values_mut().next().unwrap();
-        volume.read_only = reads;
-        volume.kind = JobVolumeKind::Host {
-            access_mode: None,
-            attachment_mode: None,
-            has_mount_options: false,
-        };
-        assigned.job = job.into();
-        node.control.assign(assigned);
+        let web = task("web", "main");
+        node.control.assign(user_of_host_volume(web, reads));
         if reads {
             node.status("running").await;
             let mount = node.driver.starts()[0].mounts[0].clone();
@@ -250,6 +256,28 @@ async fn a_host_volume_is_mounted_without_a_claim() {
         }
         assert_eq!(node.control.mounts(), []);
     }
+}
+
+/// A start needs the volume. A task that runs has it mounted.
+#[tokio::test(start_paused = true)]
+async fn a_host_volume_that_is_taken_away_ends_no_task_that_runs() {
+    let mut node = Node::new();
+    let mut web = task("web", "main");
+    web.restart = policy(1);
+    node.driver.script("web", &[exiting(1, 60)]);
+    let begun = Instant::now();
+    node.control.assign(user_of_host_volume(web, true));
+    node.event("web", "Started").await;
+    node.host_volumes.clear();
+    node.restart_agent().await;
+    let report = node.status("failed").await;
+    assert!(begun.elapsed() > Duration::from_secs(60), "{report:#?}");
+    let events = events(&report, "web").join("\n");
+    assert!(
+        events.contains("this node has no host volume `certs`"),
+        "{events}"
+    );
+    assert_eq!(node.driver.started(), ["web"]);
 }
 
 #[tokio::test(start_paused = true)]

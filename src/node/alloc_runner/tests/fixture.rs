@@ -307,6 +307,8 @@ pub(super) struct Node {
     /// That of the agent that runs.
     pub(super) registry: Arc<Registry>,
     pub(super) data: tempfile::TempDir,
+    /// What the next agent offers.
+    pub(super) host_volumes: BTreeMap<String, HostVolume>,
     plugins: Option<Arc<PluginHost>>,
     stop: CancellationToken,
     running: Option<JoinHandle<()>>,
@@ -322,6 +324,7 @@ impl Node {
             mounter: FakeMounter::new(),
             registry: new_registry(),
             data: tempfile::tempdir().unwrap(),
+            host_volumes: [HostVolume::parse("certs=/srv/certs:ro").unwrap()].into(),
             plugins: None,
             stop: CancellationToken::new(),
             running: None,
@@ -335,7 +338,7 @@ impl Node {
         let mock: Arc<dyn RunDriver> = Arc::new(super::MockRuns::default());
         let plugins = self.plugin_host();
         let deps = AllocRunnerDeps {
-            host_volumes: [HostVolume::parse("certs=/srv/certs:ro").unwrap()].into(),
+            host_volumes: self.host_volumes.clone(),
             control: self.control.clone(),
             drivers: [
                 ("exec".to_owned(), driver),
