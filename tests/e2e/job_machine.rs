@@ -1,5 +1,6 @@
 //! A machine with an agent that runs jobs, on a directory of its own.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
@@ -38,12 +39,17 @@ impl Machine {
     }
 
     pub(crate) fn new() -> Self {
+        Self::with_options([] as [&str; 0])
+    }
+
+    /// A machine whose agent has these options too.
+    pub(crate) fn with_options(options: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let mut machine = Self {
             directory,
             agent: None,
         };
-        machine.start(None);
+        machine.start_with(options);
         machine
     }
 
@@ -59,12 +65,14 @@ impl Machine {
         &self.agent().address
     }
 
-    pub(crate) fn start(&mut self, fault: Option<&str>) {
+    pub(crate) fn start(&mut self) {
+        self.start_with([] as [&str; 0]);
+    }
+
+    pub(crate) fn start_with(&mut self, options: impl IntoIterator<Item = impl AsRef<OsStr>>) {
         let mut command = program(["agent", "--dev", "--http", "127.0.0.1:0", "--plugin-attach"]);
         command.arg("--data-dir").arg(self.data());
-        if let Some(fault) = fault {
-            command.args(["--plugin-fault", fault]);
-        }
+        command.args(options);
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         let filter = "info,nomad_csi::task=debug,nomad_csi::server::claims=debug";
         command.env("NOMAD_CSI_LOG", filter);

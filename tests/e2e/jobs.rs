@@ -50,7 +50,7 @@ fn a_job_survives_a_killed_agent_and_another_reads_what_it_wrote() {
         let mounted = mounts();
         machine.kill();
         assert_eq!(machine.tasks(), before, "the agent took its tasks along");
-        machine.start(None);
+        machine.start();
         let again = machine.wait_for("writer", "running", 1).remove(0);
         assert_eq!(again["ID"], alloc["ID"]);
         assert_eq!(machine.tasks(), before, "the task was started again");
@@ -182,13 +182,13 @@ fn an_agent_killed_at_every_step_of_a_job_completes_it() {
                 let script = format!("echo {id} >> /data/jobs; echo ready; sleep 600");
                 let job = machine.job(&id, "service", &volume("data", WRITER), &script);
                 if undoes {
-                    machine.start(None);
+                    machine.start();
                     machine.run(&job);
                     let alloc = machine.wait_for(&id, "running", 1).remove(0);
                     until_true("the task to write", || machine.output(&alloc) == "ready\n");
                     machine.kill();
                 }
-                machine.start(Some(&format!("{rpc}:{fault}")));
+                machine.start_with(["--plugin-fault", &format!("{rpc}:{fault}")]);
                 if undoes {
                     machine.stop(&id);
                 } else {
@@ -203,7 +203,7 @@ fn an_agent_killed_at_every_step_of_a_job_completes_it() {
                     .wait_for_lines(1, |line| line.contains(sign) && line.contains(rpc));
                 spin(std::time::Duration::from_micros(random.below(20_000)));
                 machine.kill();
-                machine.start(None);
+                machine.start();
                 if !undoes {
                     let alloc = machine.wait_for(&id, "running", 1).remove(0);
                     until_true("the task to write", || machine.output(&alloc) == "ready\n");
@@ -214,7 +214,7 @@ fn an_agent_killed_at_every_step_of_a_job_completes_it() {
                 machine.kill();
             }
         }
-        machine.start(None);
+        machine.start();
         machine.run(&machine.job(
             "reader",
             "batch",

@@ -40,6 +40,7 @@ mod http;
 mod http_fuzz;
 mod job_machine;
 mod jobs;
+mod jobs_host_volumes;
 mod jobs_many;
 mod long_input;
 #[path = "../support/namespace.rs"]

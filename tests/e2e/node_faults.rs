@@ -99,7 +99,7 @@ fn a_job_goes_on_after_a_reboot() {
 
         let boot_id = BootId;
         reboot(&mut machine);
-        machine.start(None);
+        machine.start();
         until_true("the task to run again", || {
             machine.output(&alloc) == "ready\nready\n"
         });
@@ -276,7 +276,7 @@ fn an_embedded_command_leaves_the_tasks_of_an_agent_as_they_are() {
         }
         assert_eq!(task(&machine), before);
         assert_eq!(mounts(), mounted);
-        machine.start(None);
+        machine.start();
         let again = machine.wait_for("user", "running", 1).remove(0);
         assert_eq!(again["ID"], alloc["ID"]);
         assert_eq!(task(&machine), before);
@@ -298,7 +298,7 @@ fn a_purged_job_leaves_no_files() {
         let done = machine.wait_for("short", "complete", 1).remove(0);
         machine.assert_clean();
         machine.kill();
-        machine.start(None);
+        machine.start();
         assert_eq!(machine.output(&done), "out\n");
         let allocs = machine.data().join("allocs");
         let directory = allocs.join(done["ID"].as_str().unwrap());

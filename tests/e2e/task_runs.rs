@@ -64,18 +64,19 @@ async fn a_command_that_does_not_exist_is_a_failed_run_with_a_reason() {
         let run = TestRun::new(driver.clone(), base.path());
         let mut program = shell("");
         program.command = "/nowhere/at/all".into();
-        let config = match driver.mount_config() {
-            nomad_csi::model::MountConfig::All => DriverConfig::Exec(program),
-            nomad_csi::model::MountConfig::None => DriverConfig::RawExec(program),
+        let (config, why) = match driver.mount_config() {
+            nomad_csi::model::MountConfig::All => (
+                DriverConfig::Exec(program),
+                "; of the host, a task of the driver `exec` sees only /bin, /etc, /lib, /lib32, /lib64, \
+                 /run/resolvconf, /run/systemd/resolve, /sbin, /usr",
+            ),
+            nomad_csi::model::MountConfig::None => (DriverConfig::RawExec(program), ""),
         };
         assert_eq!(run.start(request(config)).await, RunStart::Failed);
-        let reason = "cannot execute `/nowhere/at/all`: No such file or directory (os error 2)";
-        assert_eq!(
-            run.wait().await,
-            RunEnd::Failed {
-                reason: reason.to_owned()
-            }
+        let reason = format!(
+            "cannot execute `/nowhere/at/all`: No such file or directory (os error 2){why}"
         );
+        assert_eq!(run.wait().await, RunEnd::Failed { reason });
     }
 }
 

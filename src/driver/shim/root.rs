@@ -38,6 +38,19 @@ const HOST: [&str; 9] = [
     "/sbin",
     "/usr",
 ];
+/// Returns why the task does not see its program, although the host may have it; `None` if it sees the place.
+pub(super) fn hidden_from(spec: &RunSpec) -> Option<String> {
+    let mut mounted = spec.mounts.iter().map(|mount| &*mount.destination);
+    let is_seen = spec.root == TaskRoot::Host
+        || spec.command.is_relative()
+        || mounted.any(|place| spec.command.starts_with(place))
+        || HOST.iter().any(|place| spec.command.starts_with(place));
+    (!is_seen).then(|| {
+        let seen = HOST.join(", ");
+        format!("of the host, a task of the driver `exec` sees only {seen}")
+    })
+}
+
 /// Directories that programs expect.
 const EMPTY: [&str; 7] = ["dev", "proc", "root", "run", "sys", "tmp", "var"];
 /// The flags of file systems without programs and devices.

@@ -15,7 +15,7 @@ use rustix::fs::Mode;
 use super::super::process_id::ProcessId;
 use super::action_error::about;
 use super::privileges::drop_privileges;
-use super::root::enter_new_root;
+use super::root::{enter_new_root, hidden_from};
 use super::run_files::RunFiles;
 use super::run_spec::{RunSpec, TaskRoot};
 use super::stage_report::StageReport;
@@ -71,8 +71,12 @@ fn execute(spec: &RunSpec) -> io::Result<Infallible> {
         command.gid(user.gid).uid(user.uid);
     }
     let error = command.exec();
-    Err(about(
-        &format!("execute `{}`", spec.command.display()),
-        &error,
-    ))
+    let action = format!("execute `{}`", spec.command.display());
+    let error = about(&action, &error);
+    Err(match hidden_from(spec) {
+        Some(why) if error.kind() == io::ErrorKind::NotFound => {
+            io::Error::new(error.kind(), format!("{error}; {why}"))
+        }
+        Some(_) | None => error,
+    })
 }
