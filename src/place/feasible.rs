@@ -183,10 +183,14 @@ fn volume_refusals(
         ) {
             (JobVolumeKind::Host { .. }, _) => {
                 let name = volume.source_of(candidate.index);
-                let offered = node.host_volumes.get(name.as_str());
-                if !offered.is_some_and(|host| volume.read_only || !host.read_only) {
-                    found.push("missing compatible host volumes".to_owned());
-                }
+                let reason = match node.host_volumes.get(name.as_str()) {
+                    None => "is not offered",
+                    Some(host) if host.read_only && !volume.read_only => "can only be read",
+                    Some(_) => continue,
+                };
+                found.push(format!(
+                    "missing compatible host volumes: `{name}` {reason}"
+                ));
             }
             (JobVolumeKind::Csi { .. }, None) => {
                 missing.push(volume.source_of(candidate.index).to_string());

@@ -130,7 +130,7 @@ fn a_host_volume_that_is_taken_away_costs_no_running_task_its_mount() {
         machine.run(&job(&machine, "new", "batch", &shared, "cat /shared/went"));
         until("the reason", || {
             let evaluations = machine.get("/v1/job/new/evaluations").to_string();
-            match evaluations.contains("missing compatible host volumes") {
+            match evaluations.contains("`shared` is not offered") {
                 true => Ok(()),
                 false => Err(evaluations),
             }

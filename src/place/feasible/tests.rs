@@ -38,11 +38,12 @@ fn a_host_volume_must_be_offered_by_the_node() {
         attachment_mode: None,
         has_mount_options: false,
     };
-    let missing = ["missing compatible host volumes"];
+    let missing = ["missing compatible host volumes: `logs` is not offered"];
+    let read_only = ["missing compatible host volumes: `logs` can only be read"];
     assert_eq!(reasons(&world, &job, 0), missing);
     for (offered, reads, expected) in [
         ("logs=/var/log", false, &[][..]),
-        ("logs=/var/log:ro", false, &missing[..]),
+        ("logs=/var/log:ro", false, &read_only[..]),
         ("logs=/var/log:ro", true, &[]),
         ("other=/var/log", true, &missing),
     ] {
