@@ -86,6 +86,8 @@ pub struct AgentConfig {
 pub enum LockConflict {
     /// Fail, and name the other agent.
     Fail,
+    /// Fail, because no agent may run during the work.
+    FailOffline,
     /// Use the other agent if it serves; else wait for the lock.
     Share {
         /// How long to wait before failing.

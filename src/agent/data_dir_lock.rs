@@ -49,6 +49,14 @@ pub(super) async fn acquire_lock(
         };
         let timeout = match on_lock_conflict {
             LockConflict::Fail => return Err(lock_problem(&refused, owner.as_ref())),
+            LockConflict::FailOffline => {
+                // Its socket would not help.
+                let owner = owner.clone().map(|owner| LockOwner {
+                    socket: None,
+                    ..owner
+                });
+                return Err(lock_problem(&refused, owner.as_ref()));
+            }
             LockConflict::Share { timeout } => timeout,
         };
         if let Some(socket) = owner.as_ref().and_then(|owner| owner.socket.as_deref())
@@ -207,6 +215,9 @@ mod tests {
                 "stop it with `kill 7`"
             ]
         );
+        let refused = acquire_lock(directory.path(), 0, LockConflict::FailOffline).await;
+        let problem = first(refused.err().unwrap());
+        assert_eq!(problem.help, ["stop it with `kill 7`"]);
     }
 
     #[tokio::test]

@@ -38,7 +38,7 @@ pub(super) async fn with_journal<T>(
     if !path.exists() {
         return Err(no_journal(data, action));
     }
-    let locked = acquire_lock(data, SystemClock.now(), LockConflict::Fail).await?;
+    let locked = acquire_lock(data, SystemClock.now(), LockConflict::FailOffline).await?;
     let journal = match history {
         History::Kept => EmbeddedJournal::open(path).await,
         History::Dropped => EmbeddedJournal::with_storage(FileStorage::new(path), 0).await,
