@@ -36,6 +36,10 @@
     )
 )]
 
+// Support of the tests in `tests/` that unit tests use too names this crate.
+#[cfg(test)]
+extern crate self as nomad_csi;
+
 #[cfg(feature = "agent")]
 pub mod agent;
 pub mod claim;

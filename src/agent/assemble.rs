@@ -15,9 +15,10 @@ use super::config::AgentConfig;
 use super::directory::AgentDirs;
 use super::listen::Listeners;
 use super::metrics::serve_metrics_at;
-use super::plugin::hostpath_task;
+use super::plugin::{hostpath_command, hostpath_task};
 use super::problems::{journal_problem, key_problem, with_cause};
 use super::rotate_key::finish_if_resealed;
+use super::running_plugin::running_plugin;
 use super::step_hosts::StepHosts;
 use super::tasks::{TaskDrivers, node_attributes, task_drivers};
 use crate::csi::GrpcConnector;
@@ -45,7 +46,8 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 pub(super) struct AgentParts {
     pub(super) services: Services,
     pub(super) listeners: Listeners,
-    pub(super) supervisor: Supervisor,
+    /// The first one is that of the embedded plugin.
+    pub(super) supervisors: Vec<Supervisor>,
     pub(super) runners: AllocRunners,
     pub(super) plugins: Arc<PluginHost>,
     pub(super) hosts: StepHosts,
@@ -72,7 +74,7 @@ pub(super) async fn assemble_agent(
     match wire(config, dirs, &cell, listeners.address(), metrics).await {
         Ok(Wired {
             services,
-            supervisor,
+            supervisors,
             runners,
             plugins,
             hosts,
@@ -80,7 +82,7 @@ pub(super) async fn assemble_agent(
         }) => Ok(AgentParts {
             services,
             listeners,
-            supervisor,
+            supervisors,
             runners,
             plugins,
             hosts,
@@ -112,7 +114,7 @@ fn require_journal(dirs: &AgentDirs) -> Result<(), Diagnostics> {
 /// The parts over a state.
 struct Wired {
     services: Services,
-    supervisor: Supervisor,
+    supervisors: Vec<Supervisor>,
     runners: AllocRunners,
     plugins: Arc<PluginHost>,
     hosts: StepHosts,
@@ -155,15 +157,17 @@ async fn wire(
         sockets: dirs.plugin_sockets(),
         volumes: dirs.mounts(),
     }));
-    let task = hostpath_task(config, dirs, cell, node.id.clone(), &*ids);
     let deps = SupervisorDeps {
-        driver: Arc::new(RawExec),
+        driver: Arc::new(RawExec {
+            command: hostpath_command(config, dirs),
+        }),
         connector: Arc::new(GrpcConnector::measured(metrics.clone())),
         registry: registry.clone(),
         observer,
         clock: clock.clone(),
         ids: ids.clone(),
     };
+    let supervisors = supervisors(config, (dirs, cell, &node.id), deps).await?;
     let serving = serve_metrics_at(config.metrics, metrics.clone()).await?;
     let calls = CallLines::new(config.calls, VolumeLimits::MAX_WAITING, metrics.clone());
     let ports = VolumePorts {
@@ -206,12 +210,33 @@ async fn wire(
     });
     Ok(Wired {
         services,
-        supervisor: Supervisor::new(task, deps),
+        supervisors,
         runners,
         plugins,
         hosts,
         metrics: serving,
     })
+}
+
+/// Returns the supervisors of the embedded plugin, which `deps` starts, and of the plugins that run already.
+async fn supervisors(
+    config: &AgentConfig,
+    (dirs, cell, node): (&AgentDirs, &StateCell, &NodeId),
+    deps: SupervisorDeps,
+) -> Result<Vec<Supervisor>, Diagnostics> {
+    let embedded = hostpath_task(dirs, cell, node.clone(), &*deps.ids);
+    let mut supervisors = vec![Supervisor::new(embedded, deps.clone())];
+    for endpoint in &config.plugin_endpoints {
+        let known = (dirs, cell, node.clone());
+        let found = running_plugin(endpoint, config, &*deps.connector, known);
+        let (task, running) = found.await?;
+        let deps = SupervisorDeps {
+            driver: Arc::new(running),
+            ..deps.clone()
+        };
+        supervisors.push(Supervisor::new(task, deps));
+    }
+    Ok(supervisors)
 }
 
 fn agent_info(node: Node, address: Option<SocketAddr>) -> AgentInfo {

@@ -8,6 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::plugin_endpoint::PluginEndpoint;
 use super::serve_plugin::{ProfileOptions, parse_profile};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::model::HostVolume;
@@ -33,6 +34,8 @@ pub struct AgentOptions {
     pub allow_core_dumps: bool,
     /// `--host-volume NAME=PATH`.
     pub host_volumes: Vec<String>,
+    /// `--plugin-endpoint [ID=]unix://PATH`.
+    pub plugin_endpoints: Vec<String>,
     /// `--plugin-…`: the profile of the embedded plugin.
     pub plugin: ProfileOptions,
     /// XDG_RUNTIME_DIR.
@@ -63,6 +66,8 @@ pub struct AgentConfig {
     pub http_settings: HttpSettings,
     /// The directories that jobs can mount by name.
     pub host_volumes: BTreeMap<String, HostVolume>,
+    /// The plugins that run already.
+    pub plugin_endpoints: Vec<PluginEndpoint>,
     /// The directory for sockets whose path in the data directory would be too long.
     pub runtime_dir: Option<PathBuf>,
     /// The program that is started as `PROGRAM plugin serve …`; by default this program.
@@ -123,14 +128,20 @@ impl AgentConfig {
         let settings = http_settings(options).map_err(|problem| problems.extend(problem));
         let volumes = host_volumes(options).map_err(|problem| problems.extend(problem));
         let program = own_program().map_err(|problem| problems.extend(problem));
+        let endpoints = PluginEndpoint::parse_all(&options.plugin_endpoints)
+            .map_err(|problem| problems.extend(problem));
         if let Err(problem) = parse_profile(&options.plugin, "plugin-") {
             problems.extend(problem);
         }
-        let parsed = (http, settings, volumes, program, problems.has_errors());
-        let (Ok(http), Ok(http_settings), Ok(host_volumes), Ok(plugin_program), false) = parsed
+        let parsed = (http, settings, volumes, program, endpoints);
+        let (Ok(http), Ok(http_settings), Ok(host_volumes), Ok(plugin_program), Ok(endpoints)) =
+            parsed
         else {
             return Err(problems);
         };
+        if problems.has_errors() {
+            return Err(problems);
+        }
         Ok(Self {
             data: options
                 .data_dir
@@ -139,6 +150,7 @@ impl AgentConfig {
             http: Some(http),
             http_settings,
             host_volumes,
+            plugin_endpoints: endpoints,
             runtime_dir: options.runtime_dir.clone(),
             plugin_program,
             plugin_profile: options.plugin.clone(),
@@ -160,6 +172,7 @@ impl AgentConfig {
             http: None,
             http_settings: HttpSettings::default(),
             host_volumes: BTreeMap::new(),
+            plugin_endpoints: vec![],
             runtime_dir,
             plugin_program: own_program()?,
             plugin_profile: ProfileOptions::default(),

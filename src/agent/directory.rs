@@ -7,6 +7,7 @@
 //!   node.id             which node of the state this agent is
 //!   plugins/hostpath/   state and data of the embedded plugin
 //!   plugins/hostpath.process   the process that runs it
+//!   plugins/ID.process  the process of a plugin that the agent did not start
 //!   mounts/             where volumes are staged and published, and which these are
 //!   run/                sockets: agent.sock, hostpath.sock, and HASH/csi.sock of plugin tasks
 //! ```
@@ -30,7 +31,7 @@ use sha2::{Digest as _, Sha256};
 use super::config::DataDirSetting;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::hostpath::first_mount_using;
-use crate::model::hex;
+use crate::model::{AllocId, hex};
 use crate::mounts::LinuxBlockStorage;
 use crate::ports::{BlockStorage as _, MountEntry};
 use crate::private::{
@@ -155,6 +156,11 @@ impl AgentDirs {
     /// The file that names the process of the embedded plugin.
     pub(super) fn plugin_process(&self) -> PathBuf {
         self.data.join("plugins").join("hostpath.process")
+    }
+
+    /// The file that names the process of a plugin that the agent did not start.
+    pub(super) fn running_process(&self, task: &AllocId) -> PathBuf {
+        self.data.join("plugins").join(format!("{task}.process"))
     }
 
     /// Removes the sockets. The caller still holds the lock: the next agent's have the same names.

@@ -34,9 +34,10 @@ impl EmbeddedAgent {
             }
             OpenResult::Started(agent) => agent,
         };
-        if let Err(reason) = agent.wait_for_plugin(config.plugin_timeout).await {
+        let unhealthy = agent.unhealthy_plugins(config.plugin_timeout).await;
+        if let Some((_, reason)) = unhealthy.first() {
             agent.stop().await;
-            return Err(unhealthy(&reason));
+            return Err(not_healthy(reason));
         }
         agent.serve();
         Ok(Self {
@@ -58,7 +59,7 @@ impl EmbeddedAgent {
     }
 }
 
-fn unhealthy(reason: &str) -> Diagnostics {
+fn not_healthy(reason: &str) -> Diagnostics {
     let message = format!("the embedded plugin `{HOSTPATH}` did not become healthy");
     Diagnostic::error(Code::AgentPluginNotHealthy, message)
         .note(reason.to_owned())

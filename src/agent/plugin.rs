@@ -14,7 +14,6 @@ pub(super) const HOSTPATH: &str = "hostpath";
 
 /// The task that the supervisor runs. After a crash it continues the allocation that is on record.
 pub(super) fn hostpath_task(
-    config: &AgentConfig,
     dirs: &AgentDirs,
     cell: &StateCell,
     node: NodeId,
@@ -29,16 +28,15 @@ pub(super) fn hostpath_task(
     PluginTask {
         plugin,
         task: known.unwrap_or_else(|| AllocId::new(ids.uuid())),
-        command: command(config, dirs),
         socket: dirs.plugin_socket(),
-        health_timeout: PluginTask::HEALTH_TIMEOUT,
+        health_timeout: Some(PluginTask::HEALTH_TIMEOUT),
         recorded,
         node,
     }
 }
 
 /// The command of the plugin. It exits with its standard input, so it does not outlive the agent.
-fn command(config: &AgentConfig, dirs: &AgentDirs) -> TaskCommand {
+pub(super) fn hostpath_command(config: &AgentConfig, dirs: &AgentDirs) -> TaskCommand {
     let mut endpoint = OsString::from("unix://");
     endpoint.push(dirs.plugin_socket());
     let mut arguments = vec![

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use sd_notify::NotifyState;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -29,10 +30,10 @@ use super::core_dumps::restrict_core_dumps;
 use super::data_dir_lock::{LockResult, acquire_lock, lock_problem};
 use super::directory::{AgentDirs, DataDir};
 use super::listen::{DRAIN_LIMIT, Listeners};
-use super::plugin::HOSTPATH;
 use super::step_hosts::StepHosts;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::driver::{InheritedDescriptor, inherited_descriptors};
+use crate::model::PluginId;
 use crate::mounts::LinuxMounter;
 use crate::node::{PluginHost, TaskStatus, wait_until_healthy};
 use crate::ports::{Clock as _, Mounter as _, SystemClock};
@@ -52,10 +53,11 @@ pub async fn run_agent(config: AgentConfig, stop: CancellationToken) -> Result<(
         OpenResult::Started(agent) => agent,
         OpenResult::ServedBy(socket) => return Err(served_elsewhere(&socket)),
     };
-    let healthy = agent.wait_for_plugin(config.plugin_timeout);
-    if let Some(Err(reason)) = stop.run_until_cancelled(healthy).await {
+    let waiting = agent.unhealthy_plugins(config.plugin_timeout);
+    let unhealthy = stop.run_until_cancelled(waiting).await;
+    for (plugin, reason) in unhealthy.unwrap_or_default() {
         tracing::warn!(
-            plugin.id = HOSTPATH,
+            plugin.id = %plugin,
             reason,
             "the agent serves requests, but the plugin is not healthy"
         );
@@ -149,7 +151,8 @@ pub(super) struct Agent {
     lock: DataLock,
     services: Services,
     settings: HttpSettings,
-    plugin: watch::Receiver<TaskStatus>,
+    /// The status of each plugin that a supervisor watches.
+    supervised: Vec<(PluginId, watch::Receiver<TaskStatus>)>,
     address: Option<SocketAddr>,
     /// Present until HTTP is served.
     unserved: Option<Listeners>,
@@ -181,16 +184,19 @@ impl Agent {
         let AgentParts {
             services,
             listeners,
-            supervisor,
+            supervisors,
             runners,
             plugins,
             hosts,
             metrics,
         } = assembled;
-        let plugin = supervisor.status();
         let stop_plugin = CancellationToken::new();
         let mut supervision = JoinSet::new();
-        supervision.spawn(supervisor.run(stop_plugin.clone()));
+        let mut supervised = vec![];
+        for supervisor in supervisors {
+            supervised.push((supervisor.plugin().clone(), supervisor.status()));
+            supervision.spawn(supervisor.run(stop_plugin.clone()));
+        }
         let stop_allocs = CancellationToken::new();
         let mut allocs = JoinSet::new();
         // The agent of one command has no drivers, and leaves the tasks of the directory's agent as they are.
@@ -202,7 +208,7 @@ impl Agent {
             lock,
             services,
             settings: config.http_settings.clone(),
-            plugin,
+            supervised,
             address: listeners.address(),
             unserved: Some(listeners),
             http: JoinSet::new(),
@@ -222,12 +228,13 @@ impl Agent {
         self.dirs.agent_socket()
     }
 
-    /// Waits until the plugin is healthy.
-    ///
-    /// # Errors
-    /// The reason if it is not healthy in time.
-    pub(super) async fn wait_for_plugin(&self, timeout: Duration) -> Result<(), String> {
-        wait_until_healthy(self.plugin.clone(), timeout).await
+    /// Waits until all supervised plugins are healthy. Returns those that are not in time, with the reasons.
+    pub(super) async fn unhealthy_plugins(&self, timeout: Duration) -> Vec<(PluginId, String)> {
+        let waits = self.supervised.iter().map(async |(plugin, status)| {
+            let healthy = wait_until_healthy(status.clone(), timeout).await;
+            healthy.err().map(|reason| (plugin.clone(), reason))
+        });
+        join_all(waits).await.into_iter().flatten().collect()
     }
 
     /// Serves HTTP.

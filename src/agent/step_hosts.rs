@@ -43,7 +43,7 @@ impl StepHosts {
                 plugin.id = %volume.plugin_id,
                 volume.external_id = %volume.external_id,
                 %operation,
-                "the plugin has not answered; it is stopped"
+                "the plugin has not answered in time"
             );
         }
     }

@@ -286,6 +286,13 @@ fn dispatch_volume(
             process,
             volume::expand::expand_to_size(context, arguments),
         ),
-        VolumeCommand::Init(arguments) => volume::init::write_example(context, arguments),
+        VolumeCommand::Init(arguments) => match arguments.plugin.as_deref() {
+            None => volume::init::write_example(context, arguments),
+            Some(plugin) => run_client(
+                context,
+                process,
+                volume::init::write_for_plugin(context, arguments, plugin),
+            ),
+        },
     }
 }

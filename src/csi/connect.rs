@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -25,8 +26,15 @@ use crate::ports::{
 /// Connects to plugins over Unix sockets.
 #[derive(Debug)]
 pub struct GrpcConnector {
-    channels: Mutex<HashMap<PathBuf, Channel>>,
+    channels: Mutex<HashMap<PathBuf, PeerChannel>>,
     measurements: Arc<dyn CallMeasurements>,
+}
+
+/// A channel, and the process that it must lead to.
+#[derive(Debug)]
+struct PeerChannel {
+    channel: Channel,
+    required_peer: Option<i32>,
 }
 
 impl Default for GrpcConnector {
@@ -49,20 +57,29 @@ impl GrpcConnector {
         }
     }
 
-    fn channel(&self, socket: &Path) -> Channel {
+    fn channel(&self, socket: &Path, required_peer: Option<i32>) -> Channel {
         let mut channels = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
-        channels
-            .entry(socket.to_owned())
-            .or_insert_with(|| lazy_channel(socket.to_owned()))
-            .clone()
+        match channels.get(socket) {
+            Some(known) if known.required_peer == required_peer => known.channel.clone(),
+            // The process before is gone, and its channel with it.
+            Some(_) | None => {
+                let channel = peer_channel(socket.to_owned(), required_peer);
+                let entry = PeerChannel {
+                    channel: channel.clone(),
+                    required_peer,
+                };
+                channels.insert(socket.to_owned(), entry);
+                channel
+            }
+        }
     }
 }
 
 impl Connector for GrpcConnector {
     /// Must be called on a tokio runtime, which drives the connection.
-    fn connect(&self, socket: &Path) -> PluginConnection {
+    fn connect(&self, socket: &Path, required_peer: Option<i32>) -> PluginConnection {
         let client = Arc::new(Client {
-            channel: self.channel(socket),
+            channel: self.channel(socket, required_peer),
             socket: socket.to_owned(),
             driver: OnceLock::new(),
             measurements: self.measurements.clone(),
@@ -77,11 +94,36 @@ impl Connector for GrpcConnector {
 
 /// Returns a channel that connects on first use.
 pub(super) fn lazy_channel(socket: PathBuf) -> Channel {
+    peer_channel(socket, None)
+}
+
+/// Returns a channel that connects on first use, and only to this process if one is given.
+fn peer_channel(socket: PathBuf, required_peer: Option<i32>) -> Channel {
     let connector = tower::service_fn(move |_: Uri| {
         let socket = socket.clone();
-        async move { UnixStream::connect(socket).await.map(TokioIo::new) }
+        async move {
+            let stream = UnixStream::connect(socket).await?;
+            if let Some(required) = required_peer {
+                require_peer(&stream, required)?;
+            }
+            io::Result::Ok(TokioIo::new(stream))
+        }
     });
     Endpoint::from_static("http://localhost").connect_with_connector_lazy(connector)
+}
+
+fn require_peer(stream: &UnixStream, required: i32) -> io::Result<()> {
+    let found = stream.peer_cred()?.pid();
+    if found == Some(required) {
+        return Ok(());
+    }
+    let found = found.map_or_else(
+        || "another process".to_owned(),
+        |pid| format!("process {pid}"),
+    );
+    Err(io::Error::other(format!(
+        "{found} listens on the socket now, and process {required} has not exited"
+    )))
 }
 
 /// A plugin behind a channel. Implements the three ports.

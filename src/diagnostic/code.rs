@@ -530,6 +530,8 @@ codes! {
         "Write --limit NAME=VALUE; docs/security.md lists the names, defaults and ranges.";
     AgentBadHostVolume = "agent/host-volume": "A host volume has no valid name, or its path is no directory.",
         "Use `--host-volume NAME=PATH` with the absolute path of an existing directory.";
+    AgentBadPluginEndpoint = "agent/plugin-endpoint": "A plugin that runs already cannot be used: its socket or its ID is not valid, or its name is unknown.",
+        "Use `--plugin-endpoint [ID=]unix:///PATH` with the plugin's own socket.";
     AgentNotLoopback = "agent/not-loopback": "The agent does not authenticate requests. Every client that reaches its HTTP address can create and delete volumes.",
         "Listen on a loopback address, or pass --allow-unauthenticated on a network that you trust.";
     AgentPortInUse = "agent/port-in-use": "Another process already listens on the address.",

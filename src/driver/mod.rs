@@ -2,7 +2,8 @@
 //!
 //! There are two contracts. A driver of [`crate::ports::RunDriver`] runs tasks that outlive the agent: `exec` and
 //! `raw_exec` under a shim ([`ShimDriver`]), `mock_driver` in memory. A driver of [`crate::ports::TaskDriver`] runs a
-//! task that never outlives its parent: the plugin of `--embedded` ([`RawExec`]), which `node::supervisor` watches.
+//! plugin that `node::supervisor` watches: the embedded one, which never outlives its parent ([`RawExec`]), or one that
+//! runs already ([`RunningPlugin`]).
 
 mod descriptors;
 mod mock;
@@ -11,9 +12,11 @@ mod predecessor;
 mod process_file;
 mod process_id;
 mod raw_exec;
+mod running_plugin;
 mod shim;
 
 pub use descriptors::{InheritedDescriptor, inherited_descriptors};
 pub use mock::MockDriver;
 pub use raw_exec::RawExec;
+pub use running_plugin::RunningPlugin;
 pub use shim::{ShimDriver, run_task_process};

@@ -78,7 +78,7 @@ fn kill_group(pid: i32) {
 }
 
 /// Waits until the process ends, at most for `limit`. A descriptor of a process is readable then.
-fn has_ended(descriptor: &OwnedFd, limit: Duration) -> io::Result<bool> {
+pub(super) fn has_ended(descriptor: &OwnedFd, limit: Duration) -> io::Result<bool> {
     let limit = Timespec::try_from(limit).map_err(io::Error::other)?;
     let mut descriptors = [PollFd::new(descriptor, PollFlags::IN)];
     Ok(poll(&mut descriptors, Some(&limit))? > 0)

@@ -8,6 +8,8 @@ use std::os::fd::OwnedFd;
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 /// The name of one process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,6 +78,15 @@ impl ProcessId {
         let current = Self::current(self.pid)?;
         Ok((current.as_ref() == Some(self)).then_some(descriptor))
     }
+}
+
+/// Lets the runtime wait until an opened process ends.
+#[expect(
+    deprecated,
+    reason = "its safe form is deprecated for types that may change their descriptor, which `OwnedFd` does not"
+)]
+pub(super) fn register(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::with_interest(descriptor, Interest::READABLE)
 }
 
 /// Returns the boot of the machine. Blocks.

@@ -24,20 +24,24 @@ use tokio::time::timeout;
 use super::output::{LastLines, forward};
 use super::predecessor::end_predecessor;
 use super::process_file;
-use crate::ports::{DriverError, Task, TaskCommand, TaskDriver};
+use crate::ports::{DriverError, StoppedProcess, Task, TaskCommand, TaskDriver};
 
 /// The wait for output after the process has ended. A descendant may keep the pipe open.
 const OUTPUT_GRACE: Duration = Duration::from_millis(500);
 /// The time for a killed process to end. It may wait for a disk.
 const KILL_LIMIT: Duration = Duration::from_secs(5);
 
-/// Starts plain processes.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RawExec;
+/// Starts a plain process.
+#[derive(Clone, Debug)]
+pub struct RawExec {
+    /// The command of the process.
+    pub command: TaskCommand,
+}
 
 #[async_trait]
 impl TaskDriver for RawExec {
-    async fn start(&self, command: TaskCommand) -> Result<Box<dyn Task>, DriverError> {
+    async fn start(&self) -> Result<Box<dyn Task>, DriverError> {
+        let command = &self.command;
         let failed = |action: &'static str| {
             let task = command.name.clone();
             move |source| DriverError {
@@ -46,15 +50,15 @@ impl TaskDriver for RawExec {
                 source,
             }
         };
-        end_earlier_process(&command)
+        end_earlier_process(command)
             .await
             .map_err(failed("stop the earlier process of"))?;
-        let child = spawn(&command).map_err(failed("start"))?;
+        let child = spawn(command).map_err(failed("start"))?;
         // Dropping the child after a failure kills it.
         record(&child, command.process_file.clone())
             .await
             .map_err(failed("start"))?;
-        Ok(Box::new(Process::supervise(command.name, child)))
+        Ok(Box::new(Process::supervise(command, child)))
     }
 }
 
@@ -93,6 +97,7 @@ async fn record(child: &Child, file: PathBuf) -> std::io::Result<()> {
 /// A running or ended process.
 struct Process {
     name: String,
+    kill_timeout: Duration,
     last: LastLines,
     /// The grace period, once the process must stop.
     stop: watch::Sender<Option<Duration>>,
@@ -103,7 +108,8 @@ struct Process {
 }
 
 impl Process {
-    fn supervise(name: String, child: Child) -> Self {
+    fn supervise(command: &TaskCommand, child: Child) -> Self {
+        let name = command.name.clone();
         let (stop, stop_requests) = watch::channel(None);
         let (end, ended) = watch::channel(None);
         let last = LastLines::default();
@@ -111,6 +117,7 @@ impl Process {
         reaper.spawn(reap(name.clone(), child, last.clone(), stop_requests, end));
         Self {
             name,
+            kill_timeout: command.kill_timeout,
             last,
             stop,
             ended,
@@ -129,16 +136,21 @@ impl Task for Process {
         }
     }
 
-    async fn stop(&self, grace: Duration) -> Result<(), DriverError> {
+    async fn stop(&self, _: bool) -> Result<StoppedProcess, DriverError> {
+        let grace = self.kill_timeout;
         self.stop.send_replace(Some(grace));
         match timeout(grace + OUTPUT_GRACE + KILL_LIMIT, self.wait()).await {
-            Ok(_) => Ok(()),
+            Ok(_) => Ok(StoppedProcess::Exited),
             Err(_) => Err(DriverError {
                 task: self.name.clone(),
                 action: "stop",
                 source: std::io::ErrorKind::TimedOut.into(),
             }),
         }
+    }
+
+    fn required_peer(&self) -> Option<i32> {
+        None
     }
 
     fn last_lines(&self) -> Vec<String> {
@@ -249,10 +261,14 @@ mod tests {
         }
     }
 
+    async fn start(command: TaskCommand) -> Result<Box<dyn Task>, DriverError> {
+        RawExec { command }.start().await
+    }
+
     async fn shell(text: &str) -> Box<dyn Task> {
         let directory = tempfile::tempdir().unwrap();
         let command = script(text, directory.path());
-        RawExec.start(command).await.unwrap()
+        start(command).await.unwrap()
     }
 
     /// A process of an earlier run that ignores the end of its input and SIGTERM, and its record.
@@ -278,7 +294,7 @@ mod tests {
     async fn a_start_ends_the_process_of_an_earlier_run() {
         let directory = tempfile::tempdir().unwrap();
         let (mut child, recorded) = survivor(directory.path()).await;
-        let task = RawExec.start(script("exit 3", directory.path())).await;
+        let task = start(script("exit 3", directory.path())).await;
         let status = child.try_wait().unwrap();
         assert_eq!(status.and_then(|status| status.signal()), Some(9));
         assert_eq!(ends(&*task.unwrap()).await, "exited with status 3");
@@ -300,7 +316,7 @@ mod tests {
         };
         for other in [earlier, other_boot] {
             write_record(directory.path(), &other);
-            let task = RawExec.start(script("exit 3", directory.path())).await;
+            let task = start(script("exit 3", directory.path())).await;
             assert_eq!(ends(&*task.unwrap()).await, "exited with status 3");
             assert_eq!(child.try_wait().unwrap(), None, "{other:?}");
         }
@@ -314,7 +330,7 @@ mod tests {
         std::fs::write(&record, "{\"pid\":1").unwrap();
         let marker = directory.path().join("started");
         let command = script(&format!("touch {}", marker.display()), directory.path());
-        let error = RawExec.start(command).await.err().unwrap();
+        let error = start(command).await.err().unwrap();
         assert_eq!(
             error.to_string(),
             "cannot stop the earlier process of task test"
@@ -340,7 +356,7 @@ mod tests {
             let task = shell(script).await;
             assert_eq!(ends(&*task).await, end, "{script}");
             assert_eq!(ends(&*task).await, end, "waiting again");
-            task.stop(LONG).await.unwrap();
+            task.stop(true).await.unwrap();
             let mut lines = task.last_lines();
             lines.sort();
             let expected: &[&str] = if end.contains("status") {
@@ -374,7 +390,7 @@ mod tests {
         })
         .await
         .unwrap();
-        task.stop(Duration::from_millis(20)).await.unwrap();
+        task.stop(true).await.unwrap();
         assert_eq!(ends(&*task).await, "was killed by signal 9");
     }
 
@@ -383,7 +399,7 @@ mod tests {
         let task = shell("read line; echo \"input ended: $?\"; exit 7").await;
         let early = timeout(Duration::from_millis(50), task.wait()).await;
         assert!(early.is_err(), "the task's input ended: {early:?}");
-        task.stop(Duration::ZERO).await.unwrap();
+        task.stop(true).await.unwrap();
     }
 
     #[tokio::test]
@@ -393,7 +409,7 @@ mod tests {
             program: "/nowhere/at/all".into(),
             ..script("", Path::new("/nowhere"))
         };
-        let error = RawExec.start(command).await.err().unwrap();
+        let error = start(command).await.err().unwrap();
         assert_eq!(error.to_string(), "cannot start task absent");
         assert_eq!(error.source.kind(), std::io::ErrorKind::NotFound);
     }

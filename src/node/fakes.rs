@@ -19,8 +19,8 @@ use crate::ports::{
     CreateVolume, CreatedVolume, Delivery, DriverError, ExpandVolume, ExpandedVolume, Identity,
     ListSnapshots, ListVolumeHealth, ListedHealth, NodeDescription, NodeExpandVolume, NodeService,
     NodeVolumeHealth, Page, PageRequest, PluginCapabilities, PluginConnection, PluginError,
-    PluginInfo, PluginObserver, PublishVolume, ReportRefused, Rpc, StageVolume, StatusCode, Task,
-    TaskCommand, TaskDriver, ValidateVolume,
+    PluginInfo, PluginObserver, PublishVolume, ReportRefused, Rpc, StageVolume, StatusCode,
+    StoppedProcess, Task, TaskDriver, ValidateVolume,
 };
 use crate::retry::Verdict;
 
@@ -273,7 +273,7 @@ pub(crate) struct FakeConnector {
 }
 
 impl Connector for FakeConnector {
-    fn connect(&self, socket: &Path) -> PluginConnection {
+    fn connect(&self, socket: &Path, _: Option<i32>) -> PluginConnection {
         self.sockets.lock().unwrap().push(socket.to_owned());
         self.plugin.clone().connection()
     }
@@ -363,9 +363,19 @@ pub(crate) struct FakeDriver {
     started: watch::Sender<usize>,
     /// Whether processes ignore every signal, as those that wait for a disk do.
     pub(crate) is_stuck: Arc<AtomicBool>,
+    /// Whether processes run already, so that the agent does not stop them.
+    pub(crate) runs_already: bool,
 }
 
 impl FakeDriver {
+    /// A driver whose processes run already.
+    pub(crate) fn of_running() -> Self {
+        Self {
+            runs_already: true,
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn started(&self) -> usize {
         *self.started.borrow()
     }
@@ -399,6 +409,7 @@ impl FakeDriver {
 struct FakeTask {
     exit: watch::Sender<Option<String>>,
     is_stuck: Arc<AtomicBool>,
+    runs_already: bool,
 }
 
 fn stuck(action: &'static str) -> DriverError {
@@ -417,13 +428,23 @@ impl Task for FakeTask {
         how.clone().unwrap()
     }
 
-    async fn stop(&self, _: Duration) -> Result<(), DriverError> {
+    async fn stop(&self, is_idle: bool) -> Result<StoppedProcess, DriverError> {
+        if self.runs_already {
+            return Ok(match is_idle {
+                true => StoppedProcess::LeftIdle,
+                false => StoppedProcess::LeftBusy,
+            });
+        }
         if self.is_stuck.load(Ordering::Relaxed) && self.exit.borrow().is_none() {
             return Err(stuck("stop"));
         }
         self.exit
             .send_if_modified(|exit| exit.replace("was stopped".to_owned()).is_none());
-        Ok(())
+        Ok(StoppedProcess::Exited)
+    }
+
+    fn required_peer(&self) -> Option<i32> {
+        None
     }
 
     fn last_lines(&self) -> Vec<String> {
@@ -433,10 +454,10 @@ impl Task for FakeTask {
 
 #[async_trait]
 impl TaskDriver for FakeDriver {
-    async fn start(&self, command: TaskCommand) -> Result<Box<dyn Task>, DriverError> {
+    async fn start(&self) -> Result<Box<dyn Task>, DriverError> {
         if let Some(kind) = self.failures.lock().unwrap().pop_front() {
             return Err(DriverError {
-                task: command.name,
+                task: "p".to_owned(),
                 action: "start",
                 source: kind.into(),
             });
@@ -449,7 +470,10 @@ impl TaskDriver for FakeDriver {
         let number = self.started() + 1;
         self.processes.lock().unwrap().insert(number, exit.clone());
         self.started.send_replace(number);
-        let is_stuck = self.is_stuck.clone();
-        Ok(Box::new(FakeTask { exit, is_stuck }))
+        Ok(Box::new(FakeTask {
+            exit,
+            is_stuck: self.is_stuck.clone(),
+            runs_already: self.runs_already,
+        }))
     }
 }

@@ -1,4 +1,4 @@
-//! Keeps the task of one plugin running.
+//! Keeps the task of one plugin running, or uses one that runs already.
 //!
 //! ```text
 //!           ┌─────── pause, longer each time ───────┐
@@ -14,9 +14,13 @@
 //! during a restart: calls fail as unavailable, and callers retry. When supervision ends, the plugin is
 //! deregistered, reported as gone and stopped.
 //!
+//! A plugin that the agent did not start is never stopped. While it does not run or does not answer, it is
+//! unhealthy, and the agent looks for it every two seconds.
+//!
 //! A process that survives a crash of the agent is ended before the next one starts
 //! (`ports::TaskDriver`). The recorded instance stays, and is unhealthy from the next start of the agent (`state::EventKind::AgentStarted`).
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,7 +33,8 @@ use super::process_run::ProcessRun;
 use super::registry::{Registry, RunningInstance};
 use crate::model::{AllocId, CsiPluginType, NodeId, PluginId, PluginInstance};
 use crate::ports::{
-    Clock, Connector, IdSource, PluginConnection, PluginObserver, Task, TaskCommand, TaskDriver,
+    Clock, Connector, DriverError, IdSource, PluginConnection, PluginObserver, StoppedProcess,
+    Task, TaskDriver,
 };
 use crate::retry::RetryPolicy;
 
@@ -57,12 +62,10 @@ pub struct PluginTask {
     pub node: NodeId,
     /// The task's own ID.
     pub task: AllocId,
-    /// The command that starts it.
-    pub command: TaskCommand,
     /// The socket that it listens on.
     pub socket: std::path::PathBuf,
-    /// How long it may be unhealthy before a restart.
-    pub health_timeout: Duration,
+    /// How long it may be unhealthy before a restart; `None` if the agent does not start it.
+    pub health_timeout: Option<Duration>,
     /// The instance that an earlier run of the agent recorded.
     pub recorded: Option<PluginInstance>,
 }
@@ -128,7 +131,7 @@ pub async fn wait_until_healthy(
 /// The dependencies of a supervisor.
 #[derive(Clone)]
 pub struct SupervisorDeps {
-    /// Starts the process.
+    /// Starts or finds the process.
     pub driver: Arc<dyn TaskDriver>,
     /// Connects to its socket.
     pub connector: Arc<dyn Connector>,
@@ -150,6 +153,8 @@ pub struct Supervisor {
     status: watch::Sender<TaskStatus>,
     /// The last process. It is gone when it was waited for, or when the driver has started the next one.
     last_run: ProcessRun,
+    /// Whether a process that the agent leaves running may be carrying out calls.
+    leaves_calls: bool,
 }
 
 /// How one run of the process ended.
@@ -180,7 +185,13 @@ impl Supervisor {
             fingerprint,
             status,
             last_run: ProcessRun::default(),
+            leaves_calls: false,
         }
+    }
+
+    /// The plugin that the task serves.
+    pub fn plugin(&self) -> &PluginId {
+        &self.task.plugin
     }
 
     /// The status of the task and its changes.
@@ -197,15 +208,23 @@ impl Supervisor {
                 break;
             };
             // A task that was never healthy runs for the health timeout at most.
-            if begun.elapsed() > self.task.health_timeout * 2 {
-                failures = 0;
-            }
-            let pause = RESTART.delay(failures, self.deps.ids.jitter());
+            let policy = match self.task.health_timeout {
+                Some(limit) if begun.elapsed() > limit * 2 => {
+                    failures = 0;
+                    RESTART
+                }
+                Some(_) => RESTART,
+                None => RECHECK,
+            };
+            let pause = policy.delay(failures, self.deps.ids.jitter());
             failures = failures.saturating_add(1);
             self.fingerprint
                 .record(&FingerprintResult::Unhealthy(reason.clone()))
                 .await;
-            tracing::warn!(plugin.id = %self.task.plugin, reason, ?pause, "restarting the plugin");
+            if self.task.health_timeout.is_some() {
+                let plugin = &self.task.plugin;
+                tracing::warn!(plugin.id = %plugin, reason, ?pause, "restarting the plugin");
+            }
             self.status
                 .send_replace(TaskStatus::Restarting { reason, failures });
             if timeout(pause, stop.cancelled()).await.is_ok() {
@@ -215,13 +234,19 @@ impl Supervisor {
         self.deps
             .registry
             .deregister(&self.task.plugin, &self.task.task);
-        self.fingerprint.record_gone().await;
+        // The server asks no other instance while a call may run in this one.
+        if !self.leaves_calls {
+            self.fingerprint.record_gone().await;
+        }
         self.status.send_replace(TaskStatus::Stopped);
     }
 
     /// Runs the process once: starts it, watches its health, stops it.
     async fn run_process(&mut self, stop: &CancellationToken) -> ProcessEnd {
-        let process = match self.deps.driver.start(self.task.command.clone()).await {
+        let started = self.deps.driver.start().await;
+        let is_busy = |error: &DriverError| error.source.kind() == io::ErrorKind::ResourceBusy;
+        self.leaves_calls = started.as_ref().err().is_some_and(is_busy);
+        let process = match started {
             Ok(process) => process,
             Err(error) => return ProcessEnd::Failed(format!("{error}: {}", error.source)),
         };
@@ -229,14 +254,16 @@ impl Supervisor {
         self.last_run.end().await;
         let run = ProcessRun::default();
         self.last_run = run.clone();
-        let connection = self.deps.connector.connect(&self.task.socket);
+        let socket = &self.task.socket;
+        let connector = &self.deps.connector;
+        let connection = connector.connect(socket, process.required_peer());
         let end = tokio::select! {
             biased;
             () = stop.cancelled() => ProcessEnd::Stopped,
             how = process.wait() => ProcessEnd::Failed(format!("the plugin's process {how}")),
             reason = self.watch_health(&connection, &run) => ProcessEnd::Failed(reason),
         };
-        if self.stop_process(&*process, &end).await {
+        if self.stop_process(&*process, &run, &end).await {
             run.end().await;
         }
         match end {
@@ -265,10 +292,11 @@ impl Supervisor {
                 }
                 FingerprintResult::Unhealthy(reason) => {
                     let since = *unhealthy_since.get_or_insert_with(Instant::now);
-                    if since.elapsed() >= self.task.health_timeout {
+                    let limit = self.task.health_timeout;
+                    if let Some(limit) = limit.filter(|limit| since.elapsed() >= *limit) {
                         return format!(
                             "the plugin was not healthy within {} s: {reason}",
-                            self.task.health_timeout.as_secs()
+                            limit.as_secs()
                         );
                     }
                     self.report_unhealthy(reason, registered).await;
@@ -307,15 +335,26 @@ impl Supervisor {
             .send_if_modified(|current| replace_if_changed(current, status));
     }
 
-    /// Stops the process. Returns whether it is gone.
-    async fn stop_process(&self, process: &dyn Task, end: &ProcessEnd) -> bool {
+    /// Stops the process, if the agent started it. Returns whether it is gone.
+    async fn stop_process(
+        &mut self,
+        process: &dyn Task,
+        run: &ProcessRun,
+        end: &ProcessEnd,
+    ) -> bool {
         if matches!(end, ProcessEnd::Stopped) {
             self.deps
                 .registry
                 .deregister(&self.task.plugin, &self.task.task);
         }
-        match process.stop(self.task.command.kill_timeout).await {
-            Ok(()) => true,
+        match process.stop(run.pending_calls() == 0).await {
+            Ok(StoppedProcess::Exited) => true,
+            Ok(StoppedProcess::LeftIdle) => false,
+            Ok(StoppedProcess::LeftBusy) => {
+                self.leaves_calls = true;
+                tracing::warn!(plugin.id = %self.task.plugin, "the plugin has not answered all calls; the next agent waits for them");
+                false
+            }
             Err(error) => {
                 tracing::warn!(plugin.id = %self.task.plugin, %error, "the process of the plugin did not stop");
                 false

@@ -19,6 +19,7 @@ pub struct PluginConnection {
 
 /// Creates connections.
 pub trait Connector: Send + Sync {
-    /// Returns a connection to the plugin at `socket`. Does no I/O, so the plugin may start later.
-    fn connect(&self, socket: &Path) -> PluginConnection;
+    /// Returns a connection to the plugin at `socket`. Does no I/O, so the plugin may start later. With a
+    /// process ID, calls fail while another process listens there.
+    fn connect(&self, socket: &Path, required_peer: Option<i32>) -> PluginConnection;
 }

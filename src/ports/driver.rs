@@ -1,4 +1,4 @@
-//! Tasks: processes that the agent starts, monitors and stops.
+//! Tasks: processes of plugins that the agent uses. It starts and stops them, or they run already.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-/// The command of a task.
+/// The command of a task that the agent starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskCommand {
     /// The name in logs.
@@ -29,11 +29,23 @@ pub struct TaskCommand {
 pub struct DriverError {
     /// The name of the task.
     pub task: String,
-    /// The failed action: `start`, `stop`, `stop the earlier process of`.
+    /// The failed action: `start`, `stop`, `stop the earlier process of`, `use`.
     pub action: &'static str,
-    /// The error of the operating system.
+    /// The error of the operating system; `ResourceBusy` if a process that runs already may be
+    /// carrying out calls of an earlier agent.
     #[source]
     pub source: std::io::Error,
+}
+
+/// The process of a task after [`Task::stop`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoppedProcess {
+    /// It has exited.
+    Exited,
+    /// It goes on without a call of this agent, because the agent did not start it.
+    LeftIdle,
+    /// It goes on, and may be carrying out calls of this agent.
+    LeftBusy,
 }
 
 /// A running task.
@@ -42,16 +54,23 @@ pub trait Task: Send + Sync {
     /// Waits until the task exits, and returns how: `exited with status 1`, `killed by signal 9`.
     /// Cancelling the wait and waiting again is safe.
     async fn wait(&self) -> String;
-    /// Asks the task to stop, kills it after `grace`, and returns after it has exited.
-    async fn stop(&self, grace: Duration) -> Result<(), DriverError>;
+    /// Ends the use of the task. A process that the agent started is asked to stop, is killed after its
+    /// time limit, and has exited when this returns. Any other process goes on; `is_idle` says that it has no
+    /// call of this agent under way.
+    async fn stop(&self, is_idle: bool) -> Result<StoppedProcess, DriverError>;
+    /// Returns the process ID that every connection to the task's socket must lead to; `None` if only the
+    /// task can listen there.
+    fn required_peer(&self) -> Option<i32>;
     /// Returns the last lines of its output, newest last, for error messages.
     fn last_lines(&self) -> Vec<String>;
 }
 
-/// Starts tasks. If the process that started a task is killed, the task reads the end of its standard
-/// input; one that ignores it may survive, until it is started again.
+/// Runs one task, one process at a time.
+///
+/// If the process that started a task is killed, the task reads the end of its standard input; one that
+/// ignores it may survive, until it is started again.
 #[async_trait]
 pub trait TaskDriver: Send + Sync {
-    /// Starts a task after the process that an earlier run started for it is gone.
-    async fn start(&self, command: TaskCommand) -> Result<Box<dyn Task>, DriverError>;
+    /// Starts a process, or finds the one that runs, after no call of an earlier one can be under way.
+    async fn start(&self) -> Result<Box<dyn Task>, DriverError>;
 }

@@ -69,7 +69,7 @@ pub use control_plane::{
 };
 pub use controller_host::{ControllerHost, ControllerPublishRequest, ControllerUnpublishRequest};
 pub use document::Document;
-pub use driver::{DriverError, Task, TaskCommand, TaskDriver};
+pub use driver::{DriverError, StoppedProcess, Task, TaskCommand, TaskDriver};
 pub use health::{ListVolumeHealth, ListedHealth, NodeVolumeHealth};
 pub use host_error::{HostError, HostFileError, HostOperation};
 pub use ids::{IdSource, RandomIds};

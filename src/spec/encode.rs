@@ -130,7 +130,7 @@ fn comments(volumes: &[&WritableSpec]) -> String {
 }
 
 /// Replaces control characters and line breaks, which would end a comment.
-fn one_line(text: &str) -> String {
+pub(super) fn one_line(text: &str) -> String {
     text.replace(is_invisible, " ")
 }
 
@@ -285,11 +285,11 @@ fn document(volume: &WritableSpec, encode_topologies: fn(&[Topology]) -> Value) 
     document.into()
 }
 
-fn json_topologies(topologies: &[Topology]) -> Value {
+pub(super) fn json_topologies(topologies: &[Topology]) -> Value {
     json!([{ "topology": yaml_topologies(topologies) }])
 }
 
-fn yaml_topologies(topologies: &[Topology]) -> Value {
+pub(super) fn yaml_topologies(topologies: &[Topology]) -> Value {
     let segments = topologies
         .iter()
         .map(|topology| json!({ "segments": topology.segments }));
@@ -304,6 +304,47 @@ pub(super) fn yaml(document: &Value) -> String {
         // JSON is YAML, and can escape every character.
         Ok(_) | Err(_) => escape_json_for_yaml(&format!("{document:#}\n")),
     }
+}
+
+/// Returns a document of texts, lists of texts, objects and lists of objects as HCL: attributes, and blocks
+/// after them.
+pub(super) fn hcl(fields: &Map<String, Value>) -> String {
+    format_body(structures(fields))
+}
+
+fn structures(fields: &Map<String, Value>) -> Vec<Structure> {
+    let mut single = vec![];
+    let mut blocks = vec![];
+    for (key, value) in fields {
+        match value {
+            Value::Object(inner) => blocks.push(block(key, structures(inner))),
+            Value::Array(items) if items.iter().all(Value::is_object) => {
+                let bodies = items.iter().filter_map(Value::as_object);
+                blocks.extend(bodies.map(|inner| block(key, structures(inner))));
+            }
+            Value::Array(items) => {
+                let texts = items.iter().filter_map(Value::as_str).map(string);
+                single.push((key.as_str(), Expression::Array(texts.collect())));
+            }
+            Value::String(text) => single.push((key, string(text))),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+    let mut body = attributes(single);
+    body.extend(blocks);
+    body
+}
+
+/// Returns fields as YAML that can stand beside other fields. The keys are plain words.
+pub(super) fn yaml_fields(fields: &Map<String, Value>) -> String {
+    let field = |(key, value): (&String, &Value)| {
+        let text = yaml(&json!({ key: value }));
+        match text.starts_with('{') {
+            true => escape_json_for_yaml(&format!("{key}: {value}\n")),
+            false => text,
+        }
+    };
+    fields.iter().map(field).collect()
 }
 
 /// Returns the `set` attribute at the top of a file.

@@ -8,6 +8,7 @@
 //! `files` finds and reads the files. `plan` decides what to do about the volumes.
 
 mod acl_policy;
+mod annotated;
 mod decode;
 mod defaults;
 mod encode;
@@ -21,6 +22,7 @@ mod mask_comments;
 mod mask_text;
 mod parse;
 mod parse_error;
+mod plugin_template;
 pub mod schema;
 mod syntax;
 mod template;
@@ -39,6 +41,7 @@ pub(crate) use hcl::unevaluated;
 pub(crate) use interpolation::{TextProblem, runtime_text};
 pub(crate) use job_text::{JobText, read_job_text};
 pub use parse::{Parsed, parse, parse_text};
+pub use plugin_template::plugin_template;
 pub use syntax::Syntax;
 pub use template::template;
 pub use terraform::{TerraformVolumes, read_terraform_state, removed_blocks};

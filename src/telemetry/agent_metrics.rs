@@ -4,7 +4,6 @@
 
 use std::time::Duration;
 
-use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -12,6 +11,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use super::operations::Operations;
+use super::registry_text::registry_text;
 use crate::model::PluginId;
 use crate::ports::{
     CallLoad, CallMeasurements, CallObserver, Measurements, MetricsSource, StatusCode,
@@ -120,12 +120,7 @@ impl AgentMetrics {
 
 impl MetricsSource for AgentMetrics {
     fn metrics(&self) -> String {
-        let mut text = String::new();
-        match encode(&mut text, &self.registry) {
-            Ok(()) => text,
-            // Writing to a string never fails.
-            Err(_) => String::new(),
-        }
+        registry_text(&self.registry)
     }
 }
 

@@ -6,12 +6,13 @@
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+
+use super::registry_text::registry_text;
 
 type Labels = Vec<(&'static str, String)>;
 
@@ -114,12 +115,7 @@ impl ReconcileMetrics {
 
     /// Returns all metrics as [`crate::ports::METRICS_CONTENT_TYPE`].
     pub fn text(&self) -> String {
-        let mut text = String::new();
-        match encode(&mut text, &self.registry) {
-            Ok(()) => text,
-            // Writing to a string never fails.
-            Err(_) => String::new(),
-        }
+        registry_text(&self.registry)
     }
 }
 

@@ -7,6 +7,7 @@ mod measured_journal;
 mod metrics;
 mod operations;
 mod plugin_metrics;
+mod registry_text;
 
 pub use agent_metrics::AgentMetrics;
 pub use endpoint::serve_metrics;

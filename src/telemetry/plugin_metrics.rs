@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
 use super::operations::Operations;
+use super::registry_text::registry_text;
 use crate::ports::{CallMeasurements, MetricsSource, StatusCode};
 
 /// The metrics of a plugin.
@@ -34,12 +34,7 @@ impl CallMeasurements for PluginMetrics {
 
 impl MetricsSource for PluginMetrics {
     fn metrics(&self) -> String {
-        let mut text = String::new();
-        match encode(&mut text, &self.registry) {
-            Ok(()) => text,
-            // Writing to a string never fails.
-            Err(_) => String::new(),
-        }
+        registry_text(&self.registry)
     }
 }
 

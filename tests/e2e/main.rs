@@ -49,6 +49,7 @@ mod node_faults;
 mod plugin_check;
 #[path = "../support/plugin_client.rs"]
 mod plugin_client;
+mod plugin_endpoint;
 mod plugin_tasks;
 #[path = "../support/random.rs"]
 mod random;
@@ -64,6 +65,7 @@ mod task_propagation;
 mod task_root;
 mod task_runs;
 mod volume_host;
+mod volume_init;
 mod volume_manager;
 #[path = "../support/volumes.rs"]
 mod volumes;

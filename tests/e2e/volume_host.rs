@@ -103,13 +103,14 @@ impl Host {
             plugin: PLUGIN.into(),
             node: "here".into(),
             task: TASK.into(),
-            command: command(directory, flags),
             socket: directory.join("s/csi.sock"),
-            health_timeout: LONG,
+            health_timeout: Some(LONG),
             recorded: None,
         };
         let deps = SupervisorDeps {
-            driver: Arc::new(RawExec),
+            driver: Arc::new(RawExec {
+                command: command(directory, flags),
+            }),
             connector: Arc::new(GrpcConnector::new()),
             registry: registry.clone(),
             observer: Arc::new(NoObserver),

@@ -34,7 +34,7 @@ fn start_plugin(settings: PluginSettings) -> FakePlugin {
     let directory = tempfile::tempdir().unwrap();
     let backend = FakeBackend::new(settings);
     let server = FakePluginServer::start(backend, &directory.path().join("csi.sock"));
-    let plugin = GrpcConnector::new().connect(server.socket());
+    let plugin = GrpcConnector::new().connect(server.socket(), None);
     FakePlugin {
         _directory: directory,
         server,
@@ -360,7 +360,7 @@ async fn a_connection_survives_restarts_of_the_plugin() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("csi.sock");
     let connector = GrpcConnector::new();
-    let plugin = connector.connect(&socket);
+    let plugin = connector.connect(&socket, None);
     let unsent = |error: PluginError| {
         assert_eq!(error.code, StatusCode::Unavailable, "{error}");
         assert_eq!(error.verdict, Verdict::Retry, "{error}");
@@ -383,7 +383,7 @@ async fn a_connection_survives_restarts_of_the_plugin() {
     retry_until_ok(|| plugin.controller.create_volume(create("b"))).await;
     assert_eq!(server.backend.volumes().len(), 2);
     let connections = server.connections();
-    let same = connector.connect(&socket);
+    let same = connector.connect(&socket, None);
     same.controller.create_volume(create("c")).await.unwrap();
     assert_eq!(server.connections(), connections, "it is shared");
 }
@@ -404,7 +404,7 @@ async fn retry_until_refused<T, F: Future<Output = Result<T, PluginError>>>(
 /// Information calls are tried once per fingerprint, so their failures have no immediate retry (B55).
 #[tokio::test]
 async fn information_calls_are_not_retried_without_a_listener() {
-    let plugin = GrpcConnector::new().connect(Path::new("/nowhere/csi.sock"));
+    let plugin = GrpcConnector::new().connect(Path::new("/nowhere/csi.sock"), None);
     let error = plugin.identity.plugin_info().await.unwrap_err();
     assert_eq!(
         (error.code, error.verdict),

@@ -37,7 +37,7 @@ fn start() -> (tempfile::TempDir, FakePluginServer, PluginConnection) {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("csi.sock");
     let server = FakePluginServer::start(FakeBackend::new(settings), &socket);
-    let connection = GrpcConnector::new().connect(server.socket());
+    let connection = GrpcConnector::new().connect(server.socket(), None);
     (directory, server, connection)
 }
 

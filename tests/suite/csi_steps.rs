@@ -82,7 +82,7 @@ fn start_plugin() -> Fixture {
     backend.add_node("i-42".into(), None);
     let socket = directory.path().join("csi.sock");
     let server = FakePluginServer::start_on(backend, &socket, Some("i-42".into()));
-    let plugin = GrpcConnector::new().connect(server.socket());
+    let plugin = GrpcConnector::new().connect(server.socket(), None);
     Fixture {
         _directory: directory,
         server,

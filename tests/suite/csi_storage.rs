@@ -32,7 +32,9 @@ fn start_plugin(settings: PluginSettings) -> FakePlugin {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("csi.sock");
     let server = FakePluginServer::start(FakeBackend::new(settings), &socket);
-    let controller = GrpcConnector::new().connect(server.socket()).controller;
+    let controller = GrpcConnector::new()
+        .connect(server.socket(), None)
+        .controller;
     FakePlugin {
         _directory: directory,
         server,

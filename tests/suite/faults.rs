@@ -136,7 +136,7 @@ impl Front {
     /// Connects a started agent to the plugin.
     fn attach(&self, agent: &FakeAgent) {
         if let Self::Wire { server, .. } = self {
-            let connection = GrpcConnector::new().connect(server.socket());
+            let connection = GrpcConnector::new().connect(server.socket(), None);
             let (plugin, alloc) = (FakeAgent::PLUGIN.into(), FakeAgent::ALLOC.into());
             agent.directory.insert(plugin, alloc, connection);
         }

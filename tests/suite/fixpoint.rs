@@ -143,7 +143,7 @@ async fn examples_of_other_plugins_are_unchanged_after_an_apply() {
         let backend = FakeBackend::new(settings.clone());
         let socket = directory.path().join(format!("{id}.sock"));
         let plugin = FakePluginServer::start(backend, &socket);
-        let connection = GrpcConnector::new().connect(plugin.socket());
+        let connection = GrpcConnector::new().connect(plugin.socket(), None);
         agent.add_plugin(id, settings, connection).await;
         plugins.push(plugin);
     }

@@ -13,7 +13,7 @@ use nomad_csi::csi::proto::volume_capability::access_mode::Mode;
 use nomad_csi::hostpath::ProfileOptions;
 use tonic::{Code, Status};
 
-use crate::support::hostpath::{PluginFixture, TestHost, code, writer};
+use crate::support::hostpath::{PluginFixture, TestHost, code, device, writer};
 use crate::support::plugin_client::{
     Client, Publish, Reported, block, bytes, clone_of, mount, named, restore_of, sized,
 };
@@ -33,13 +33,6 @@ fn options(change: impl FnOnce(&mut ProfileOptions)) -> ProfileOptions {
 
 fn image(fixture: &PluginFixture, id: &str) -> PathBuf {
     fixture.path("state/images").join(id)
-}
-
-fn device(name: &str, required_bytes: i64) -> proto::CreateVolumeRequest {
-    proto::CreateVolumeRequest {
-        volume_capabilities: vec![block(Mode::SingleNodeWriter)],
-        ..sized(name, required_bytes)
-    }
 }
 
 async fn get(client: &mut Client, id: &str) -> proto::ControllerGetVolumeResponse {

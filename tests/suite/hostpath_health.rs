@@ -6,7 +6,7 @@ use nomad_csi::csi::proto::volume_capability::access_mode::Mode;
 use nomad_csi::hostpath::ProfileOptions;
 use tonic::Code;
 
-use crate::support::hostpath::{PluginFixture, TestHost, code, writer};
+use crate::support::hostpath::{PluginFixture, TestHost, code, device, writer};
 use crate::support::plugin_client::{Publish, Reported, block, sized};
 
 const MIB: i64 = 1 << 20;
@@ -112,9 +112,7 @@ async fn the_node_reports_what_its_paths_show() {
 async fn a_block_volume_without_its_device_is_inaccessible() {
     let mut fixture = PluginFixture::with_devices().await;
     let capability = block(Mode::SingleNodeWriter);
-    let mut request = sized("a", MIB);
-    request.volume_capabilities = vec![capability.clone()];
-    let id = fixture.client.try_create(request).await.unwrap();
+    let id = fixture.client.try_create(device("a", MIB)).await.unwrap();
     let staging = fixture.create_dir("staging");
     let target = fixture.path("target");
     let client = &mut fixture.client;

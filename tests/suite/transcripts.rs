@@ -460,6 +460,11 @@ const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
         "host_volumes_are_existing_directories",
     ),
     (
+        Code::AgentBadPluginEndpoint,
+        "src/agent/plugin_endpoint.rs",
+        "all_wrong_endpoints_are_reported",
+    ),
+    (
         Code::AgentBadLimit,
         "src/agent/config.rs",
         "limits_and_names_are_parsed",

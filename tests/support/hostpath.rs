@@ -219,3 +219,11 @@ pub(crate) fn writer() -> proto::VolumeCapability {
 pub(crate) fn code<T: std::fmt::Debug>(answer: Result<T, Status>) -> Code {
     answer.unwrap_err().code()
 }
+
+/// A request for a block device of at least that size.
+pub(crate) fn device(name: &str, required_bytes: i64) -> proto::CreateVolumeRequest {
+    proto::CreateVolumeRequest {
+        volume_capabilities: vec![block(Mode::SingleNodeWriter)],
+        ..sized(name, required_bytes)
+    }
+}

@@ -107,6 +107,13 @@ pub(crate) struct AgentArgs {
     /// Directory that jobs can mount as a host volume, with `:ro` at the end for reading only, repeatable
     #[arg(long, value_name = "NAME=PATH")]
     pub host_volume: Vec<String>,
+    /// Plugin that runs already, by its socket, such as ebs=unix:///run/ebs.sock, repeatable
+    ///
+    /// The agent neither starts nor stops it. Without an ID, the plugin is registered under its own name.
+    /// It must run on this machine with this agent's mounts, and see the agent's data directory under the
+    /// same path.
+    #[arg(long, value_name = "[ID=]URL")]
+    pub plugin_endpoint: Vec<String>,
     /// Allow core dumps of the agent and its plugin, which contain keys and secrets
     #[arg(long)]
     pub allow_core_dumps: bool,
@@ -138,6 +145,7 @@ pub(crate) async fn serve_agent(
         allow_hosts: arguments.allow_host.clone(),
         limits: arguments.limit.clone(),
         host_volumes: arguments.host_volume.clone(),
+        plugin_endpoints: arguments.plugin_endpoint.clone(),
         allow_core_dumps: arguments.allow_core_dumps,
         plugin: ProfileOptions::from(&arguments.plugin),
         calls: CallWidths::from(&arguments.calls),

@@ -1,14 +1,12 @@
 //! The agent's side of a run that exists: stop it, wait for it, settle it. Files and process descriptors only.
 
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
-use super::super::process_id::{ProcessId, boot_id, is_no_such_process};
+use super::super::process_id::{ProcessId, boot_id, is_no_such_process, register};
 use super::run_files::RunFiles;
 use super::run_state::{WaitStep, settled, wait_step};
 use crate::ports::RunEnd;
@@ -78,15 +76,6 @@ async fn await_process(run: &RunFiles, process: ProcessId) -> io::Result<()> {
     let id = WaitId::PidFd(descriptor.get_ref().as_fd());
     let _is_collected = waitid(id, WaitIdOptions::EXITED | WaitIdOptions::NOHANG).is_ok();
     Ok(())
-}
-
-/// Lets the runtime wait for a descriptor.
-#[expect(
-    deprecated,
-    reason = "its safe form is deprecated for types that may change their descriptor, which `OwnedFd` does not"
-)]
-fn register(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    AsyncFd::with_interest(descriptor, Interest::READABLE)
 }
 
 /// Records the end of a run whose shim is gone, unless the shim did. The state is read again under the lock, because

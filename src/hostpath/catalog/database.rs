@@ -27,6 +27,15 @@ impl Catalog {
         })
     }
 
+    /// Returns the catalogue in a database that is not a file.
+    #[cfg(test)]
+    pub(super) fn over(database: redb::Database) -> Result<Self, CatalogError> {
+        Ok(Self {
+            store: Store::over(database, Path::new("disk"))?,
+            queue: WriteQueue::default(),
+        })
+    }
+
     /// Counts one more use of a fault across all runs, and returns the count.
     pub(in crate::hostpath) fn count_fault(&self, fault: &str) -> Result<u64, CatalogError> {
         let key = format!("fault:{fault}");

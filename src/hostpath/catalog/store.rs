@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{PoisonError, RwLock};
 
 use redb::backends::FileBackend;
-use redb::{Database, ReadableTable as _, WriteTransaction};
+use redb::{Builder, Database, ReadableTable as _, WriteTransaction};
 use serde::Serialize;
 
 use super::records::{Backing, VolumeRecord};
@@ -76,7 +76,11 @@ impl Store {
     }
 
     fn open_file(file: &Path) -> Result<Self, CatalogError> {
-        let database = open_database(file)?;
+        Self::over(open_database(file)?, file)
+    }
+
+    /// Returns the catalogue in an open database, which is that of `file` when it is reopened.
+    pub(super) fn over(database: Database, file: &Path) -> Result<Self, CatalogError> {
         let transaction = begin(&database)?;
         {
             let mut meta = transaction.open_table(META)?;
@@ -140,13 +144,19 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, CatalogError>) -> Result<T, Catal
     })
 }
 
-/// Opens the file, or creates it. An empty file is damaged: it once held records. The database cannot open a file whose creation was interrupted.
-/// So a new file is completed under another name, then renamed.
-pub(super) fn open_database(file: &Path) -> Result<Database, CatalogError> {
+/// Returns how every database of a catalogue is opened.
+pub(super) fn builder() -> Builder {
     let mut builder = Database::builder();
     builder.set_cache_size(CACHE_BYTES);
     // The records have no checksums of their own, and the database panics where it writes next to damage.
     builder.set_check_integrity_on_open(true);
+    builder
+}
+
+/// Opens the file, or creates it. An empty file is damaged: it once held records. The database cannot open a file whose creation was interrupted.
+/// So a new file is completed under another name, then renamed.
+pub(super) fn open_database(file: &Path) -> Result<Database, CatalogError> {
+    let builder = builder();
     if !file.try_exists()? {
         let unfinished = file.with_extension("new");
         let create = || -> Result<Database, CatalogError> {

@@ -42,16 +42,8 @@ impl TestBed {
             plugin: "p".into(),
             node: "here".into(),
             task: "task".into(),
-            command: TaskCommand {
-                name: "p".to_owned(),
-                program: "/bin/plugin".into(),
-                arguments: vec![],
-                environment: vec![],
-                process_file: "/run/p.process".into(),
-                kill_timeout: PluginTask::KILL_TIMEOUT,
-            },
             socket: "/run/p.sock".into(),
-            health_timeout: PluginTask::HEALTH_TIMEOUT,
+            health_timeout: (!self.driver.runs_already).then_some(PluginTask::HEALTH_TIMEOUT),
             recorded,
         };
         let supervisor = Supervisor::new(
@@ -336,4 +328,72 @@ async fn a_process_that_does_not_stop_is_not_gone() {
     first.wait_until_gone().await;
     bed.driver.is_stuck.store(false, Ordering::Relaxed);
     bed.end(run).await;
+}
+
+fn bed_with_a_running_plugin() -> TestBed {
+    TestBed {
+        driver: Arc::new(FakeDriver::of_running()),
+        ..TestBed::new()
+    }
+}
+
+/// A plugin that the agent did not start is not stopped, however long it does not answer.
+#[tokio::test(start_paused = true)]
+async fn a_plugin_that_runs_already_is_never_stopped() {
+    let bed = bed_with_a_running_plugin();
+    let (_status, run) = bed.supervise(None);
+    bed.observer.until("healthy").await;
+    bed.plugin.set_probe_response(ProbeResponse::NotReady);
+    bed.observer
+        .until("the plugin reports that it is not ready")
+        .await;
+    tokio::time::advance(PluginTask::HEALTH_TIMEOUT * 20).await;
+    bed.plugin.set_probe_response(ProbeResponse::Ready);
+    bed.observer.until("healthy").await;
+    assert_eq!(bed.driver.started(), 1);
+    bed.stop.cancel();
+    run.await.unwrap();
+    assert!(!bed.driver.all_ended(), "it goes on");
+    assert!(!bed.is_registered().await);
+    let reports = bed.observer.reports();
+    assert_eq!(reports.last().map(String::as_str), Some("gone"));
+}
+
+/// Another instance would be asked while a call may run in this one.
+#[tokio::test(start_paused = true)]
+async fn a_plugin_with_a_call_under_way_is_not_reported_as_gone() {
+    let bed = bed_with_a_running_plugin();
+    let (_status, run) = bed.supervise(None);
+    bed.observer.until("healthy").await;
+    let instance = bed.registry.running(&"p".into(), &"task".into()).ok();
+    let call = instance.unwrap().run.enter();
+    bed.stop.cancel();
+    run.await.unwrap();
+    drop(call);
+    assert_eq!(bed.observer.reports(), ["healthy"]);
+}
+
+/// A plugin that the next agent must wait for is not reported as gone either, and is looked for all the time.
+#[tokio::test(start_paused = true)]
+async fn a_plugin_that_may_be_busy_is_used_later() {
+    let bed = bed_with_a_running_plugin();
+    let busy = [std::io::ErrorKind::ResourceBusy; 100];
+    bed.driver.failures.lock().unwrap().extend(busy);
+    let begun = Instant::now();
+    let (_status, run) = bed.supervise(None);
+    bed.observer.until("healthy").await;
+    let waited = begun.elapsed();
+    assert!(waited < Duration::from_secs(2 * 100), "{waited:?}");
+    bed.stop.cancel();
+    run.await.unwrap();
+
+    let bed = bed_with_a_running_plugin();
+    bed.driver.failures.lock().unwrap().extend(busy);
+    let (mut status, run) = bed.supervise(None);
+    let is_busy =
+        |status: &TaskStatus| matches!(status, TaskStatus::Restarting { failures: 3, .. });
+    status.wait_for(is_busy).await.unwrap();
+    bed.stop.cancel();
+    run.await.unwrap();
+    assert_eq!(bed.observer.reports(), Vec::<String>::new());
 }

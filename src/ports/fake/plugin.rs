@@ -437,7 +437,7 @@ impl NodeService for FakePlugin {
 pub struct FakeConnector(pub FakePlugin);
 
 impl Connector for FakeConnector {
-    fn connect(&self, _socket: &Path) -> PluginConnection {
+    fn connect(&self, _: &Path, _: Option<i32>) -> PluginConnection {
         self.0.connection()
     }
 }

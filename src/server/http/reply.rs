@@ -25,9 +25,10 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const METRICS: HeaderValue = HeaderValue::from_static(METRICS_CONTENT_TYPE);
 
-/// The response is a stream, which compression would hold back.
+/// The response is sent as it is: compression would hold a stream back, and costs more than it saves on
+/// the way to a client of this machine.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Streamed;
+pub(super) struct Uncompressed;
 
 /// The result of an endpoint.
 #[derive(Debug, Default)]
@@ -195,7 +196,7 @@ impl ResponseBuilder {
     /// Builds the response of a stream, which has none of Nomad's headers.
     fn streamed(&self, body: Body, kind: HeaderValue, closes: bool) -> Response {
         let mut response = Response::new(body);
-        response.extensions_mut().insert(Streamed);
+        response.extensions_mut().insert(Uncompressed);
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, kind);
         headers.insert(AGENT, self.version.clone());

@@ -8,6 +8,7 @@ use axum::response::Response;
 use http::request::Parts;
 use http::{Extensions, HeaderMap, Method, StatusCode, Version};
 use tokio::sync::Semaphore;
+use tower_http::CompressionLevel;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{Predicate as _, SizeAbove};
@@ -18,7 +19,7 @@ use super::limits::Limits;
 use super::long_body::{LONG, ResponseBudget};
 use super::parameters::Parameters;
 use super::places::Connection;
-use super::reply::{Reply, ResponseBuilder, Streamed, wants_typed_errors};
+use super::reply::{Reply, ResponseBuilder, Uncompressed, wants_typed_errors};
 use super::request::ApiRequest;
 use super::route::Route;
 use super::{
@@ -77,12 +78,13 @@ pub fn router(services: Services, settings: HttpSettings) -> axum::Router {
         .layer(
             CompressionLayer::new()
                 .gzip(true)
-                .compress_when(SizeAbove::new(MIN_COMPRESSED_BODY).and(is_whole)),
+                .quality(CompressionLevel::Fastest)
+                .compress_when(SizeAbove::new(MIN_COMPRESSED_BODY).and(is_compressed)),
         )
 }
 
-fn is_whole(_: StatusCode, _: Version, _: &HeaderMap, extensions: &Extensions) -> bool {
-    extensions.get::<Streamed>().is_none()
+fn is_compressed(_: StatusCode, _: Version, _: &HeaderMap, extensions: &Extensions) -> bool {
+    extensions.get::<Uncompressed>().is_none()
 }
 
 async fn respond(State(shared): State<Shared>, request: Request) -> Response {
@@ -90,14 +92,19 @@ async fn respond(State(shared): State<Shared>, request: Request) -> Response {
     let builder = ResponseBuilder::of(&services.agent_info.version);
     let typed = wants_typed_errors(request.headers());
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let connection = request.extensions().get::<Connection>();
+    let is_local = connection.is_none_or(Connection::is_local);
     let (cell, measurements) = (services.cell.clone(), services.measurements.clone());
     let (begun, mut measured) = (Instant::now(), Measured::default());
     let result = handle(shared, request, &mut measured).await;
     let index = cell.index();
-    let response = match result {
+    let mut response = match result {
         Ok(reply) => builder.success(reply, index),
         Err(error) => builder.failure(&error, typed, index),
     };
+    if is_local {
+        response.extensions_mut().insert(Uncompressed);
+    }
     let status = response.status().as_u16();
     measurements.request(
         measured.operation(),

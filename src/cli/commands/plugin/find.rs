@@ -6,7 +6,7 @@ use crate::cli::error::CliError;
 use crate::cli::ui::{plugin_detail, plugin_list};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{Plugin, PluginId, PluginSummary};
-use crate::ports::VolumeApi;
+use crate::ports::{VolumeApi, WithDocument};
 
 /// How plugins are shown.
 pub(super) const PLUGINS: Layout<PluginSummary, Plugin> = Layout {
@@ -37,6 +37,21 @@ pub(super) async fn find_plugin(
             Err(PLUGINS.ambiguous(context, several, message, help))
         }
     }
+}
+
+/// Returns the plugin of this ID, or the only one whose ID starts with the text, with its instances.
+///
+/// # Errors
+/// If no plugin or several match, or the server refuses.
+pub(crate) async fn read_named_plugin(
+    context: &CommandContext,
+    api: &dyn VolumeApi,
+    prefix: &str,
+) -> Result<WithDocument<Plugin>, CliError> {
+    let id = find_plugin(context, api, prefix).await?;
+    let scope = context.namespace()?.unwrap_or_default();
+    let reading = api.read_plugin(&id, &scope).await?;
+    Ok(reading.ok_or_else(|| no_plugin(api, id.as_str()))?)
 }
 
 /// The error for a plugin that does not exist.

@@ -5,7 +5,7 @@ mod args;
 pub(crate) mod check;
 #[cfg(feature = "agent")]
 pub(crate) mod diff;
-mod find;
+pub(crate) mod find;
 pub(crate) mod impact;
 #[cfg(feature = "agent")]
 pub(crate) mod probe;

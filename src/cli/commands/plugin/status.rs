@@ -1,6 +1,6 @@
 //! `plugin status`.
 
-use super::find::{PLUGINS, find_plugin, no_plugin};
+use super::find::{PLUGINS, read_named_plugin};
 use crate::cli::command_context::CommandContext;
 use crate::cli::commands::plugin::PluginStatusArgs;
 use crate::cli::commands::status::ask;
@@ -36,12 +36,7 @@ async fn look(
         let listed = matching(listed, filter)?;
         return Ok(PLUGINS.print_list(context, output, listed, "No CSI plugins match the filter"));
     };
-    let id = find_plugin(context, api, prefix).await?;
-    let scope = context.namespace()?.unwrap_or_default();
-    let reading = api
-        .read_plugin(&id, &scope)
-        .await?
-        .ok_or_else(|| no_plugin(api, id.as_str()))?;
+    let reading = read_named_plugin(context, api, prefix).await?;
     Ok(PLUGINS.print_one(context, output, &reading))
 }
 

@@ -109,7 +109,12 @@ pub(crate) enum VolumeCommand {
     #[command(after_long_help = "Example:\n  nomad-csi volume expand db --size 20GiB")]
     Expand(Box<ExpandArgs>),
     /// Write an example specification
-    #[command(after_long_help = "Example:\n  nomad-csi volume init db.hcl")]
+    ///
+    /// With `--plugin`, the example is a volume of that plugin: it has what the server reports of the
+    /// plugin, such as the topologies of its nodes, and leaves out what the plugin cannot do.
+    #[command(
+        after_long_help = "Examples:\n  nomad-csi volume init db.hcl\n  nomad-csi volume init --plugin ebs db.hcl"
+    )]
     Init(InitArgs),
 }
 
@@ -275,6 +280,9 @@ pub(crate) struct InitArgs {
     /// File to write, or `-` for standard output [default: volume.hcl, .yaml or .json]
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: Option<PathBuf>,
+    /// Plugin of the volume, by its ID on the server or the start of it [default: the embedded plugin]
+    #[arg(long, value_name = "PLUGIN")]
+    pub plugin: Option<String>,
     /// Syntax of the example [default: by the file's extension, else hcl]
     #[arg(long, value_name = "SYNTAX")]
     pub syntax: Option<SpecSyntax>,

@@ -1,0 +1,134 @@
+//! The tasks that supervise plugins that run already.
+//!
+//! A plugin has the ID that the command line gives it, otherwise the name that it gives itself, for which
+//! it has to answer when the agent starts. Two sockets may serve one plugin: its controller and its node.
+//! The ID of such a task follows from the node and the socket, so it is the same after each start.
+
+use std::path::Path;
+use std::time::Duration;
+
+use sha2::{Digest as _, Sha256};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::config::AgentConfig;
+use super::directory::AgentDirs;
+use super::plugin::HOSTPATH;
+use super::plugin_endpoint::PluginEndpoint;
+use crate::csi::deadline::for_rpc;
+use crate::diagnostic::{Code, Diagnostic, Diagnostics};
+use crate::driver::RunningPlugin;
+use crate::model::{AllocId, NodeId, PluginId, hex};
+use crate::node::PluginTask;
+use crate::ports::{Connector, Rpc};
+use crate::retry::RetryPolicy;
+use crate::server::StateCell;
+
+/// The pauses between questions for the name of a plugin.
+const ASK_AGAIN: RetryPolicy = RetryPolicy {
+    initial: Duration::from_millis(20),
+    max: Duration::from_millis(500),
+};
+
+/// Returns the task that supervises the plugin of an endpoint, and what finds its process.
+///
+/// # Errors
+/// If the plugin has no ID and does not answer in time, or its ID is that of the embedded plugin.
+pub(super) async fn running_plugin(
+    endpoint: &PluginEndpoint,
+    config: &AgentConfig,
+    connector: &dyn Connector,
+    (dirs, cell, node): (&AgentDirs, &StateCell, NodeId),
+) -> Result<(PluginTask, RunningPlugin), Diagnostics> {
+    let socket = &endpoint.socket;
+    let plugin = match &endpoint.id {
+        Some(id) => id.clone(),
+        None => own_name(socket, config.plugin_timeout, connector).await?,
+    };
+    if plugin.as_str() == HOSTPATH {
+        return Err(id_is_taken(socket));
+    }
+    let task = task_id(&node, socket);
+    let recorded = cell.read(|state| {
+        let alloc = state.plugin_record(&plugin)?.allocs.get(&task)?;
+        Some(alloc.instance.clone())
+    });
+    let running = RunningPlugin::new(
+        plugin.to_string(),
+        socket.clone(),
+        dirs.running_process(&task),
+        for_rpc(Rpc::NodeStageVolume),
+    );
+    let task = PluginTask {
+        plugin,
+        node,
+        task,
+        socket: socket.clone(),
+        health_timeout: None,
+        recorded,
+    };
+    Ok((task, running))
+}
+
+/// Asks the plugin for its name until it answers.
+async fn own_name(
+    socket: &Path,
+    limit: Duration,
+    connector: &dyn Connector,
+) -> Result<PluginId, Diagnostics> {
+    let connection = connector.connect(socket, None);
+    let deadline = Instant::now() + limit;
+    let mut attempt = 0;
+    let reason = loop {
+        let reason = match timeout_at(deadline, connection.identity.plugin_info()).await {
+            Ok(Ok(info)) => return Ok(PluginId::new(info.name)),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "the plugin did not answer".to_owned(),
+        };
+        let pause = sleep(ASK_AGAIN.delay(attempt, 1.0));
+        if timeout_at(deadline, pause).await.is_err() {
+            break reason;
+        }
+        attempt += 1;
+    };
+    let socket = socket.display();
+    let message = format!("cannot use the plugin at `{socket}`: its name is unknown");
+    let help = format!(
+        "start the plugin before the agent, or give it an ID: `--plugin-endpoint ID=unix://{socket}`"
+    );
+    let problem = Diagnostic::error(Code::AgentBadPluginEndpoint, message);
+    Err(problem.note(reason).help(help).into())
+}
+
+fn id_is_taken(socket: &Path) -> Diagnostics {
+    let socket = socket.display();
+    let message =
+        format!("cannot use the plugin at `{socket}`: `{HOSTPATH}` is the embedded plugin");
+    let help = format!("give it another ID: `--plugin-endpoint ID=unix://{socket}`");
+    let problem = Diagnostic::error(Code::AgentBadPluginEndpoint, message);
+    problem.help(help).into()
+}
+
+/// Returns the ID of the task behind a socket of a node, in the form of a UUID.
+fn task_id(node: &NodeId, socket: &Path) -> AllocId {
+    let mut hash = Sha256::new_with_prefix(node.as_str());
+    hash.update([0]);
+    hash.update(socket.as_os_str().as_encoded_bytes());
+    let digits: String = hex(&hash.finalize()[..16]).collect();
+    let [first, second, third, fourth, fifth] =
+        [(0, 8), (8, 12), (12, 16), (16, 20), (20, 32)].map(|(from, to)| &digits[from..to]);
+    AllocId::new(format!("{first}-{second}-{third}-{fourth}-{fifth}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_id_of_a_task_depends_on_node_and_socket_only() {
+        let id = |node: &str, socket: &str| task_id(&node.into(), Path::new(socket));
+        assert_eq!(id("a", "/run/x.sock"), id("a", "/run/x.sock"));
+        assert_ne!(id("a", "/run/x.sock"), id("b", "/run/x.sock"));
+        assert_ne!(id("a", "/run/x.sock"), id("a", "/run/y.sock"));
+        assert_eq!(id("a", "/run/x.sock").as_str().len(), 36);
+    }
+}

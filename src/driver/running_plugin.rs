@@ -1,0 +1,180 @@
+//! The process of a plugin that runs already: the agent neither starts it nor stops it (`--plugin-endpoint`).
+//!
+//! The process is the one that listens on the socket, as the kernel names it to a client. It is recorded
+//! while the agent uses it. A process on record that still runs may be carrying out calls of an agent
+//! that was killed. It is used again when it cannot be: after the longest time of a call. Any other
+//! process is used once the recorded one has exited. An agent that stops in order, with no call under
+//! way, removes the record, so the next agent uses the process at once.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::io::unix::AsyncFd;
+use tokio::net::UnixStream;
+use tokio::time::Instant;
+
+use super::predecessor::has_ended;
+use super::process_file;
+use super::process_id::{ProcessId, register};
+use crate::ports::{DriverError, StoppedProcess, Task, TaskDriver};
+
+/// A plugin that runs already.
+#[derive(Clone, Debug)]
+pub struct RunningPlugin {
+    name: String,
+    socket: PathBuf,
+    process_file: PathBuf,
+    /// When no call of an earlier agent is under way any more.
+    earlier_calls_end: Instant,
+}
+
+impl RunningPlugin {
+    /// A plugin that listens on `socket`. `process_file` names its process for the next agent. No call of an
+    /// earlier agent takes longer than `longest_call`.
+    pub fn new(
+        name: String,
+        socket: PathBuf,
+        process_file: PathBuf,
+        longest_call: Duration,
+    ) -> Self {
+        Self {
+            name,
+            socket,
+            process_file,
+            earlier_calls_end: Instant::now() + longest_call,
+        }
+    }
+
+    fn failed(&self, source: io::Error) -> DriverError {
+        DriverError {
+            task: self.name.clone(),
+            action: "use",
+            source,
+        }
+    }
+
+    /// Returns the ID of the process that listens on the socket.
+    async fn listener(&self) -> io::Result<i32> {
+        let stream = UnixStream::connect(&self.socket).await.map_err(|error| {
+            let message = format!("nothing listens on `{}`: {error}", self.socket.display());
+            io::Error::new(error.kind(), message)
+        })?;
+        let pid = stream.peer_cred()?.pid().filter(|pid| *pid > 0);
+        pid.ok_or_else(|| {
+            io::Error::other(format!(
+                "the process behind `{}` is in a PID namespace that the agent does not see",
+                self.socket.display()
+            ))
+        })
+    }
+
+    async fn find(&self) -> io::Result<RunningProcess> {
+        let pid = self.listener().await?;
+        let (file, calls_end) = (self.process_file.clone(), self.earlier_calls_end);
+        let opened = tokio::task::spawn_blocking(move || open(pid, &file, calls_end));
+        let descriptor = opened.await.map_err(io::Error::other)??;
+        Ok(RunningProcess {
+            name: self.name.clone(),
+            pid,
+            descriptor: register(descriptor)?,
+            process_file: self.process_file.clone(),
+        })
+    }
+}
+
+#[async_trait]
+impl TaskDriver for RunningPlugin {
+    async fn start(&self) -> Result<Box<dyn Task>, DriverError> {
+        match self.find().await {
+            Ok(process) => Ok(Box::new(process)),
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+}
+
+/// Opens and records the process. Blocks.
+fn open(pid: i32, file: &Path, earlier_calls_end: Instant) -> io::Result<OwnedFd> {
+    let left = earlier_calls_end.saturating_duration_since(Instant::now());
+    if let Some(recorded) = process_file::read(file)?
+        && !left.is_zero()
+        && recorded.open()?.is_some()
+    {
+        return Err(may_be_busy(recorded.pid, left));
+    }
+    let exited = || io::Error::new(io::ErrorKind::NotFound, format!("process {pid} has exited"));
+    let process = ProcessId::current(pid)?.ok_or_else(exited)?;
+    let descriptor = process.open()?.ok_or_else(exited)?;
+    process_file::write(file, pid)?;
+    Ok(descriptor)
+}
+
+fn may_be_busy(pid: i32, left: Duration) -> io::Error {
+    let minutes = left.as_secs().div_ceil(60);
+    let message = format!(
+        "process {pid} may still be carrying out calls of an agent that did not stop in order; \
+         restart the plugin, or wait for at most {minutes} min"
+    );
+    io::Error::new(io::ErrorKind::ResourceBusy, message)
+}
+
+/// The process of a plugin that runs already.
+struct RunningProcess {
+    name: String,
+    pid: i32,
+    /// Readable when the process has exited.
+    descriptor: AsyncFd<OwnedFd>,
+    process_file: PathBuf,
+}
+
+impl RunningProcess {
+    /// Whether the process is known to have exited. Does not wait.
+    fn has_exited(&self) -> bool {
+        has_ended(self.descriptor.get_ref(), Duration::ZERO).unwrap_or(false)
+    }
+}
+
+#[async_trait]
+impl Task for RunningProcess {
+    async fn wait(&self) -> String {
+        if let Err(error) = self.descriptor.readable().await {
+            tracing::warn!(pid = self.pid, %error, "the process of the plugin cannot be watched");
+            // It is not known to have exited.
+            return std::future::pending().await;
+        }
+        "exited".to_owned()
+    }
+
+    async fn stop(&self, is_idle: bool) -> Result<StoppedProcess, DriverError> {
+        if self.has_exited() {
+            return Ok(StoppedProcess::Exited);
+        }
+        if !is_idle {
+            return Ok(StoppedProcess::LeftBusy);
+        }
+        let file = self.process_file.clone();
+        let removed = tokio::task::spawn_blocking(move || std::fs::remove_file(file));
+        let removed = removed.await.map_err(io::Error::other);
+        match removed.and_then(|removed| removed) {
+            Ok(()) => Ok(StoppedProcess::LeftIdle),
+            Err(source) => Err(DriverError {
+                task: self.name.clone(),
+                action: "stop using",
+                source,
+            }),
+        }
+    }
+
+    fn required_peer(&self) -> Option<i32> {
+        Some(self.pid)
+    }
+
+    fn last_lines(&self) -> Vec<String> {
+        vec![]
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+use std::os::unix::net::UnixListener;
+use std::process::{Child, Command, Stdio};
+
+use super::*;
+
+const LONG: Duration = Duration::from_secs(30 * 60);
+
+/// A plugin behind a socket of this process, which the kernel names as the listener.
+struct Bed {
+    directory: tempfile::TempDir,
+    _listener: UnixListener,
+}
+
+impl Bed {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let _listener = UnixListener::bind(directory.path().join("csi.sock")).unwrap();
+        Self {
+            directory,
+            _listener,
+        }
+    }
+
+    fn record(&self) -> PathBuf {
+        self.directory.path().join("plugin.process")
+    }
+
+    fn plugin(&self) -> RunningPlugin {
+        let socket = self.directory.path().join("csi.sock");
+        RunningPlugin::new("ebs".to_owned(), socket, self.record(), LONG)
+    }
+}
+
+fn own_pid() -> i32 {
+    i32::try_from(std::process::id()).unwrap()
+}
+
+/// A process that runs until it is killed, and its record as a plugin's.
+fn other_process(record: &Path) -> Child {
+    let mut child = Command::new("/bin/sh")
+        .args(["-c", "read line"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    process_file::write(record, i32::try_from(child.id()).unwrap()).unwrap();
+    assert_eq!(child.try_wait().unwrap(), None);
+    child
+}
+
+async fn refusal(plugin: &RunningPlugin) -> DriverError {
+    plugin.start().await.err().unwrap()
+}
+
+#[tokio::test]
+async fn the_process_behind_the_socket_is_recorded() {
+    let bed = Bed::new();
+    let task = bed.plugin().start().await.unwrap();
+    assert_eq!(task.required_peer(), Some(own_pid()));
+    let recorded = process_file::read(&bed.record()).unwrap();
+    assert_eq!(recorded.map(|process| process.pid), Some(own_pid()));
+}
+
+#[tokio::test]
+async fn a_socket_without_a_listener_is_an_error() {
+    let bed = Bed::new();
+    std::fs::remove_file(bed.directory.path().join("csi.sock")).unwrap();
+    let error = refusal(&bed.plugin()).await;
+    assert_eq!(error.to_string(), "cannot use task ebs");
+    assert!(error.source.to_string().starts_with("nothing listens on"));
+    assert_ne!(error.source.kind(), io::ErrorKind::ResourceBusy);
+}
+
+/// Rule 3 of claims: a call of a killed agent may still run in the process that it used.
+#[tokio::test]
+async fn a_process_of_an_agent_that_was_killed_is_used_after_the_longest_call() {
+    let bed = Bed::new();
+    drop(bed.plugin().start().await.unwrap());
+    let next = bed.plugin();
+    let error = refusal(&next).await;
+    assert_eq!(error.source.kind(), io::ErrorKind::ResourceBusy);
+    assert!(error.source.to_string().contains("at most 30 min"));
+    let later = RunningPlugin {
+        earlier_calls_end: Instant::now(),
+        ..next
+    };
+    assert!(later.start().await.is_ok());
+}
+
+/// The calls run in the recorded process, also if another one has its socket now.
+#[tokio::test]
+async fn another_process_is_used_once_the_recorded_one_has_exited() {
+    let bed = Bed::new();
+    let mut earlier = other_process(&bed.record());
+    let error = refusal(&bed.plugin()).await;
+    assert_eq!(error.source.kind(), io::ErrorKind::ResourceBusy);
+    earlier.kill().unwrap();
+    earlier.wait().unwrap();
+    assert!(bed.plugin().start().await.is_ok());
+}
+
+#[tokio::test]
+async fn an_agent_that_stopped_without_calls_leaves_a_plugin_that_can_be_used() {
+    let bed = Bed::new();
+    let task = bed.plugin().start().await.unwrap();
+    assert_eq!(task.stop(true).await.unwrap(), StoppedProcess::LeftIdle);
+    let task = bed.plugin().start().await.unwrap();
+    assert_eq!(task.stop(false).await.unwrap(), StoppedProcess::LeftBusy);
+    let error = refusal(&bed.plugin()).await;
+    assert_eq!(error.source.kind(), io::ErrorKind::ResourceBusy);
+}
+
+#[tokio::test]
+async fn the_end_of_the_process_is_noticed() {
+    let directory = tempfile::tempdir().unwrap();
+    let record = directory.path().join("plugin.process");
+    let mut child = other_process(&record);
+    let recorded = process_file::read(&record).unwrap().unwrap();
+    let process = RunningProcess {
+        name: "ebs".to_owned(),
+        pid: recorded.pid,
+        descriptor: register(recorded.open().unwrap().unwrap()).unwrap(),
+        process_file: record,
+    };
+    assert!(!process.has_exited());
+    child.kill().unwrap();
+    assert_eq!(process.wait().await, "exited");
+    assert_eq!(process.stop(false).await.unwrap(), StoppedProcess::Exited);
+    child.wait().unwrap();
+}

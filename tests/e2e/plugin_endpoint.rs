@@ -1,0 +1,184 @@
+//! `agent --plugin-endpoint`: an agent uses a plugin that it did not start, with real mounts, while either of
+//! them is stopped, killed and started again.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use crate::agent_process::{AgentProcess, PROGRAM, program};
+use crate::namespace::{mounts, run_in_mount_namespace};
+use crate::reconcile::address;
+use crate::wait::until;
+
+const ALLOC: &str = "5fc98185-17ff-26bc-a802-0c74fa471c99";
+
+const VOLUME: &str = r#"
+id        = "db"
+name      = "db"
+type      = "csi"
+plugin_id = "ebs"
+
+capability {
+  access_mode     = "single-node-writer"
+  attachment_mode = "file-system"
+}
+"#;
+
+/// A plugin process. Dropping it kills it.
+struct RunningPlugin(Child);
+
+impl RunningPlugin {
+    fn start(directory: &Path) -> Self {
+        let child = Command::new(PROGRAM)
+            .args([
+                "plugin",
+                "serve",
+                "--node-id",
+                "n",
+                "--backing",
+                "directory",
+            ])
+            .args(["--endpoint", &endpoint(directory), "--state-dir"])
+            .arg(directory.join("state"))
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        Self(child.unwrap())
+    }
+}
+
+impl Drop for RunningPlugin {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+fn endpoint(directory: &Path) -> String {
+    format!("unix://{}", directory.join("s/csi.sock").display())
+}
+
+fn start_agent(directory: &Path) -> AgentProcess {
+    let mut command = program(["agent", "--dev", "--http", "127.0.0.1:0"]);
+    command.arg("--data-dir").arg(directory.join("agent"));
+    command.arg(format!("--plugin-endpoint=ebs={}", endpoint(directory)));
+    AgentProcess::run(command)
+}
+
+/// Waits until the description of the plugin's health starts with this text.
+fn wait_for_health(agent: &AgentProcess, expected: &str) {
+    until(expected, || {
+        let answer = agent.address.ask("GET", "/v1/plugin/csi/ebs", None);
+        let answer = answer.map_err(|error| error.to_string())?;
+        if answer.status != 200 {
+            return Err(answer.text());
+        }
+        let plugin = answer.json();
+        let controllers = plugin["Controllers"].as_object().unwrap().values();
+        let mut found: Vec<_> = controllers
+            .map(|instance| instance["HealthDescription"].as_str().unwrap().to_owned())
+            .collect();
+        match found.pop() {
+            Some(description) if description.starts_with(expected) => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    });
+}
+
+/// Runs a command that succeeds, and returns its output.
+fn run(agent: &AgentProcess, folder: &Path, line: &str) -> String {
+    let output = program(line.split(' '))
+        .args(["--address", &address(agent)])
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{line}: {errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn claim(agent: &AgentProcess, folder: &Path) -> String {
+    let path = run(agent, folder, &format!("volume claim db --alloc {ALLOC}"));
+    let path = path.trim().to_owned();
+    assert!(mounts().contains(&path), "{path} is not mounted");
+    path
+}
+
+fn release(agent: &AgentProcess, folder: &Path) {
+    run(agent, folder, &format!("volume release db --alloc {ALLOC}"));
+}
+
+#[test]
+fn a_running_plugin_is_used_through_restarts_of_plugin_and_agent() {
+    run_in_mount_namespace(
+        "plugin_endpoint::a_running_plugin_is_used_through_restarts_of_plugin_and_agent",
+        || {
+            let base = tempfile::tempdir().unwrap();
+            let base = base.path();
+            std::fs::write(base.join("db.hcl"), VOLUME).unwrap();
+            let plugin = RunningPlugin::start(base);
+            let agent = start_agent(base);
+            wait_for_health(&agent, "healthy");
+            run(&agent, base, "volume create -f db.hcl");
+            let path = claim(&agent, base);
+            std::fs::write(Path::new(&path).join("file"), "kept").unwrap();
+
+            // The plugin is killed and started again.
+            drop(plugin);
+            wait_for_health(&agent, "cannot use task ebs: nothing listens on");
+            let plugin = RunningPlugin::start(base);
+            wait_for_health(&agent, "healthy");
+            release(&agent, base);
+            assert_eq!(claim(&agent, base), path);
+
+            // The agent stops in order, and the next one uses the plugin at once.
+            let plugin_id = plugin.0.id();
+            assert!(agent.stop().success());
+            let agent = start_agent(base);
+            wait_for_health(&agent, "healthy");
+            assert_eq!(claim(&agent, base), path);
+
+            // The agent is killed: the same process may still be carrying out its calls.
+            agent.kill();
+            let agent = start_agent(base);
+            wait_for_health(
+                &agent,
+                &format!(
+                    "cannot use task ebs: process {plugin_id} may still be carrying out calls"
+                ),
+            );
+            drop(plugin);
+            let _plugin = RunningPlugin::start(base);
+            wait_for_health(&agent, "healthy");
+            let kept = std::fs::read_to_string(Path::new(&path).join("file"));
+            assert_eq!(kept.unwrap(), "kept");
+            release(&agent, base);
+            run(&agent, base, "volume delete db --yes");
+            assert!(agent.stop().success());
+        },
+    );
+}
+
+/// Without an ID, the plugin is registered under the name that it gives itself.
+#[test]
+fn a_running_plugin_without_an_id_has_its_own_name() {
+    let base = tempfile::tempdir().unwrap();
+    let command = || {
+        let mut command = program(["agent", "--dev", "--http", "127.0.0.1:0"]);
+        command.arg("--data-dir").arg(base.path().join("agent"));
+        command.args(["--plugin-endpoint", &endpoint(base.path())]);
+        command
+    };
+    let refused = command().output().unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    let text = String::from_utf8(refused.stderr).unwrap();
+    assert!(text.contains("error[agent/plugin-endpoint]"), "{text}");
+    assert!(text.contains("its name is unknown"), "{text}");
+
+    let _plugin = RunningPlugin::start(base.path());
+    let agent = AgentProcess::run(command());
+    let listed = run(&agent, base.path(), "plugin status -o name");
+    let names: Vec<_> = listed.lines().collect();
+    assert_eq!(names.len(), 2, "{listed}");
+    assert!(names.contains(&"hostpath"), "{listed}");
+    assert!(agent.stop().success());
+}
