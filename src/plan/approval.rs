@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use super::action::{Action, Plan, PlannedVolume};
 use super::inputs::ObservedState;
 use super::risk::Risk;
-use crate::diagnostic::{Code, Diagnostic};
+use crate::diagnostic::{Code, Diagnostic, closest_match};
 use crate::model::NamespacedId;
 
 /// The approvals of a command line or a saved plan.
@@ -60,23 +60,32 @@ impl Approvals {
     /// in a pipeline would approve a later change that no person has seen.
     ///
     /// A run that was interrupted, or is repeated after its end, has the same approvals. So an approval is no
-    /// problem if the state shows that the approved change was made: the volume is as wanted, or it was
-    /// removed and is only to be created or registered, or neither the plan nor the server has it any more.
-    pub fn unused(&self, plan: &Plan, observed: &ObservedState) -> Vec<Diagnostic> {
+    /// problem if the approved change may have been made: the volume is as wanted, or it was removed and is
+    /// only to be created or registered, or the server does not have it and `may_be_removed` says so.
+    pub fn unused(
+        &self,
+        plan: &Plan,
+        observed: &ObservedState,
+        may_be_removed: impl Fn(&NamespacedId) -> bool,
+    ) -> Vec<Diagnostic> {
         let approved = self.approved.iter();
         let unused = approved.filter_map(|(risk, key)| {
             let planned = plan.volumes.iter().find(|planned| planned.key == *key);
             let why = match planned {
                 Some(planned) => reason_unused(*risk, planned)?,
                 None if observed.has(key) => "the plan does not contain it".to_owned(),
-                None => return None,
+                None if may_be_removed(key) => return None,
+                None => "neither the plan nor the server has it".to_owned(),
             };
             let message = format!(
                 "cannot approve risk `{risk}` for volume {}: {why}",
                 key.quoted()
             );
             let typed = format!("--approve {risk}:{}/{}", key.namespace, key.id);
-            let help = format!("remove `{typed}`");
+            let help = match similar_volume(plan, key).filter(|_| planned.is_none()) {
+                Some(similar) => format!("remove `{typed}`; did you mean volume `{similar}`?"),
+                None => format!("remove `{typed}`"),
+            };
             Some(Diagnostic::error(Code::CliInvalidValue, message).help(help))
         });
         unused.collect()
@@ -86,6 +95,15 @@ impl Approvals {
         let mut approved = self.approved.iter();
         approved.any(|(worst, volume)| risk <= *worst && volume == key)
     }
+}
+
+/// Returns the volume of a plan whose change has a risk and whose ID is the most similar.
+fn similar_volume<'a>(plan: &'a Plan, key: &NamespacedId) -> Option<&'a str> {
+    let changed = plan.volumes.iter().filter(|one| one.impact.is_some());
+    let ids = changed
+        .filter(|one| one.key.namespace == key.namespace)
+        .map(|one| one.key.id.as_str());
+    closest_match(key.id.as_str(), ids)
 }
 
 /// Returns why the plan has no use for an approval of this risk; `None` if it has one.
@@ -175,7 +193,7 @@ mod tests {
                 approved: [(approved, existing().key())].into(),
             };
             let exists = observed(Some(existing()), plugin(|_| {}));
-            approvals.unused(plan, &exists).len()
+            approvals.unused(plan, &exists, |_| false).len()
         };
         let with = |action: Action| {
             let mut plan = plan(&[None]);
@@ -199,15 +217,22 @@ mod tests {
         }
     }
 
-    /// A repeated run with `--prune` finds the volume gone, and keeps its approval.
+    /// A repeated run with `--prune` finds the volume gone, and keeps its approval. A misspelt volume never
+    /// existed.
     #[test]
-    fn an_approval_of_a_volume_that_is_gone_is_no_problem() {
+    fn an_approval_of_an_absent_volume_is_a_problem_unless_it_was_removed() {
         let approvals = Approvals {
             max_risk: None,
             approved: [(Risk::NeedsDowntime, existing().key())].into(),
         };
         let gone = observed(None, plugin(|_| {}));
-        assert_eq!(approvals.unused(&Plan::default(), &gone), []);
+        let unused = |was_removed| approvals.unused(&Plan::default(), &gone, |_| was_removed);
+        assert_eq!(unused(true), []);
+        assert!(
+            unused(false)[0]
+                .message
+                .ends_with("neither the plan nor the server has it")
+        );
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! it. The set releases a removed volume that no longer exists. Protection follows the file, or stays
 //! if the file does not specify it. The step of an interrupted run is closed by the current state of
 //! the volume; its hidden values count as unknown until they are written again. The data of a volume
-//! is recorded when it is first read, and recorded data stays. Recording twice has the same result.
+//! is recorded when it is first read, and recorded data stays. Recording twice has the same result, and
+//! recording the same again within a day changes nothing.
 
 use std::collections::HashSet;
 
@@ -86,7 +87,7 @@ pub fn record_observations(
                 };
                 if let Some(owned) = set.ownership_mut(key) {
                     owned.protect = spec.protect.unwrap_or(owned.protect);
-                    owned.last_verified = Some(verified);
+                    owned.last_verified = Some(verified.after(owned.last_verified));
                 }
             }
             (Some(spec), None) => {

@@ -4,12 +4,14 @@
 //! still prevents two writers from overwriting each other. If the ledger cannot be written at the
 //! start, nothing is started. Without a set, nothing is recorded.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::execute::execute;
 use super::execution::Execution;
 use super::ledger::SetLedger;
-use super::ledger_writer::{LedgerWriter, write_updates};
+use super::ledger_queue::{UnwrittenResult, write_updates};
+use super::ledger_writer::{LedgerWriter, unwritten_result};
 use super::outcome::Outcome;
 use super::recorded_scope::RecordedScope;
 use crate::plan::{Actor, ObservedState, Plan, record_observations};
@@ -72,8 +74,20 @@ pub async fn apply(
         };
         execute(&recorded, plan).await
     };
-    let (outcomes, ()) = tokio::join!(executing, write_updates(set, updates));
+    let (mut outcomes, unwritten) = tokio::join!(executing, write_updates(set, updates));
+    warn_of_unwritten(plan, &mut outcomes, unwritten);
     Ok(outcomes)
+}
+
+/// Adds a warning to the outcome of each volume whose result is not in the ledger.
+fn warn_of_unwritten(plan: &Plan, outcomes: &mut [Outcome], unwritten: Vec<UnwrittenResult>) {
+    let mut errors: BTreeMap<_, _> = unwritten.into_iter().collect();
+    for (planned, outcome) in plan.volumes.iter().zip(outcomes) {
+        if let Some(error) = errors.remove(&planned.key) {
+            let warning = unwritten_result(&planned.key, error);
+            outcome.warnings.push(warning);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,7 @@
-//! Records steps in a set of the ledger, many per write.
+//! Records steps in a set of the ledger, many per write ([`super::ledger_queue`]).
 //!
-//! Many volumes are changed at the same time, and a ledger takes one write after the other. So steps are
-//! queued for [`write_updates`], and everything that is queued during one write goes out with the next.
-//! A step starts only after its record is written. A record states what must hold, so it can be repeated
-//! on what another command wrote.
+//! A step starts only after its record is written. Its result is written before the next step of the same
+//! worker starts. A record states what must hold, so it can be repeated on what another command wrote.
 //!
 //! A write costs as much as the shards that it changes. So the volumes of one shard are worked on together
 //! if there are many.
@@ -12,9 +10,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::watch;
 
-use super::ledger::SetLedger;
+use super::ledger_queue::{Change, LedgerQueue, QueuedUpdates, ledger_queue};
 use super::lock_state::{LockState, is_held};
 use super::record::{Record, Recorded};
 use super::recorded_scope::RecordedScope;
@@ -25,31 +23,15 @@ use crate::plan::{
     MergeRules, OmittedMap, Ownership, Plan, PlannedVolume, RecordedData, VolumeVersion,
     inputs_of_unchanged, shard_order,
 };
-use crate::ports::{Clock, LedgerError, LedgerFailure};
+use crate::ports::{Clock, LedgerError};
 use crate::spec::VolumeSpec;
 
-/// The largest number of queued updates.
-const QUEUE_SIZE: usize = 256;
 /// A plan of more volumes is carried out in the order of the shards.
 const LARGEST_IN_PLAN_ORDER: usize = 100;
 
-type Change = Box<dyn Fn(&mut LedgerSet) + Send + Sync>;
-
-/// An update that waits to be written.
-pub(super) struct LedgerUpdate {
-    change: Change,
-    written: oneshot::Sender<Result<(), LedgerError>>,
-}
-
-impl std::fmt::Debug for LedgerUpdate {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("LedgerUpdate")
-    }
-}
-
 /// Queues updates of a set.
 pub(super) struct LedgerWriter {
-    updates: mpsc::Sender<LedgerUpdate>,
+    queue: LedgerQueue,
     by: Actor,
     clock: Arc<dyn Clock>,
     rules: MergeRules,
@@ -109,15 +91,15 @@ impl RecordedRemoval {
 }
 
 impl LedgerWriter {
-    /// Returns a writer for a plan's steps, and its queue for [`write_updates`].
+    /// Returns a writer for a plan's steps, and what it queues for [`super::ledger_queue::write_updates`].
     pub(super) fn new(
         plan: &Plan,
         rules: MergeRules,
         scope: RecordedScope,
         by: Actor,
         clock: Arc<dyn Clock>,
-    ) -> (Self, mpsc::Receiver<LedgerUpdate>) {
-        let (updates, queue) = mpsc::channel(QUEUE_SIZE);
+    ) -> (Self, QueuedUpdates) {
+        let (queue, queued) = ledger_queue(plan.volumes.len() > LARGEST_IN_PLAN_ORDER);
         let wanted = plan.volumes.iter().map(|planned| {
             let removal = RecordedRemoval::of(&planned.action);
             let is_removed = removal != RecordedRemoval::Released;
@@ -137,7 +119,7 @@ impl LedgerWriter {
             (planned.key.clone(), wanted)
         });
         let writer = Self {
-            updates,
+            queue,
             by,
             clock,
             rules,
@@ -146,7 +128,7 @@ impl LedgerWriter {
             wanted: wanted.collect(),
             lock: None,
         };
-        (writer, queue)
+        (writer, queued)
     }
 
     /// Notes which volumes a plan leaves unchanged, if `true`.
@@ -176,13 +158,6 @@ impl LedgerWriter {
             }
             Some(_) | None => Ok(()),
         }
-    }
-
-    async fn write(&self, change: Change) -> Result<(), LedgerError> {
-        let (written, answer) = oneshot::channel();
-        let update = LedgerUpdate { change, written };
-        self.updates.send(update).await.map_err(|_| closed())?;
-        answer.await.unwrap_or_else(|_| Err(closed()))
     }
 
     fn wanted(&self, volume: &NamespacedId) -> Wanted {
@@ -309,11 +284,6 @@ fn none_left(
     none.map(|(_, field)| field).collect()
 }
 
-fn closed() -> LedgerError {
-    let message = "the ledger is no longer written".to_owned();
-    LedgerError::new(LedgerFailure::Unavailable, Code::Internal, message)
-}
-
 #[async_trait]
 impl Record for LedgerWriter {
     fn order(&self, volume: &NamespacedId) -> u64 {
@@ -334,7 +304,7 @@ impl Record for LedgerWriter {
         let change =
             Box::new(move |set: &mut LedgerSet| set.record_intent(key.clone(), intent.clone()));
         self.require_lock(volume).await?;
-        self.write(change).await.map_err(|error| {
+        self.queue.write(change).await.map_err(|error| {
             error.diagnostic().note(format!(
                 "volume {volume} was not changed: each step must be recorded in the ledger first",
                 volume = volume.quoted()
@@ -353,28 +323,18 @@ impl Record for LedgerWriter {
                 set.clear_intent(&key);
             }),
         };
-        self.write(change).await.map_err(|error| {
-            let message = format!(
-                "the result for volume {volume} is not recorded in the ledger",
-                volume = volume.quoted()
-            );
-            Diagnostic::warning(error.code, message)
-                .note(error.message)
-                .help("run the command again; it records the current state")
-        })
+        let queued = self.queue.write_later(volume.clone(), change).await;
+        queued.map_err(|error| unwritten_result(volume, error))
     }
 }
 
-/// Writes queued updates into the set until the writer is dropped.
-pub(super) async fn write_updates(set: &mut SetLedger, mut queue: mpsc::Receiver<LedgerUpdate>) {
-    let mut updates = vec![];
-    while queue.recv_many(&mut updates, QUEUE_SIZE).await > 0 {
-        let written = set
-            .update(|set| updates.iter().for_each(|update| (update.change)(set)))
-            .await;
-        for update in updates.drain(..) {
-            // A receiver that is gone was interrupted.
-            drop(update.written.send(written.clone()));
-        }
-    }
+/// Returns the warning about a result that is not in the ledger.
+pub(super) fn unwritten_result(volume: &NamespacedId, error: LedgerError) -> Diagnostic {
+    let message = format!(
+        "the result for volume {} is not recorded in the ledger",
+        volume.quoted()
+    );
+    Diagnostic::warning(error.code, message)
+        .note(error.message)
+        .help("run the command again; it records the current state")
 }

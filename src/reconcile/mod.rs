@@ -9,6 +9,7 @@ mod execute;
 mod execution;
 mod import;
 mod ledger;
+mod ledger_queue;
 mod ledger_writer;
 mod lock_renewal;
 mod lock_state;

@@ -36,7 +36,8 @@ pub trait Record: Sync {
 
     /// Records that a step starts. On an error, the step is not taken.
     async fn begin(&self, volume: &NamespacedId, step: IntentStep) -> Result<(), Diagnostic>;
-    /// Records the result of a step. A step with an unknown result keeps its record.
+    /// Records the result of a step, at the latest before the next step that [`Self::begin`] records. A
+    /// step with an unknown result keeps its record.
     async fn end(&self, volume: &NamespacedId, what: Recorded<'_>) -> Result<(), Diagnostic>;
 }
 

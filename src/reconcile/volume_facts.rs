@@ -9,6 +9,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
 use super::observe::plugin_state;
 use super::provider_lists::{provider_lists, unread_lists};
+use crate::diagnostic::Diagnostic;
 use crate::doctor::VolumeFacts;
 use crate::model::{
     BlockedEvaluation, ClientNode, Namespace, NamespacedId, PluginId, Volume, VolumeClaim,
@@ -115,7 +116,7 @@ impl FactReading {
         let of = |volume: &Volume| (volume.plugin_id.clone(), volume.namespace.clone());
         let asked: AskedPlugins = volumes.iter().map(of).collect();
         self.providers = provider_lists(api, &self.plugins, &asked, parallelism).await;
-        for warning in unread_lists(&self.providers) {
+        for warning in self.unread_providers() {
             let why = warning.notes.first().cloned().unwrap_or_default();
             self.unread.push(format!("{}: {why}", warning.message));
         }
@@ -141,6 +142,11 @@ impl FactReading {
                 )),
             }
         }
+    }
+
+    /// Returns warnings about the lists of providers that could not be read.
+    pub(super) fn unread_providers(&self) -> Vec<Diagnostic> {
+        unread_lists(&self.providers)
     }
 
     /// Returns the facts about one of the volumes.

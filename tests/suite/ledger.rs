@@ -72,11 +72,11 @@ async fn a_set_of_many_shards_is_read_back_and_shrinks() {
     let variables = Variables::new();
     let (_server, ledger) = serve(&variables).await;
     let mut stored = StoredSet::default();
-    save(&ledger, &owning(0..1_000), &mut stored, "1")
+    save(&ledger, &owning(0..4_000), &mut stored, "1")
         .await
         .expect("the write succeeds");
     let (read_back, set) = read(&ledger).await;
-    assert_eq!((&read_back, &set), (&stored, &owning(0..1_000)));
+    assert_eq!((&read_back, &set), (&stored, &owning(0..4_000)));
     assert!(stored.shards.len() > 3, "{}", stored.shards.len());
     save(&ledger, &owning(0..5), &mut stored, "2")
         .await

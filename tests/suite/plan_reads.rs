@@ -86,10 +86,17 @@ volume "v{at}" {{
         (planned, requests.iter().filter_map(volume).collect())
     }
 
-    async fn apply(&self) {
+    /// Applies the set, and returns the shards of its ledger that were written.
+    async fn apply(&self) -> Vec<String> {
         let apply = ["apply", "volumes.hcl", "--set", "web", "--yes"];
         let applied = self.run(&apply).await;
         assert_eq!(applied.code, Some(0), "{}", applied.output);
+        let requests = self.proxy.requests();
+        let written = requests.iter().filter_map(|line| {
+            let rest = line.strip_prefix("PUT /v1/var/nomad-csi/sets/web/")?;
+            Some(rest.split('?').next()?.to_owned())
+        });
+        written.filter(|shard| shard != "lock").collect()
     }
 }
 
@@ -145,6 +152,17 @@ async fn a_plan_reads_what_may_have_changed() {
     for volume in ["v3", "v5"] {
         assert!(planned.output.contains(volume), "{}", planned.output);
     }
+}
+
+/// The ledger has noted within a day that the volumes are as they were applied.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_apply_of_unchanged_volumes_writes_no_ledger() {
+    let test_bed = TestBed::start().await;
+    assert!(!test_bed.apply().await.is_empty());
+    assert_eq!(test_bed.apply().await, [""; 0]);
+    test_bed.write("capacity_max = \"1GiB\"");
+    assert_eq!(test_bed.apply().await.first().unwrap(), "head");
+    assert_eq!(test_bed.apply().await, [""; 0]);
 }
 
 /// A ledger in a file may belong to another server, whose indexes mean nothing here.

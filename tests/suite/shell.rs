@@ -9,7 +9,7 @@ use nomad_csi::cli::{Environment, Exit, OutputStream};
 use tokio::runtime::Runtime;
 
 use crate::support::hermetic::{Redirect, RunResult, run_in};
-use crate::support::http_server::{ReceivedRequest, Reply, Server, json, text};
+use crate::support::http_server::{ReceivedRequest, Reply, Server, json, response, text};
 use crate::support::wait::until;
 
 const SPECIFICATION: &str = r#"
@@ -302,6 +302,36 @@ fn completion_offers_ids_of_the_server() {
     }
     let nothing = completed(directory.path(), &server, "volume status x");
     assert_eq!((nothing.exit, nothing.text.as_str()), (Exit::Done, ""));
+}
+
+/// Nomad has no list of claims, and the agent has.
+#[test]
+fn completion_offers_the_aliases_of_an_allocation_on_the_agent() {
+    let directory = tempfile::tempdir().expect("a new directory");
+    let runtime = runtime();
+    let claims = r#"[{"Alias":"data","AllocID":"a1","Namespace":"default","VolumeID":"db"},
+        {"Alias":"copy","AllocID":"a1","Namespace":"default","VolumeID":"db"},
+        {"Alias":"other","AllocID":"a2","Namespace":"default","VolumeID":"db"}]"#;
+    for (headers, expected) in [
+        (&[("X-Nomad-CSI-Agent", "0.1.0")][..], "data\ncopy\n"),
+        (&[], ""),
+    ] {
+        let answer = move |seen: &ReceivedRequest, _| match seen.line() {
+            line if line.starts_with("GET /v1/regions") => {
+                response(200, "application/json", headers, br#"["global"]"#)
+            }
+            line if line.starts_with("GET /v1/volume/csi/db/claims") => json(claims),
+            _ => json(r#"{"config":{"Version":{"Version":"2.0.5"}}}"#),
+        };
+        let server = runtime.block_on(Server::start(answer));
+        let words = "volume release db --alloc a1 --alias ";
+        until(words, || {
+            let result = completed(directory.path(), &server, words);
+            (result.text == expected)
+                .then_some(())
+                .ok_or_else(|| result.text.clone())
+        });
+    }
 }
 
 #[test]

@@ -141,7 +141,7 @@ async fn print_plan(
         context.printer.print_result(&text);
     }
     context.print_diagnostics(&diagnostics, &specifications.sources);
-    refuse_unused_approvals(&prepared, &request.options.approvals)?;
+    refuse_unused_approvals(&prepared, &request.options, request.set)?;
     if arguments.out.is_some() {
         save_plan(context, cluster, &request, &prepared, arguments)?;
     }

@@ -6,7 +6,7 @@ use super::table::{heading, table};
 use super::time::{ago, local_time};
 use crate::doctor::Finding;
 use crate::model::{ClaimProblem, VolumeClaim, until};
-use crate::reconcile::workflow::ClaimOverview;
+use crate::reconcile::workflow::VolumeOverview;
 
 /// The longest problem in a cell of the table.
 const SHORT: usize = 60;
@@ -28,7 +28,11 @@ pub(crate) fn claim_list(claims: &[VolumeClaim], now: &TimeReference, wide: bool
 
 /// Returns the claims as a section of a volume's details, and what is wrong with the volume. Empty if
 /// neither is known.
-pub(crate) fn claim_overview(overview: &ClaimOverview, now: &TimeReference, wide: bool) -> String {
+pub(crate) fn volume_overview(
+    overview: &VolumeOverview,
+    now: &TimeReference,
+    wide: bool,
+) -> String {
     let mut text = String::new();
     if !overview.claims.is_empty() {
         text.push('\n');

@@ -55,7 +55,7 @@ pub(super) use auth::{AuthReport, auth_json, auth_text};
 pub(super) use check_progress::CheckProgress;
 #[cfg(feature = "agent")]
 pub(super) use check_reports::CheckReportFile;
-pub(super) use claim::{claim_list, claim_overview};
+pub(super) use claim::{claim_list, volume_overview};
 pub(super) use diagnostic::{diagnostic_json, render};
 pub(super) use doctor::{doctor_json, doctor_text};
 pub(super) use drift::{DriftShown, drift_json, drift_text};

@@ -9,7 +9,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::entry::{Entry, Ownership};
-use super::hash::LedgerKey;
+use super::hash::{FieldHash, LedgerKey};
+use super::history::SetHistory;
 use super::intent::Intent;
 use super::shard_name::ShardName;
 use super::stored_set::{FORMAT, LedgerProblem};
@@ -28,6 +29,18 @@ pub(super) struct HeadDocument {
     /// The applied saved plans, with their times.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) plans: BTreeMap<String, i64>,
+    /// The hashes of the volumes that the set released, the latest last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) released: Vec<FieldHash>,
+}
+
+impl HeadDocument {
+    pub(super) fn history(&self) -> SetHistory {
+        SetHistory {
+            plans: self.plans.clone(),
+            released: self.released.clone(),
+        }
+    }
 }
 
 /// The document of another shard: a part of the set's volumes.

@@ -51,6 +51,27 @@ pub struct LastVerified {
     pub plan_inputs: Option<FieldHash>,
 }
 
+impl LastVerified {
+    /// How long the time of a verification stays as it is, in nanoseconds: a day.
+    const RENEWED_AFTER: i64 = 24 * 60 * 60 * 1_000_000_000;
+
+    /// Returns what to record: this verification, or an earlier one that is less than a day older and says
+    /// the same. So a set is not written again at each run.
+    pub(in crate::plan) fn after(self, earlier: Option<Self>) -> Self {
+        let says_the_same = |earlier: &Self| {
+            earlier.spec_index == self.spec_index && earlier.plan_inputs == self.plan_inputs
+        };
+        let is_recent = |earlier: &Self| {
+            let age = self.at.checked_sub(earlier.at);
+            age.is_some_and(|age| (0..Self::RENEWED_AFTER).contains(&age))
+        };
+        earlier
+            .filter(says_the_same)
+            .filter(is_recent)
+            .unwrap_or(self)
+    }
+}
+
 /// What the ledger records of a hidden value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoredValue {

@@ -108,6 +108,11 @@ impl LedgerKey {
 }
 
 impl LedgerKey {
+    /// Returns the hash of a volume's name.
+    pub(super) fn of_name(&self, volume: &NamespacedId) -> FieldHash {
+        self.hash(volume, "name", &serde_json::Value::Null)
+    }
+
     /// Returns the hash of what the plan of a volume depends on.
     pub(in crate::plan) fn of_plan_inputs(
         &self,

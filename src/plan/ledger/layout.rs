@@ -63,7 +63,7 @@ impl SetLayout {
         save: &str,
     ) -> Result<Vec<ShardChange>, LedgerProblem> {
         let changed: Vec<&NamespacedId> = set.entries().changed().collect();
-        if changed.is_empty() && !set.has_new_plans() {
+        if changed.is_empty() && !set.has_new_history() {
             return Ok(vec![]);
         }
         self.sequence += 1;

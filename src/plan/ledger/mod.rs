@@ -14,6 +14,7 @@ mod document;
 mod entries;
 mod entry;
 mod hash;
+mod history;
 mod intent;
 mod layout;
 mod set;

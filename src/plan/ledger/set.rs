@@ -7,6 +7,7 @@ use super::document::{self, HeadDocument, ShardDocument};
 use super::entries::Entries;
 use super::entry::{Entry, Ownership, StoredValue};
 use super::hash::{FieldHash, FieldHashes, LedgerKey};
+use super::history::SetHistory;
 use super::intent::Intent;
 use super::shard_name::ShardName;
 use super::sharding::{assign_to_shards, merge_shards};
@@ -16,8 +17,6 @@ use crate::model::{
     VolumeRequest,
 };
 
-/// The number of applied plans that a ledger records.
-const PLANS: usize = 100;
 /// The names of the hashes of hidden fields.
 const SECRETS: &str = "secrets";
 const MOUNT_FLAGS: &str = "mount_options.mount_flags";
@@ -27,15 +26,15 @@ const MOUNT_FLAGS: &str = "mount_options.mount_flags";
 pub struct LedgerSet {
     name: SetName,
     key: LedgerKey,
-    plans: BTreeMap<String, i64>,
-    stored_plans: BTreeMap<String, i64>,
+    history: SetHistory,
+    stored_history: SetHistory,
     entries: Entries,
 }
 
 /// Sets are equal if they say the same, whatever is stored.
 impl PartialEq for LedgerSet {
     fn eq(&self, other: &Self) -> bool {
-        let content = |set: &Self| (set.name.clone(), set.key.clone(), set.plans.clone());
+        let content = |set: &Self| (set.name.clone(), set.key.clone(), set.history.clone());
         content(self) == content(other) && self.entries.all() == other.entries.all()
     }
 }
@@ -48,8 +47,8 @@ impl LedgerSet {
         Self {
             name,
             key,
-            plans: BTreeMap::new(),
-            stored_plans: BTreeMap::new(),
+            history: SetHistory::default(),
+            stored_history: SetHistory::default(),
             entries: Entries::default(),
         }
     }
@@ -71,9 +70,9 @@ impl LedgerSet {
         let mut set = Self::new(name, fresh);
         match head {
             Some(head) => {
+                set.history = head.history();
+                set.stored_history.clone_from(&set.history);
                 set.key = head.key;
-                set.stored_plans.clone_from(&head.plans);
-                set.plans = head.plans;
             }
             None => {
                 let owned = entries.values_mut().filter_map(|e| e.owned.as_mut());
@@ -109,8 +108,8 @@ impl LedgerSet {
         }
         let gone = old.keys().filter(|name| !layout.contains_key(name));
         changes.extend(gone.map(|name| change(name, None)));
-        let same_head = head.is_some_and(|head| head.key == self.key && head.plans == self.plans);
-        if changes.is_empty() && same_head {
+        let is_same = |head: HeadDocument| head.history() == self.history && head.key == self.key;
+        if changes.is_empty() && head.is_some_and(is_same) {
             return Ok(vec![]);
         }
         changes.insert(0, self.head_change(stored, sequence, save));
@@ -124,7 +123,8 @@ impl LedgerSet {
             sequence,
             save: save.to_owned(),
             key: self.key.clone(),
-            plans: self.plans.clone(),
+            plans: self.history.plans.clone(),
+            released: self.history.released.clone(),
         });
         ShardChange::of(stored, &ShardName::head(), Some(text))
     }
@@ -132,21 +132,21 @@ impl LedgerSet {
     /// Counts the set as stored.
     pub fn settle(&mut self) {
         self.entries.settle();
-        self.stored_plans.clone_from(&self.plans);
+        self.stored_history.clone_from(&self.history);
     }
 
     /// Makes the set as it is stored.
     pub fn revert(&mut self) {
         self.entries.revert();
-        self.plans.clone_from(&self.stored_plans);
+        self.history.clone_from(&self.stored_history);
     }
 
     pub(super) fn entries(&self) -> &Entries {
         &self.entries
     }
 
-    pub(super) fn has_new_plans(&self) -> bool {
-        self.plans != self.stored_plans
+    pub(super) fn has_new_history(&self) -> bool {
+        self.history != self.stored_history
     }
 
     /// Returns the set's name.
@@ -273,7 +273,16 @@ impl LedgerSet {
 
     /// Removes the ownership of a volume. Returns whether the set owned it.
     pub fn forget(&mut self, volume: &NamespacedId) -> bool {
-        self.take(volume, |entry| entry.owned.take().is_some())
+        let was_owned = self.take(volume, |entry| entry.owned.take().is_some());
+        if was_owned {
+            self.history.add_released(self.key.of_name(volume));
+        }
+        was_owned
+    }
+
+    /// Whether the set owned a volume that it released; `false` if it has released a hundred others since.
+    pub fn has_released(&self, volume: &NamespacedId) -> bool {
+        self.history.released.contains(&self.key.of_name(volume))
     }
 
     /// Returns the open intents, by volume.
@@ -301,19 +310,12 @@ impl LedgerSet {
 
     /// Returns when a saved plan was applied, in nanoseconds since the epoch; `None` if it was not.
     pub fn applied_plan(&self, id: &str) -> Option<i64> {
-        self.plans.get(id).copied()
+        self.history.plans.get(id).copied()
     }
 
     /// Records that a saved plan was applied. The ledger keeps the latest hundred.
     pub fn record_plan(&mut self, id: impl Into<String>, at: i64) {
-        self.plans.insert(id.into(), at);
-        while self.plans.len() > PLANS {
-            let oldest = self.plans.iter().min_by_key(|(_, at)| **at);
-            let Some(id) = oldest.map(|(id, _)| id.clone()) else {
-                return;
-            };
-            self.plans.remove(&id);
-        }
+        self.history.add_plan(id.into(), at);
     }
 
     /// Returns what is recorded of a volume's secrets.

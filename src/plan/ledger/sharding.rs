@@ -16,9 +16,9 @@ use super::shard_name::{DEEPEST, ShardName, ShardPath};
 use super::stored_set::LedgerProblem;
 use crate::model::NamespacedId;
 
-/// The maximum size of a shard in bytes. A variable of Nomad 1.4 has at most 16 KiB, including the
-/// name of the item; later versions allow 64 KiB.
-pub(super) const LARGEST: usize = 15 << 10;
+/// The maximum size of a shard in bytes. A variable has at most 64 KiB, including the name of the item,
+/// since Nomad 1.5. The locks of sets require 1.7.
+pub(super) const LARGEST: usize = 60 << 10;
 /// An upper bound for the size of a shard without its records.
 pub(super) const FRAME: usize = 80;
 

@@ -6,8 +6,8 @@ use super::shard_name::ShardName;
 use crate::model::NamespacedId;
 
 /// The format that this program writes, and the newest that it reads. Format 2 records the data of
-/// each volume, and format 3 the plan that left it unchanged.
-pub(super) const FORMAT: u32 = 3;
+/// each volume, format 3 the plan that left it unchanged, and format 4 the volumes that the set released.
+pub(super) const FORMAT: u32 = 4;
 
 /// A stored shard.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 use super::*;
+use crate::model::Volume;
 use crate::plan::ledger::{Actor, Intent, IntentStep, LedgerKey, Ownership, SetName, StoredValue};
-use crate::plan::samples::{existing, spec, wanted};
+use crate::plan::samples::{existing, observed, plugin, spec, wanted};
 use crate::plan::volume_version::VolumeVersion;
 use crate::spec::VolumeSpec;
 
@@ -86,5 +87,33 @@ fn the_intent_of_an_unplanned_volume_is_closed_without_ownership() {
         record_observations(&mut set, &Plan::default(), &observed, 9, None);
         assert_eq!(set.intents().count(), 0);
         assert_eq!(set.secrets(&key), secrets, "{step:?}");
+    }
+}
+
+/// The note of a verification is recorded again if it says something else, or is a day old.
+#[test]
+fn an_unchanged_volume_is_recorded_once_a_day() {
+    const DAY: i64 = 24 * 60 * 60 * 1_000_000_000;
+    let key = existing().key();
+    let plan = unchanged(Some(spec(wanted())));
+    let mut set = set();
+    let mut record = |at, spec_index| {
+        let volume = Volume {
+            spec_index,
+            ..existing()
+        };
+        let observed = observed(Some(volume), plugin(|_| {}));
+        record_observations(&mut set, &plan, &observed, at, None);
+        set.ownership(&key).unwrap().last_verified.unwrap().at
+    };
+    for (at, spec_index, expected) in [
+        (5, 7, 5),
+        (5 + DAY - 1, 7, 5),
+        (5 + DAY, 7, 5 + DAY),
+        (6 + DAY, 8, 6 + DAY),
+        // The clock of another machine is behind.
+        (9, 8, 9),
+    ] {
+        assert_eq!(record(at, spec_index), expected, "{at} {spec_index}");
     }
 }

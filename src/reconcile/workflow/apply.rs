@@ -25,7 +25,7 @@ use super::set_lock::with_set_lock;
 use super::specifications::Specifications;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::model::{NamespacedId, Volume};
-use crate::plan::{Action, Approvals, Plan, PlannedVolume, SavedPlan, Unapproved};
+use crate::plan::{Action, Approvals, LedgerSet, Plan, PlannedVolume, SavedPlan, Unapproved};
 use crate::ports::WithDocument;
 use crate::reconcile::ledger::SetLedger;
 use crate::reconcile::outcome::{Outcome, Status};
@@ -168,7 +168,11 @@ async fn apply_in_set(
         .reporter
         .diagnostics(&diagnostics, &specifications.sources);
     stop_if_blocked(context, request.mode, plan)?;
-    refuse_unused_approvals(&prepared, &request.options.approvals)?;
+    refuse_unused_approvals(
+        &prepared,
+        &request.options,
+        set.as_deref().map(SetLedger::set),
+    )?;
     if plan.counts().changes() > 0 {
         approve_plan(context, prompt, request, &prepared).await?;
     }
@@ -255,19 +259,24 @@ fn stop_if_blocked(
     Err(WorkflowError::reported(FailureKind::Blocked))
 }
 
-/// Refuses approvals of changes that the plan does not make.
+/// Refuses approvals of changes that the plan does not make. An earlier run may have removed a volume that
+/// the set released or that is named as data to delete.
 ///
 /// # Errors
 /// If there is one.
 pub fn refuse_unused_approvals(
     prepared: &PreparedPlan,
-    approvals: &Approvals,
+    options: &ChangeOptions,
+    set: Option<&LedgerSet>,
 ) -> Result<(), WorkflowError> {
     let observed = &prepared.observation.observed;
-    let unused: Diagnostics = approvals
-        .unused(&prepared.plan, observed)
-        .into_iter()
-        .collect();
+    let may_be_removed = |key: &NamespacedId| {
+        options.plan.delete_data.contains(key) || set.is_some_and(|set| set.has_released(key))
+    };
+    let unused = options
+        .approvals
+        .unused(&prepared.plan, observed, may_be_removed);
+    let unused: Diagnostics = unused.into_iter().collect();
     if unused.is_empty() {
         return Ok(());
     }

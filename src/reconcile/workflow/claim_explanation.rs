@@ -1,12 +1,10 @@
-//! What is known about the claims of one volume: for its details, and for errors of commands that its
-//! claims stop.
+//! What is known about the claims of one volume, for errors of commands that its claims stop.
 //!
 //! It only explains. So nothing is read if nothing can be stuck, and a failure to read explains nothing.
 
-use super::context::WorkflowContext;
 use crate::diagnostic::Diagnostic;
 use crate::doctor::{Finding, diagnose};
-use crate::model::{AllocId, Volume, VolumeClaim};
+use crate::model::{AllocId, Volume};
 use crate::ports::ClusterApi;
 use crate::reconcile::volume_facts::{FactOptions, FactReading};
 
@@ -37,35 +35,6 @@ pub(super) fn explained(problem: Diagnostic, findings: &[Finding]) -> Diagnostic
             None => problem,
         }
     })
-}
-
-/// The claims of a volume, and why some are not released.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ClaimOverview {
-    /// The claims. Empty on Nomad, which hides them.
-    pub claims: Vec<VolumeClaim>,
-    /// What is wrong with the volume and its claims.
-    pub findings: Vec<Finding>,
-}
-
-/// Returns what is known of the claims of a volume. Reads nothing if nothing claims it. What cannot be
-/// read is left out, because the volume itself is the answer.
-pub async fn claim_overview(context: &WorkflowContext<'_>, volume: &Volume) -> ClaimOverview {
-    if !volume.is_claimed() {
-        return ClaimOverview::default();
-    }
-    let volumes = std::slice::from_ref(volume);
-    let options = FactOptions::of_claims(context.clock.now());
-    match FactReading::read(context.api, volumes, options).await {
-        Ok(reading) => {
-            let facts = reading.facts(volume);
-            ClaimOverview {
-                claims: facts.claims.unwrap_or_default().to_vec(),
-                findings: diagnose(&facts),
-            }
-        }
-        Err(_) => ClaimOverview::default(),
-    }
 }
 
 /// Whether a claim of the volume belongs to an allocation that has ended.

@@ -51,13 +51,13 @@ mod server_away;
 mod set_lock;
 mod snapshots;
 mod specifications;
+mod volume_overview;
 mod wait;
 
 pub use applied_record::AppliedRecord;
 pub use apply::{
     ApplyMode, ApplyRequest, ApplyResult, apply_specifications, refuse_unused_approvals,
 };
-pub use claim_explanation::{ClaimOverview, claim_overview};
 pub use claims::{LONGEST_CLAIM_WAIT, claim_volume, list_claims, release_volume};
 pub use context::WorkflowContext;
 pub use denied_request::explain_denial;
@@ -91,4 +91,5 @@ pub use round::{RoundReporter, RoundRequest, run_round};
 pub use server_away::{fold_server_away, is_folded};
 pub use snapshots::{SnapshotDeletionRequest, create_snapshot, delete_snapshots};
 pub use specifications::Specifications;
+pub use volume_overview::{VolumeOverview, volume_overview};
 pub use wait::wait_for_condition;

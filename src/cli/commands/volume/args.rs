@@ -7,8 +7,8 @@ use clap::{Args, Subcommand, ValueHint};
 use super::claim_args::{ClaimArgs, ClaimsArgs, ReleaseArgs};
 use super::doctor::DoctorArgs;
 use crate::cli::args::{
-    FileArgs, LedgerArgs, OutputArgs, ParallelismArgs, SERVER_VERSION_HELP, SYNTAX_HELP,
-    SecretArgs, ServerWaitArgs, SpecSyntax, one_of, required_paths,
+    FileArgs, LedgerArgs, NO_PROVIDER_HELP, OutputArgs, ParallelismArgs, SERVER_VERSION_HELP,
+    SYNTAX_HELP, SecretArgs, ServerWaitArgs, SpecSyntax, one_of, required_paths,
 };
 use crate::cli::durations::TimeSpan;
 use crate::model::ServerVersion;
@@ -42,7 +42,9 @@ pub(crate) enum VolumeCommand {
     Delete(DeleteArgs),
     /// List volumes, or show one
     ///
-    /// ID may be the start of an ID. An exact match takes precedence.
+    /// ID may be the start of an ID. An exact match takes precedence. The details of a volume end with its
+    /// problems. If its plugin lists volumes and reports no health, the provider is asked whether it still
+    /// has the data.
     #[command(
         after_long_help = "Examples:\n  nomad-csi volume status\n  nomad-csi volume status db -o json"
     )]
@@ -202,6 +204,8 @@ pub(crate) struct VolumeStatusArgs {
     /// and lists all volumes.
     #[arg(long, value_name = "EXPRESSION", conflicts_with = "id")]
     pub filter: Option<String>,
+    #[arg(long, requires = "id", help = NO_PROVIDER_HELP)]
+    pub no_provider: bool,
     /// The output format.
     #[command(flatten)]
     pub output: OutputArgs,

@@ -5,7 +5,7 @@ use crate::cli::commands::status::Layout;
 use crate::cli::commands::volume::VolumeStatusArgs;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::cli::ui::{claim_overview, volume_detail, volume_health, volume_list};
+use crate::cli::ui::{OutputFormat, volume_detail, volume_health, volume_list, volume_overview};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{Namespace, NamespacedId, PluginId, Volume, VolumeSummary};
 use crate::ports::{ClusterApi, VolumeApi, VolumeQuery};
@@ -56,18 +56,35 @@ async fn look(
         .ok_or_else(|| missing(api, &query, id))?;
     let exit = VOLUMES.print_one(context, output, &reading);
     if output.is_text() {
-        let workflow = context.workflow(api, "volume status", 1);
-        let overview = workflow::claim_overview(&workflow, &reading.value).await;
-        let now = context.time_reference();
-        let text = claim_overview(&overview, &now, output.is_wide());
-        context.printer.print_result(&text);
         let document = serde_json::from_str::<VolumeDocument>(reading.document.text());
-        if document.is_ok_and(|document| document.reports_health) {
+        let reports_health = document.is_ok_and(|document| document.reports_health);
+        // The health of a volume says whether its data is gone.
+        let asks_provider = !reports_health && !arguments.no_provider;
+        print_overview(context, api, &reading.value, asks_provider, output).await;
+        if reports_health {
             let health = api.volume_health(&key).await?;
             context.printer.print_result(&volume_health(&health));
         }
     }
     Ok(exit)
+}
+
+/// Prints the claims of a volume and what is wrong with it.
+async fn print_overview(
+    context: &CommandContext,
+    api: &dyn ClusterApi,
+    volume: &Volume,
+    asks_provider: bool,
+    output: &OutputFormat,
+) {
+    let workflow = context.workflow(api, "volume status", 1);
+    let overview = workflow::volume_overview(&workflow, volume, asks_provider).await;
+    let now = context.time_reference();
+    let text = volume_overview(&overview, &now, output.is_wide());
+    context.printer.print_result(&text);
+    for warning in &overview.warnings {
+        context.print_diagnostic(warning);
+    }
 }
 
 /// Names the searched namespace, so that it is not mistaken for an empty cluster.

@@ -1,0 +1,48 @@
+//! What is known about one volume besides its registration: its claims, and what is wrong with it.
+//!
+//! It only explains, and the volume itself is the answer. So what cannot be read is left out. A provider
+//! that was asked and did not answer is reported, because its data may be gone.
+
+use super::context::WorkflowContext;
+use crate::diagnostic::Diagnostic;
+use crate::doctor::{Finding, diagnose};
+use crate::model::{Volume, VolumeClaim};
+use crate::reconcile::volume_facts::{FactOptions, FactReading};
+
+/// The claims of a volume, and what is wrong with it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VolumeOverview {
+    /// The claims. Empty on Nomad, which hides them.
+    pub claims: Vec<VolumeClaim>,
+    /// What is wrong with the volume, its claims and its data.
+    pub findings: Vec<Finding>,
+    /// Warnings about the provider's list, which could not be read.
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// Returns what is known about a volume. Reads nothing if nothing claims it and the provider is not asked.
+pub async fn volume_overview(
+    context: &WorkflowContext<'_>,
+    volume: &Volume,
+    asks_provider: bool,
+) -> VolumeOverview {
+    if !volume.is_claimed() && !asks_provider {
+        return VolumeOverview::default();
+    }
+    let volumes = std::slice::from_ref(volume);
+    let options = FactOptions {
+        asks_providers: asks_provider,
+        ..FactOptions::of_claims(context.clock.now())
+    };
+    match FactReading::read(context.api, volumes, options).await {
+        Ok(reading) => {
+            let facts = reading.facts(volume);
+            VolumeOverview {
+                claims: facts.claims.unwrap_or_default().to_vec(),
+                findings: diagnose(&facts),
+                warnings: reading.unread_providers(),
+            }
+        }
+        Err(_) => VolumeOverview::default(),
+    }
+}
