@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tonic::{Code, Status};
 
-use super::plugin_client::{Client, channel, mount};
+use super::plugin_client::{Client, block, channel, mount, sized};
 
 /// A simulated host. It outlives a restart of the plugin.
 #[derive(Clone)]
