@@ -165,10 +165,16 @@ fn headline(plan: &Plan) -> String {
         let impacts = impacts.filter_map(|planned| planned.impact.as_ref());
         impacts.filter(|impact| impact.risk == risk).count()
     };
-    match (of(Risk::DestroysData), of(Risk::NeedsDowntime)) {
-        (0, 0) => "**Nothing destroys data or needs downtime.**".to_owned(),
-        (0, downtime) => format!("**Nothing destroys data; {downtime} need downtime.**"),
-        (data, 0) => format!("**{data} DESTROY DATA.**"),
-        (data, downtime) => format!("**{data} DESTROY DATA; {downtime} need downtime.**"),
+    let risk = match (of(Risk::DestroysData), of(Risk::NeedsDowntime)) {
+        (0, 0) => "Nothing destroys data or needs downtime.".to_owned(),
+        (0, downtime) => format!("Nothing destroys data; {downtime} need downtime."),
+        (data, 0) => format!("{data} DESTROY DATA."),
+        (data, downtime) => format!("{data} DESTROY DATA; {downtime} need downtime."),
+    };
+    let counts = plan.counts();
+    match (counts.blocked_or_waiting(), counts.changes()) {
+        (0, _) => format!("**{risk}**"),
+        (stopped, 0) => format!("**{stopped} blocked or waiting.**"),
+        (stopped, _) => format!("**{stopped} blocked or waiting. {risk}**"),
     }
 }

@@ -42,7 +42,7 @@ impl RunReport {
 pub(crate) struct Finding {
     pub code: Code,
     pub severity: Severity,
-    /// The message, its notes and its help, one line each.
+    /// The message, the text beside its place, its notes and its help, one line each.
     pub text: String,
     pub place: Option<Place>,
 }
@@ -50,9 +50,13 @@ pub(crate) struct Finding {
 impl Finding {
     /// Returns the finding of a diagnostic. Its places refer to `sources`.
     pub(crate) fn of(diagnostic: &Diagnostic, sources: &SourceMap) -> Self {
-        let more = diagnostic.notes.iter().chain(&diagnostic.help);
-        let lines = std::iter::once(&diagnostic.message).chain(more);
         let label = diagnostic.labels.first();
+        let beside = label.map(|label| &label.text);
+        let beside = beside.filter(|text| !text.is_empty());
+        let more = diagnostic.notes.iter().chain(&diagnostic.help);
+        let lines = std::iter::once(&diagnostic.message)
+            .chain(beside)
+            .chain(more);
         Self {
             code: diagnostic.code,
             severity: diagnostic.severity,
