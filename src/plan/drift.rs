@@ -20,7 +20,8 @@ use super::rules::MergeRules;
 use super::update::fields_unlike_file;
 use super::volume_drift::{Baseline, DriftState, FieldDrift, FileState, VolumeDrift};
 use crate::model::{
-    ExternalId, HiddenField, NamespacedId, PluginId, Secrets, UnresolvedRequest, Volume,
+    ExternalId, HiddenField, MountOptions, NamespacedId, PluginId, Secrets, UnresolvedRequest,
+    Volume,
 };
 use crate::spec::{Purpose, VolumeSpec, is_part_of};
 
@@ -267,7 +268,8 @@ impl Comparison {
         if self.has_secrets(&found.key) {
             found.not_comparable.push("secrets");
         }
-        if self.unknown.contains(&HiddenField::MountFlags) && !self.before.contains_key(MOUNT_FLAGS)
+        let marked_unknown = self.unknown.contains(&HiddenField::MountFlags);
+        if !self.before.contains_key(MOUNT_FLAGS) && (marked_unknown || self.hides_flags(existing))
         {
             found.not_comparable.push(MOUNT_FLAGS);
         }
@@ -285,7 +287,9 @@ impl Comparison {
                 found.pending.push(field);
             }
         }
-        found.pending.extend(self.newly_specified());
+        let mut newly_specified = self.newly_specified();
+        newly_specified.retain(|field| !found.not_comparable.contains(field));
+        found.pending.extend(newly_specified);
         changed
     }
 
@@ -328,6 +332,15 @@ impl Comparison {
     fn keeps_stored(&self, field: &str, existing: &Volume) -> bool {
         let is_empty = self.key.of_empty(existing).get(field) == self.before.get(field);
         is_empty && KEPT_IF_EMPTY.contains(&field)
+    }
+
+    /// Whether the server hides which flags the volume has, and the file gives some.
+    fn hides_flags(&self, existing: &Volume) -> bool {
+        let options = existing.mount_options.as_ref();
+        let are_redacted = options.is_some_and(MountOptions::are_redacted);
+        let none = self.key.of_mount_flags(&existing.key(), &[]);
+        let in_file = self.of_file.get(MOUNT_FLAGS);
+        are_redacted && in_file.is_some_and(|file| *file != none)
     }
 
     fn has_secrets(&self, volume: &NamespacedId) -> bool {

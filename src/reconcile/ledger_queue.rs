@@ -136,3 +136,36 @@ fn closed() -> LedgerError {
     let message = "the ledger is no longer written".to_owned();
     LedgerError::new(LedgerFailure::Unavailable, Code::Internal, message)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Namespace, VolumeId};
+
+    /// Returns how many writes three results need that come one after the other.
+    async fn writes(has_many: bool) -> usize {
+        let (queue, mut queued) = ledger_queue(has_many);
+        let writing = async {
+            let (mut writes, mut batch) = (0, vec![]);
+            while queued.receive(&mut batch).await {
+                batch.clear();
+                writes += 1;
+            }
+            writes
+        };
+        let queuing = async move {
+            for _ in 0..3 {
+                let volume = NamespacedId::new(Namespace::default(), VolumeId::new("db"));
+                queue.write_later(volume, Box::new(|_| ())).await.unwrap();
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::join!(writing, queuing).0
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn updates_of_many_volumes_share_a_write() {
+        assert_eq!(writes(true).await, 1);
+        assert_ne!(writes(false).await, 1);
+    }
+}

@@ -299,3 +299,27 @@ fn data_that_its_provider_does_not_list_is_gone() {
         assert_eq!(fields.len(), 1, "changed fields stay visible");
     }
 }
+
+/// A set that took a volume over never applied its flags, and the server hides them. That they are in the
+/// file is no change of the file.
+#[test]
+fn hidden_flags_of_an_adopted_volume_are_not_comparable() {
+    let with_flags = UnresolvedRequest {
+        mount_options: Some(flags(&["noatime"])),
+        ..wanted()
+    };
+    let mut case = Case::new().found(|volume| {
+        volume.mount_options = Some(flags(&[MountOptions::REDACTED]));
+    });
+    case.wanted = vec![spec(with_flags.clone())];
+    let mut set = applied(&wanted());
+    set.mark_hidden_unknown(&existing().key());
+    set.record_found(&with_flags, case.found.as_ref().unwrap());
+    case.set = Some(set);
+    let found = case.one();
+    assert_eq!(found.state, DriftState::Unchanged);
+    assert_eq!(
+        (found.pending, found.not_comparable),
+        (vec![], vec![MOUNT_FLAGS])
+    );
+}

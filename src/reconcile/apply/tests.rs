@@ -423,6 +423,29 @@ async fn a_step_that_cannot_be_recorded_is_not_taken() {
     assert_eq!(scene.server.writes(), Vec::<String>::new());
 }
 
+/// The change is done, and the intent stays for the next run. The reply to the write before is lost, which is
+/// repaired.
+#[tokio::test(start_paused = true)]
+async fn a_result_that_cannot_be_recorded_is_a_warning() {
+    let scene = Scene::new();
+    scene.apply(&[]).await;
+    let faults = [LedgerFault::ReplyLost, LedgerFault::Unavailable];
+    scene.ledger.fail_next(&faults);
+    let applied = scene.apply(&[volume("db", "")]).await;
+    let outcomes = applied.outcomes.unwrap();
+    assert!(outcomes[0].status.is_success(), "{outcomes:?}");
+    let warnings: Vec<&str> = outcomes[0]
+        .warnings
+        .iter()
+        .map(|one| &*one.message)
+        .collect();
+    assert_eq!(
+        warnings,
+        ["the result for volume `db` is not recorded in the ledger"]
+    );
+    assert_eq!(scene.set().await.set().intents().count(), 1);
+}
+
 /// Concurrent writes and records are both kept.
 #[tokio::test(start_paused = true)]
 async fn records_are_repeated_after_concurrent_writes() {
