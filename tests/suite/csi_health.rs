@@ -49,6 +49,7 @@ fn status(kind: VolumeStatusKind) -> VolumeStatus {
     }
 }
 
+/// W56: the health of volumes and storage is asked for.
 #[tokio::test]
 async fn health_arrives_as_it_was_sent() {
     let (_directory, server, plugin) = start();
