@@ -279,7 +279,7 @@ async fn open_key(dirs: &AgentDirs, cell: &StateCell) -> Result<KeySealer, Diagn
         KeySealer::open(&file, sample)
     };
     let sealer = blocking::run_blocking(open).await?;
-    sealer.map_err(|error| key_problem(&error).into())
+    sealer.map_err(|error| key_problem(&error))
 }
 
 /// Returns something sealed of the state, to test the key; `None` if there is nothing.
