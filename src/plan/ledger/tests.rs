@@ -233,11 +233,11 @@ fn only_the_latest_hundred_released_volumes_are_known() {
     let mut stored = StoredSet::default();
     save(&set, &mut stored);
     for at in 0..150 {
-        set.forget(&volume(&format!("volume-{at}")));
+        set.forget(&volume(format!("volume-{at}")));
     }
     save(&set, &mut stored);
     let set = read(&stored);
-    let is_released = |at: usize| set.has_released(&volume(&format!("volume-{at}")));
+    let is_released = |at: usize| set.has_released(&volume(format!("volume-{at}")));
     assert_eq!([49, 50, 149].map(is_released), [false, true, true]);
     assert!(!set.has_released(&volume("another")));
     let head = &stored.shards[&ShardName::head()].text;
