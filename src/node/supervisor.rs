@@ -20,7 +20,6 @@
 //! A process that survives a crash of the agent is ended before the next one starts
 //! (`ports::TaskDriver`). The recorded instance stays, and is unhealthy from the next start of the agent (`state::EventKind::AgentStarted`).
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -244,8 +243,8 @@ impl Supervisor {
     /// Runs the process once: starts it, watches its health, stops it.
     async fn run_process(&mut self, stop: &CancellationToken) -> ProcessEnd {
         let started = self.deps.driver.start().await;
-        let is_busy = |error: &DriverError| error.source.kind() == io::ErrorKind::ResourceBusy;
-        self.leaves_calls = started.as_ref().err().is_some_and(is_busy);
+        let error = started.as_ref().err();
+        self.leaves_calls = error.is_some_and(DriverError::leaves_process);
         let process = match started {
             Ok(process) => process,
             Err(error) => return ProcessEnd::Failed(format!("{error}: {}", error.source)),
@@ -356,6 +355,7 @@ impl Supervisor {
                 false
             }
             Err(error) => {
+                self.leaves_calls = error.leaves_process();
                 tracing::warn!(plugin.id = %self.task.plugin, %error, "the process of the plugin did not stop");
                 false
             }

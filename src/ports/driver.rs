@@ -32,9 +32,17 @@ pub struct DriverError {
     /// The failed action: `start`, `stop`, `stop the earlier process of`, `use`.
     pub action: &'static str,
     /// The error of the operating system; `ResourceBusy` if a process that runs already may be
-    /// carrying out calls of an earlier agent.
+    /// carrying out calls of an earlier agent, `TimedOut` if a process did not exit.
     #[source]
     pub source: std::io::Error,
+}
+
+impl DriverError {
+    /// Whether a process of the task may still be running, and carrying out calls.
+    pub fn leaves_process(&self) -> bool {
+        use std::io::ErrorKind::{ResourceBusy, TimedOut};
+        matches!(self.source.kind(), ResourceBusy | TimedOut)
+    }
 }
 
 /// The process of a task after [`Task::stop`].

@@ -330,6 +330,18 @@ async fn a_process_that_does_not_stop_is_not_gone() {
     bed.end(run).await;
 }
 
+/// Another instance would be asked while this one may carry out a call.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_does_not_stop_is_not_reported_as_gone() {
+    let bed = TestBed::new();
+    let (_status, run) = bed.supervise(None);
+    bed.observer.until("healthy").await;
+    bed.driver.is_stuck.store(true, Ordering::Relaxed);
+    bed.stop.cancel();
+    run.await.unwrap();
+    assert_eq!(bed.observer.reports(), ["healthy"]);
+}
+
 fn bed_with_a_running_plugin() -> TestBed {
     TestBed {
         driver: Arc::new(FakeDriver::of_running()),
