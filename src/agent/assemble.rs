@@ -3,9 +3,8 @@
 //! The result is not running: sockets are open but not served, and the plugin is not started. `run`
 //! starts and stops the parts in order. If a step fails, everything opened before is closed.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
@@ -15,39 +14,42 @@ use super::config::AgentConfig;
 use super::directory::AgentDirs;
 use super::listen::Listeners;
 use super::metrics::serve_metrics_at;
+use super::node_registration::{NodeOffer, register_node, this_node};
 use super::plugin::{hostpath_command, hostpath_task};
-use super::problems::{journal_problem, key_problem, with_cause};
+use super::plugin_job;
+use super::problems::{journal_problem, key_problem};
 use super::rotate_key::finish_if_resealed;
 use super::running_plugin::running_plugin;
 use super::step_hosts::StepHosts;
-use super::tasks::{TaskDrivers, node_attributes, task_drivers};
+use super::tasks::{TaskDrivers, task_drivers};
 use crate::csi::GrpcConnector;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::driver::RawExec;
-use crate::model::{HostSession, HostVolume, Node, NodeId, SealedSecrets, SecretOwner};
+use crate::model::{HostSession, Job, Node, NodeId, SealedSecrets, SecretOwner};
 use crate::mounts::LinuxMounter;
 use crate::node::{
     AllocRunnerDeps, AllocRunners, CallLanes, NodeNames, NodeTaskLogs, PluginHost, PluginHostDeps,
-    Registry, Supervisor, SupervisorDeps,
+    PluginTask, Registry, Supervisor, SupervisorDeps,
 };
-use crate::ports::{Clock, IdSource, RandomIds, SystemClock};
+use crate::ports::{Clock, IdSource, PluginObserver, RandomIds, SystemClock};
 use crate::server::{
-    AgentInfo, CallLines, CellOptions, ClaimHosts, CommitError, Expected, NodeHosts,
-    RecordingObserver, Services, StateCell, VolumeLimits, VolumePorts,
+    AgentInfo, CallLines, CellOptions, ClaimHosts, NodeHosts, RecordingObserver, Services,
+    StateCell, VolumeLimits, VolumePorts,
 };
-use crate::state::{Event, EventKind, State};
-use crate::store::{EmbeddedJournal, KeySealer, NodeIdError, open_node_id};
+use crate::state::State;
+use crate::store::{EmbeddedJournal, KeySealer};
 use crate::telemetry::{AgentMetrics, MeasuredJournal};
-
-/// The file of the kernel whose content differs after each boot.
-const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// The parts of an agent that is ready to start.
 pub(super) struct AgentParts {
     pub(super) services: Services,
     pub(super) listeners: Listeners,
-    /// The first one is that of the embedded plugin.
+    /// Those of the plugins that no job runs.
     pub(super) supervisors: Vec<Supervisor>,
+    /// The job of the embedded plugin, unless it has a supervisor.
+    pub(super) plugin_job: Option<Job>,
+    pub(super) observer: Arc<dyn PluginObserver>,
+    pub(super) node: NodeId,
     pub(super) runners: AllocRunners,
     pub(super) plugins: Arc<PluginHost>,
     pub(super) hosts: StepHosts,
@@ -75,6 +77,9 @@ pub(super) async fn assemble_agent(
         Ok(Wired {
             services,
             supervisors,
+            plugin_job,
+            observer,
+            node,
             runners,
             plugins,
             hosts,
@@ -83,6 +88,9 @@ pub(super) async fn assemble_agent(
             services,
             listeners,
             supervisors,
+            plugin_job,
+            observer,
+            node,
             runners,
             plugins,
             hosts,
@@ -115,6 +123,9 @@ fn require_journal(dirs: &AgentDirs) -> Result<(), Diagnostics> {
 struct Wired {
     services: Services,
     supervisors: Vec<Supervisor>,
+    plugin_job: Option<Job>,
+    observer: Arc<dyn PluginObserver>,
+    node: NodeId,
     runners: AllocRunners,
     plugins: Arc<PluginHost>,
     hosts: StepHosts,
@@ -142,6 +153,7 @@ async fn wire(
         host_volumes: &config.host_volumes,
     };
     let node = register_node(cell, id, &offered, &*clock, &*ids).await?;
+    let plugin_job = plugin_job::prepare(config, dirs, cell, &node.id).await?;
     let lanes = CallLanes::new(HostSession::new(ids.uuid()));
     let registry = Arc::new(Registry::new(lanes));
     let hosts = StepHosts::new(&registry, dirs.mounts());
@@ -163,11 +175,15 @@ async fn wire(
         }),
         connector: Arc::new(GrpcConnector::measured(metrics.clone())),
         registry: registry.clone(),
-        observer,
+        observer: observer.clone(),
         clock: clock.clone(),
         ids: ids.clone(),
     };
-    let supervisors = supervisors(config, (dirs, cell, &node.id), deps).await?;
+    let embedded = match plugin_job {
+        Some(_) => None,
+        None => Some(hostpath_task(dirs, cell, node.id.clone(), &*ids)),
+    };
+    let supervisors = supervisors(config, embedded, (dirs, cell, &node.id), deps).await?;
     let serving = serve_metrics_at(config.metrics, metrics.clone()).await?;
     let calls = CallLines::new(config.calls, VolumeLimits::MAX_WAITING, metrics.clone());
     let ports = VolumePorts {
@@ -203,7 +219,7 @@ async fn wire(
         host_volumes: config.host_volumes.clone(),
         clock: ports.clock,
         ids: ports.ids,
-        node: names,
+        node: names.clone(),
         mounter: Arc::new(LinuxMounter),
         plugins: plugins.clone(),
         data_directory: dirs.data().to_owned(),
@@ -211,6 +227,9 @@ async fn wire(
     Ok(Wired {
         services,
         supervisors,
+        plugin_job,
+        observer,
+        node: names.id,
         runners,
         plugins,
         hosts,
@@ -221,11 +240,14 @@ async fn wire(
 /// Returns the supervisors of the embedded plugin, which `deps` starts, and of the plugins that run already.
 async fn supervisors(
     config: &AgentConfig,
+    embedded: Option<PluginTask>,
     (dirs, cell, node): (&AgentDirs, &StateCell, &NodeId),
     deps: SupervisorDeps,
 ) -> Result<Vec<Supervisor>, Diagnostics> {
-    let embedded = hostpath_task(dirs, cell, node.clone(), &*deps.ids);
-    let mut supervisors = vec![Supervisor::new(embedded, deps.clone())];
+    let mut supervisors = vec![];
+    if let Some(task) = embedded {
+        supervisors.push(Supervisor::new(task, deps.clone()));
+    }
     for endpoint in &config.plugin_endpoints {
         let known = (dirs, cell, node.clone());
         let found = running_plugin(endpoint, config, &*deps.connector, known);
@@ -296,160 +318,4 @@ fn any_sealed(state: &State) -> Option<(SecretOwner, SealedSecrets)> {
     let mut sealed = volume_secrets.chain(variable_items).chain(job_settings);
     let sealed = sealed.find(|(_, sealed)| !sealed.is_empty());
     sealed.map(|(owner, sealed)| (owner, sealed.clone()))
-}
-
-/// Returns the ID of this node.
-async fn this_node(
-    file: PathBuf,
-    cell: &StateCell,
-    ids: &dyn IdSource,
-) -> Result<NodeId, Diagnostics> {
-    let known: Vec<_> = cell.read(|state| state.nodes().map(|node| node.id.clone()).collect());
-    let new = NodeId::new(ids.uuid());
-    let opened = blocking::run_blocking(move || open_node_id(&file, &known, new));
-    opened.await?.map_err(|error| node_id_problem(&error))
-}
-
-fn node_id_problem(error: &NodeIdError) -> Diagnostics {
-    let message = format!("cannot identify this node: {error}");
-    let problem = Diagnostic::error(Code::AgentNodeId, message)
-        .help("restore the file from a backup, or write the ID of this node into it");
-    with_cause(problem, error)
-}
-
-/// What this node offers to jobs.
-struct NodeOffer<'a> {
-    drivers: &'a TaskDrivers,
-    host_volumes: &'a BTreeMap<String, HostVolume>,
-}
-
-/// Records the start of the agent and its node, which takes the machine's current name.
-async fn register_node(
-    cell: &StateCell,
-    id: NodeId,
-    offered: &NodeOffer<'_>,
-    clock: &dyn Clock,
-    ids: &dyn IdSource,
-) -> Result<Node, Diagnostics> {
-    let known = cell.read(|state| state.node(&id).cloned());
-    let uname = rustix::system::uname();
-    let name = uname.nodename().to_string_lossy();
-    let node = Node {
-        is_eligible: known.as_ref().is_none_or(|known| known.is_eligible),
-        is_draining: known.as_ref().is_some_and(|known| known.is_draining),
-        keeps_system_jobs: known.as_ref().is_some_and(|known| known.keeps_system_jobs),
-        drivers: offered
-            .drivers
-            .iter()
-            .map(|(name, driver)| (name.clone(), driver.mount_config()))
-            .collect(),
-        host_volumes: offered.host_volumes.clone(),
-        attributes: node_attributes(),
-        ..Node::new(id, name, AgentInfo::DATACENTER)
-    };
-    let mut events = vec![EventKind::AgentStarted { origin: ids.uuid() }];
-    if known.as_ref() != Some(&node) {
-        events.push(EventKind::NodeRegistered { node: node.clone() });
-    }
-    events.extend(boot_event(cell, &node.id).await?);
-    for kind in events {
-        let committed = cell
-            .commit(Expected::Any, Event::new(clock.now(), kind))
-            .await;
-        committed.map_err(|error| not_committed(&error))?;
-    }
-    Ok(node)
-}
-
-/// Returns the event of the machine's boot, unless it is on record. After a reboot, what was mounted is
-/// in doubt.
-async fn boot_event(cell: &StateCell, node: &NodeId) -> Result<Option<EventKind>, Diagnostics> {
-    let read = blocking::run_blocking(|| std::fs::read_to_string(BOOT_ID)).await?;
-    let boot_id = read.map_err(|error| {
-        let message = format!("cannot read the boot ID of this machine from `{BOOT_ID}`: {error}");
-        Diagnostic::error(Code::AgentNodeId, message)
-    })?;
-    let boot_id = boot_id.trim().to_owned();
-    let is_known = cell.read(|state| state.boot_id(node) == Some(boot_id.as_str()));
-    let node = node.clone();
-    Ok((!is_known).then_some(EventKind::NodeBooted { node, boot_id }))
-}
-
-fn not_committed(error: &CommitError) -> Diagnostics {
-    match error {
-        CommitError::Journal(error) => journal_problem(error),
-        CommitError::Conflict { .. }
-        | CommitError::VariableConflict { .. }
-        | CommitError::ClaimsConflict { .. }
-        | CommitError::JobConflict { .. }
-        | CommitError::NodeConflict { .. }
-        | CommitError::NoNamespace { .. }
-        | CommitError::InvalidEvent(_)
-        | CommitError::Stopping => Diagnostic::error(
-            Code::Internal,
-            format!("cannot record the start of the agent: {error}"),
-        )
-        .into(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ports::fake::{FakeClock, MemoryJournal};
-
-    async fn cell_with(nodes: &[&str]) -> StateCell {
-        let journal = Arc::new(MemoryJournal::default());
-        let cell = StateCell::open(journal, CellOptions::default()).await;
-        let cell = cell.unwrap();
-        for id in nodes {
-            let node = Node::new(NodeId::new(*id), "machine", "dc1");
-            let event = Event::new(1, EventKind::NodeRegistered { node });
-            cell.commit(Expected::Any, event).await.unwrap();
-        }
-        cell
-    }
-
-    /// The agent is the node that its file names, also if the state sorts another one first.
-    #[tokio::test]
-    async fn the_stored_identity_decides_which_node_the_agent_is() {
-        let nodes = [
-            "00000000-1111-4222-8333-444455556666",
-            "ffffffff-1111-4222-8333-444455556666",
-        ];
-        let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("node.id");
-        std::fs::write(&file, format!("{}\n", nodes[1])).unwrap();
-        let cell = cell_with(&nodes).await;
-        let ids = RandomIds;
-        let id = this_node(file, &cell, &ids).await.unwrap();
-        assert_eq!(id.as_str(), nodes[1]);
-        let offered = NodeOffer {
-            drivers: &TaskDrivers::new(),
-            host_volumes: &BTreeMap::new(),
-        };
-        let node = register_node(&cell, id, &offered, &FakeClock::default(), &ids).await;
-        assert_eq!(node.unwrap().id.as_str(), nodes[1]);
-        assert_eq!(cell.read(|state| state.nodes().len()), 2);
-        cell.stop().await;
-    }
-
-    #[tokio::test]
-    async fn a_damaged_identity_is_an_error_with_its_file() {
-        let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("node.id");
-        std::fs::write(&file, "damaged").unwrap();
-        let cell = cell_with(&[]).await;
-        let refused = this_node(file.clone(), &cell, &RandomIds)
-            .await
-            .unwrap_err();
-        let problem = refused.iter().next().unwrap();
-        assert_eq!(problem.code, Code::AgentNodeId);
-        let expected = format!(
-            "cannot identify this node: the file `{}` does not contain a node ID",
-            file.display()
-        );
-        assert_eq!(problem.message, expected);
-        cell.stop().await;
-    }
 }

@@ -39,6 +39,24 @@ pub(super) fn hostpath_task(
 pub(super) fn hostpath_command(config: &AgentConfig, dirs: &AgentDirs) -> TaskCommand {
     let mut endpoint = OsString::from("unix://");
     endpoint.push(dirs.plugin_socket());
+    let mut arguments = hostpath_arguments(config, dirs, endpoint);
+    arguments.push("--exit-on-stdin-eof".into());
+    TaskCommand {
+        name: HOSTPATH.to_owned(),
+        program: config.plugin_program.clone(),
+        arguments,
+        environment: vec![],
+        process_file: dirs.plugin_process(),
+        kill_timeout: PluginTask::KILL_TIMEOUT,
+    }
+}
+
+/// The arguments with which this program is the plugin.
+pub(super) fn hostpath_arguments(
+    config: &AgentConfig,
+    dirs: &AgentDirs,
+    endpoint: OsString,
+) -> Vec<OsString> {
     let mut arguments = vec![
         "plugin".into(),
         "serve".into(),
@@ -46,7 +64,6 @@ pub(super) fn hostpath_command(config: &AgentConfig, dirs: &AgentDirs) -> TaskCo
         endpoint,
         "--state-dir".into(),
         dirs.plugin_state().into(),
-        "--exit-on-stdin-eof".into(),
     ];
     if config.allows_core_dumps {
         arguments.push("--allow-core-dumps".into());
@@ -58,12 +75,5 @@ pub(super) fn hostpath_command(config: &AgentConfig, dirs: &AgentDirs) -> TaskCo
             .into_iter()
             .map(Into::into),
     );
-    TaskCommand {
-        name: HOSTPATH.to_owned(),
-        program: config.plugin_program.clone(),
-        arguments,
-        environment: vec![],
-        process_file: dirs.plugin_process(),
-        kill_timeout: PluginTask::KILL_TIMEOUT,
-    }
+    arguments
 }

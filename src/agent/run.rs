@@ -30,6 +30,7 @@ use super::core_dumps::restrict_core_dumps;
 use super::data_dir_lock::{LockResult, acquire_lock, lock_problem};
 use super::directory::{AgentDirs, DataDir};
 use super::listen::{DRAIN_LIMIT, Listeners};
+use super::plugin_job::{RunningJob, SubmissionPorts, submit};
 use super::step_hosts::StepHosts;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::driver::{InheritedDescriptor, inherited_descriptors};
@@ -153,6 +154,8 @@ pub(super) struct Agent {
     settings: HttpSettings,
     /// The status of each plugin that a supervisor watches.
     supervised: Vec<(PluginId, watch::Receiver<TaskStatus>)>,
+    /// The job of the embedded plugin, if one runs it.
+    plugin_job: Option<RunningJob>,
     address: Option<SocketAddr>,
     /// Present until HTTP is served.
     unserved: Option<Listeners>,
@@ -185,11 +188,27 @@ impl Agent {
             services,
             listeners,
             supervisors,
+            plugin_job,
+            observer,
+            node,
             runners,
             plugins,
             hosts,
             metrics,
         } = assembled;
+        let ports = SubmissionPorts {
+            services: &services,
+            observer: &*observer,
+            node,
+        };
+        let plugin_job = match submit(config, plugin_job, &dirs, ports).await {
+            Ok(running) => running,
+            Err(problems) => {
+                services.cell.stop().await;
+                release_directory(dirs, lock).await;
+                return Err(problems);
+            }
+        };
         let stop_plugin = CancellationToken::new();
         let mut supervision = JoinSet::new();
         let mut supervised = vec![];
@@ -209,6 +228,7 @@ impl Agent {
             services,
             settings: config.http_settings.clone(),
             supervised,
+            plugin_job,
             address: listeners.address(),
             unserved: Some(listeners),
             http: JoinSet::new(),
@@ -228,13 +248,18 @@ impl Agent {
         self.dirs.agent_socket()
     }
 
-    /// Waits until all supervised plugins are healthy. Returns those that are not in time, with the reasons.
+    /// Waits until all plugins of the agent are healthy. Returns those that are not in time, with the reasons.
     pub(super) async fn unhealthy_plugins(&self, timeout: Duration) -> Vec<(PluginId, String)> {
+        let embedded = async { self.plugin_job.as_ref()?.unhealthy(timeout).await };
         let waits = self.supervised.iter().map(async |(plugin, status)| {
             let healthy = wait_until_healthy(status.clone(), timeout).await;
             healthy.err().map(|reason| (plugin.clone(), reason))
         });
-        join_all(waits).await.into_iter().flatten().collect()
+        let (embedded, others) = tokio::join!(embedded, join_all(waits));
+        embedded
+            .into_iter()
+            .chain(others.into_iter().flatten())
+            .collect()
     }
 
     /// Serves HTTP.
@@ -262,6 +287,9 @@ impl Agent {
         let left = DRAIN_LIMIT.saturating_sub(begun.elapsed());
         self.hosts.drain(left).await;
         self.plugins.record_idle().await;
+        if let Some(job) = &self.plugin_job {
+            job.end(&self.plugins).await;
+        }
         self.stop_plugin.cancel();
         while self.supervision.join_next().await.is_some() {}
         self.plugins.release_directories().await;

@@ -17,6 +17,6 @@ mod shim;
 
 pub use descriptors::{InheritedDescriptor, inherited_descriptors};
 pub use mock::MockDriver;
-pub use raw_exec::RawExec;
+pub use raw_exec::{RawExec, end_earlier_process};
 pub use running_plugin::RunningPlugin;
-pub use shim::{ShimDriver, run_task_process};
+pub use shim::{ShimDriver, may_create_namespaces, run_task_process};

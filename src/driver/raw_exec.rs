@@ -62,7 +62,11 @@ impl TaskDriver for RawExec {
     }
 }
 
-async fn end_earlier_process(command: &TaskCommand) -> std::io::Result<()> {
+/// Ends the process that an earlier run of the agent started with this command and that survived it.
+///
+/// # Errors
+/// If the process does not end, or its record is damaged.
+pub async fn end_earlier_process(command: &TaskCommand) -> std::io::Result<()> {
     let (file, limit) = (command.process_file.clone(), command.kill_timeout);
     let ended = tokio::task::spawn_blocking(move || end_predecessor(&file, limit));
     ended.await.map_err(std::io::Error::other)?

@@ -41,24 +41,6 @@ fn a_temporary_directory_is_removed_with_the_agent() {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// The plugin detects the end of its standard input, even after `kill -9`.
-#[test]
-fn the_plugin_does_not_outlive_a_killed_agent() {
-    let data = tempfile::tempdir().unwrap();
-    let agent = AgentProcess::start(data.path());
-    let state = data.path().to_string_lossy().into_owned();
-    assert_eq!(processes_with(&["plugin", "serve", &state]).len(), 1);
-    agent.kill();
-    until("the plugin to end", || {
-        let left = processes_with(&["plugin", "serve", &state]);
-        if left.is_empty() {
-            Ok(())
-        } else {
-            Err(format!("{left:?}"))
-        }
-    });
-}
-
 #[test]
 fn a_blocking_read_ends_when_the_agent_stops() {
     let data = tempfile::tempdir().unwrap();

@@ -83,13 +83,18 @@ impl Aim {
         format!("{}:{fault}", self.rpc)
     }
 
-    /// Whether the line of the log says that a call is where the aim wants it.
-    fn is_reached(self, line: &str) -> bool {
-        let sign = match self.moment {
-            Moment::Before | Moment::During => "injecting a fault",
-            Moment::After => "a step of a claim failed and is repeated",
-        };
-        line.contains(sign) && line.contains(self.rpc)
+    /// Waits until a log says that this many calls are where the aim wants them.
+    fn wait(self, agent: &AgentProcess, calls: usize) {
+        let says =
+            |sign: &'static str| move |line: &str| line.contains(sign) && line.contains(self.rpc);
+        match self.moment {
+            Moment::Before | Moment::During => {
+                agent.wait_for_plugin_lines(calls, says("injecting a fault"));
+            }
+            Moment::After => {
+                agent.wait_for_lines(calls, says("a step of a claim failed and is repeated"));
+            }
+        }
     }
 
     /// How many calls get there before the kill.
@@ -128,7 +133,6 @@ fn start(data: &Path, fault: Option<&str>) -> AgentProcess {
         command.args(["--plugin-fault", fault]);
     }
     command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
-    command.env("NOMAD_CSI_LOG", "info,nomad_csi::task=debug");
     AgentProcess::run_with_its_log(command)
 }
 
@@ -177,7 +181,7 @@ async fn kill_agent(load: &mut Load, data: &Path, aim: Aim, random: &mut Random)
     load.check(&address);
     let (calls, pause) = (aim.calls(random), aim.pause(random));
     load.run_while(&address, |_| {
-        agent.wait_for_lines(calls, |line| aim.is_reached(line));
+        aim.wait(&agent, calls);
         spin(pause);
         agent.kill();
     });
@@ -197,7 +201,7 @@ fn kill_plugin(load: &mut Load, data: &Path, aim: Aim, random: &mut Random) -> b
         panic!("there is no plugin, or several");
     };
     load.run_while(&agent.address, |requests| {
-        agent.wait_for_lines(calls, |line| aim.is_reached(line));
+        aim.wait(&agent, calls);
         spin(pause);
         signal_process(plugin, Signal::KILL);
         until("another plugin", || {

@@ -238,6 +238,15 @@ pub(crate) struct Load {
     holders: Holders,
 }
 
+/// Stops the clients when it is dropped.
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 impl Load {
     pub(crate) fn new(clients: u64) -> Self {
         let client = |at| Client {
@@ -264,7 +273,7 @@ impl Load {
         }
     }
 
-    /// Runs the clients until `act` has returned. It gets the number of their requests so far.
+    /// Runs the clients until `act` has returned or panicked. It gets the number of their requests so far.
     pub(crate) fn run_while(&mut self, agent: &Address, act: impl FnOnce(&AtomicUsize)) {
         let (stop, requests) = (AtomicBool::new(false), AtomicUsize::new(0));
         let holders = &self.holders;
@@ -277,8 +286,9 @@ impl Load {
                     }
                 });
             }
+            // Also after a panic, which the clients would outlast.
+            let _stop = StopAtEnd(&stop);
             act(&requests);
-            stop.store(true, Ordering::Relaxed);
         });
     }
 

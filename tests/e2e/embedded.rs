@@ -185,6 +185,8 @@ fn a_killed_command_is_completed_by_the_next() {
     });
     child.kill().unwrap();
     child.wait().unwrap();
+    // It detects the end of its standard input.
+    until_true("the plugin to end", || bench.plugins().is_empty());
     succeeded(bench.creation(&ids).output().unwrap());
     assert_eq!(listed(&bench.data()), ids.into_iter().collect());
 }

@@ -74,7 +74,7 @@ impl Machine {
         command.arg("--data-dir").arg(self.data());
         command.args(options);
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        let filter = "info,nomad_csi::task=debug,nomad_csi::server::claims=debug";
+        let filter = "info,nomad_csi::server::claims=debug";
         command.env("NOMAD_CSI_LOG", filter);
         self.agent = Some(AgentProcess::run_with_its_log(command));
     }

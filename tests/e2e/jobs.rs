@@ -194,13 +194,16 @@ fn an_agent_killed_at_every_step_of_a_job_completes_it() {
                 } else {
                     machine.run(&job);
                 }
-                let sign = match fault {
-                    "lose-reply" => "a step of a claim failed and is repeated",
-                    _ => "injecting a fault",
+                let says = |sign: &'static str| {
+                    move |line: &str| line.contains(sign) && line.contains(rpc)
                 };
-                machine
-                    .agent()
-                    .wait_for_lines(1, |line| line.contains(sign) && line.contains(rpc));
+                let agent = machine.agent();
+                match fault {
+                    "lose-reply" => {
+                        agent.wait_for_lines(1, says("a step of a claim failed and is repeated"));
+                    }
+                    _ => agent.wait_for_plugin_lines(1, says("injecting a fault")),
+                }
                 spin(std::time::Duration::from_micros(random.below(20_000)));
                 machine.kill();
                 machine.start();
@@ -317,7 +320,8 @@ fn another_user_of_the_machine_runs_no_job() {
         let text = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(!refused.status.success(), "{text}");
         assert!(text.contains("another user of this machine"), "{text}");
-        assert_eq!(machine.get("/v1/jobs"), json!([]));
+        let known = machine.get("/v1/jobs?prefix=job");
+        assert_eq!(known, json!([]));
         let accepted = run(0);
         assert!(accepted.status.success(), "{accepted:?}");
         machine.wait_for("job", "complete", 1);

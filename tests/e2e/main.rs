@@ -50,6 +50,7 @@ mod plugin_check;
 #[path = "../support/plugin_client.rs"]
 mod plugin_client;
 mod plugin_endpoint;
+mod plugin_job;
 mod plugin_tasks;
 #[path = "../support/random.rs"]
 mod random;

@@ -6,7 +6,7 @@ use std::process::Command;
 use nomad_csi::model::segment;
 use serde_json::{Value, json};
 
-use crate::agent_process::{AgentProcess, PROGRAM, processes_with, signal_process};
+use crate::agent_process::{AgentProcess, PROGRAM, kill_tasks, processes_with, signal_process};
 use crate::http::Address;
 use crate::namespace::{mounts, run_in_mount_namespace};
 use crate::wait::until;
@@ -150,10 +150,7 @@ impl Data {
 
 impl Drop for Data {
     fn drop(&mut self) {
-        for pid in processes_with(&["task-process", self.path().to_str().unwrap()]) {
-            let pid = rustix::process::Pid::from_raw(pid.try_into().unwrap());
-            rustix::process::kill_process(pid.unwrap(), rustix::process::Signal::KILL).ok();
-        }
+        kill_tasks(self.path().to_str().unwrap());
     }
 }
 

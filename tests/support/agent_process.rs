@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -33,9 +33,11 @@ struct Log {
     grown: Condvar,
 }
 
-/// An agent process. Dropping it kills it.
+/// An agent process. Dropping it kills it with its tasks, unless the test ended it.
 pub(crate) struct AgentProcess {
     child: Child,
+    is_ended: bool,
+    data: String,
     log: Arc<Log>,
     pub(crate) address: Address,
     pub(crate) socket: PathBuf,
@@ -87,6 +89,8 @@ impl AgentProcess {
         Self {
             address: Address::Tcp(address.parse().unwrap()),
             socket: ready["socket"].as_str().unwrap().into(),
+            data: ready["data"].as_str().unwrap().to_owned(),
+            is_ended: false,
             child,
             log,
         }
@@ -101,8 +105,9 @@ impl AgentProcess {
         signal_process(self.pid(), signal);
     }
 
-    /// Kills the agent and waits for its end.
+    /// Kills the agent and waits for its end. Its tasks run on.
     pub(crate) fn kill(mut self) {
+        self.is_ended = true;
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
@@ -115,10 +120,12 @@ impl AgentProcess {
 
     /// Waits for its end.
     pub(crate) fn ended(&mut self) -> ExitStatus {
-        until("the agent to end", || {
+        let status = until("the agent to end", || {
             let ended = self.child.try_wait().unwrap();
             ended.ok_or_else(|| format!("it runs: {:#?}", self.log()))
-        })
+        });
+        self.is_ended = true;
+        status
     }
 
     /// The log lines so far.
@@ -139,15 +146,58 @@ impl AgentProcess {
         drop(lines);
         assert!(!waited.timed_out(), "the log lacks a line");
     }
+
+    /// Waits until this number of lines that the embedded plugin wrote match, and returns at once then.
+    pub(crate) fn wait_for_plugin_lines(&self, number: usize, is_meant: impl Fn(&str) -> bool) {
+        let log = plugin_log(Path::new(&self.data));
+        let begun = Instant::now();
+        loop {
+            let text = std::fs::read_to_string(&log).unwrap();
+            if text.lines().filter(|line| is_meant(line)).count() >= number {
+                return;
+            }
+            assert!(begun.elapsed() < LINE_LIMIT, "the log lacks a line: {text}");
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Returns the log of the newest run of the job that the agent submits.
+fn plugin_log(data: &Path) -> PathBuf {
+    let entries = |path: &Path| {
+        let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).collect::<Vec<_>>()
+    };
+    let allocs = entries(&data.join("allocs"));
+    let runs = allocs
+        .iter()
+        .flat_map(|alloc| entries(&alloc.join("tasks/plugin/runs")));
+    // The runs of earlier versions of the job are removed meanwhile.
+    let begun =
+        |run: &PathBuf| std::fs::metadata(run.join("spec.json")).and_then(|it| it.modified());
+    let begun = runs.filter_map(|run| Some((begun(&run).ok()?, run)));
+    let (_, newest) = begun.max().expect("the plugin has a run");
+    newest.join("stderr.0")
 }
 
 impl Drop for AgentProcess {
     fn drop(&mut self) {
         self.child.kill().ok();
         self.child.wait().ok();
+        if !self.is_ended {
+            kill_tasks(&self.data);
+        }
         if std::thread::panicking() {
             eprintln!("log of the agent:\n{}", self.log().join("\n"));
         }
+    }
+}
+
+/// Kills the tasks that run in a data directory.
+pub(crate) fn kill_tasks(data: &str) {
+    for pid in processes_with(&["task-process", data]) {
+        let pid = rustix::process::Pid::from_raw(pid.try_into().unwrap()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).ok();
     }
 }
 

@@ -34,5 +34,6 @@ mod supervise;
 mod supervision;
 mod task_process;
 
+pub use privileges::may_create_namespaces;
 pub use shim_driver::ShimDriver;
 pub use task_process::run_task_process;

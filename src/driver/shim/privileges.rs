@@ -26,6 +26,11 @@ const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::AUDIT_WRITE)
     .union(CapabilitySet::SETFCAP);
 
+/// Whether this process may create namespaces without being root of one of its own.
+pub fn may_create_namespaces() -> bool {
+    capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN))
+}
+
 /// Takes all other capabilities from this process and from every program that it executes.
 ///
 /// # Errors

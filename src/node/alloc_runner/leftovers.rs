@@ -13,12 +13,13 @@ use super::deps::AllocRunnerDeps;
 use crate::ports::{RunDriver, RunError, RunStatus};
 
 /// A task that may still run.
-struct Leftover {
-    directory: TaskDirectory,
+pub(super) struct Leftover {
+    /// Its directory.
+    pub(super) directory: TaskDirectory,
     /// Without one, any driver may run the task.
-    record: Option<TaskRecord>,
+    pub(super) record: Option<TaskRecord>,
     /// The number of its newest run.
-    run: u32,
+    pub(super) run: u32,
 }
 
 /// Stops every task that an earlier agent started for these allocations.
@@ -75,7 +76,7 @@ async fn stop_one(deps: &AllocRunnerDeps, mut leftover: Leftover) -> bool {
 }
 
 /// Returns the task in a directory, unless it has ended for good or never ran.
-fn leftover(directory: TaskDirectory) -> std::io::Result<Option<Leftover>> {
+pub(super) fn leftover(directory: TaskDirectory) -> std::io::Result<Option<Leftover>> {
     let record = directory.read_record()?;
     let has_ended = record.as_ref().is_some_and(|it| it.has_failed.is_some());
     let run = directory.runs()?.last().copied();

@@ -9,6 +9,7 @@ mod collection;
 mod crashes;
 mod deps;
 mod driver_check;
+mod interruption;
 mod leftovers;
 mod lifecycle;
 mod mounting;
@@ -29,5 +30,6 @@ mod tests;
 mod wanted;
 
 pub use deps::AllocRunnerDeps;
+pub use interruption::interrupt_alloc;
 pub use runners::AllocRunners;
 pub use task_environment::NodeNames;

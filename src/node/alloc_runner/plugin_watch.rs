@@ -16,6 +16,8 @@ use crate::ports::RunStatus;
 /// Why a plugin is restarted when the agent has started.
 const SURVIVED: &str =
     "The agent was restarted, and a call of the earlier agent may still run in the plugin";
+/// Why a plugin is started that an agent ended.
+const INTERRUPTED: &str = "The agent was restarted, and starts its plugin again";
 
 impl TaskRunner {
     /// Watches the plugin of a run that is about to start. Returns when the plugin has failed.
@@ -54,8 +56,13 @@ impl TaskRunner {
         let Some(plugin) = &state.plugin else {
             return;
         };
-        let ComingRun::Existing(number) = self.coming_run(&state.record).await else {
-            return;
+        let number = match self.coming_run(&state.record).await {
+            ComingRun::Existing(number) => number,
+            ComingRun::New(number) if number > 1 => {
+                return self
+                    .update(|task, now| task.push(&Occurrence::RestartSignaled(INTERRUPTED), now));
+            }
+            ComingRun::New(_) | ComingRun::Begun(_) => return,
         };
         let process = plugin.begin_run(&self.directory, number).await;
         let run = self.directory.run(number);

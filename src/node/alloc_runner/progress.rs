@@ -105,7 +105,7 @@ impl AllocProgress {
     }
 
     /// Whether a task runs, or may run.
-    pub(super) fn has_started(&self) -> bool {
+    pub(super) fn may_run_tasks(&self) -> bool {
         let is_live = |task: &TaskProgress| matches!(task.stage, Stage::Starting | Stage::Started);
         self.tasks.iter().any(is_live)
     }

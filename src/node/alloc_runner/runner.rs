@@ -168,7 +168,7 @@ impl AllocRunner {
             let of_csi = group.volumes.iter();
             let of_csi = of_csi.filter(|(_, volume)| !is_host_volume(volume));
             let missing = hosted.values().find_map(|found| found.clone().err());
-            let mounted = match missing.filter(|_| !progress.borrow().has_started()) {
+            let mounted = match missing.filter(|_| !progress.borrow().may_run_tasks()) {
                 Some(reason) => Err(reason),
                 None => {
                     let mounted = mounting.mount_all(of_csi.map(|(alias, _)| alias)).await;
@@ -224,7 +224,7 @@ impl AllocRunner {
             }
         }
         if let Err(problem) = &self.plans
-            && !self.progress.borrow().has_started()
+            && !self.progress.borrow().may_run_tasks()
         {
             self.fail_setup(problem);
         }

@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::plugin_places::PluginDirectories;
+use super::plugin_places::{PluginDirectories, remove_socket_directory};
 use super::serving_tasks::{PluginRun, ServingTasks};
 use crate::model::{AllocId, NodeId, PluginId};
 use crate::node::alloc_directory::blocking;
@@ -91,6 +91,26 @@ impl PluginHost {
         runs.filter(|(plugin, alloc, _)| is_idle(plugin, alloc))
             .map(|(.., run)| run)
             .collect()
+    }
+
+    /// Ends the calls of a plugin whose processes are gone, and removes their sockets.
+    pub async fn end_processes(&self, plugin: &PluginId) {
+        for (served, alloc, run) in self.tasks.runs() {
+            if served == *plugin {
+                run.process.end().await;
+                self.remove_socket(&alloc).await;
+            }
+        }
+    }
+
+    /// Removes the socket of a plugin whose process is gone, with its directory.
+    pub(super) async fn remove_socket(&self, alloc: &AllocId) {
+        let directory = self.directories().socket_directory_of(alloc);
+        let shown = directory.display().to_string();
+        let removed = blocking(move || remove_socket_directory(&directory));
+        if let Err(error) = removed.await {
+            tracing::info!(directory = shown, %error, "the directory of a plugin's socket stays");
+        }
     }
 
     /// Removes the shared mounts of plugins whose tasks have all ended. One in which a volume is mounted stays.

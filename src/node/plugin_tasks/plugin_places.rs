@@ -1,9 +1,10 @@
-//! Where the socket and the volumes of a plugin are: on the host, and in its task. Pure.
+//! Where the socket and the volumes of a plugin are: on the host, and in its task.
 //!
 //! Both directories are mounted into a task that has a root of its own. Mounts below the directory of volumes travel
 //! both ways (B60). A task without one sees the paths of the host.
 //! Linux allows 107 bytes for the path of a socket, so the directory of the socket has a short name.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
@@ -40,6 +41,13 @@ impl PluginDirectories {
         self.volumes.join(segment(plugin.as_str()))
     }
 
+    /// Returns the directory of the socket of the plugin that an allocation runs.
+    pub(super) fn socket_directory_of(&self, alloc: &AllocId) -> PathBuf {
+        let digest = Sha256::digest(alloc.as_str().as_bytes());
+        let name: String = hex(&digest[..NAME_BYTES]).collect();
+        self.sockets.join(name)
+    }
+
     /// Returns the places of the plugin that an allocation runs.
     pub(in crate::node) fn places(
         &self,
@@ -47,8 +55,6 @@ impl PluginDirectories {
         config: &CsiPluginConfig,
         has_own_root: bool,
     ) -> PluginPlaces {
-        let digest = Sha256::digest(alloc.as_str().as_bytes());
-        let name: String = hex(&digest[..NAME_BYTES]).collect();
         let in_task = || {
             (
                 PathBuf::from(&config.mount_dir),
@@ -56,11 +62,27 @@ impl PluginDirectories {
             )
         };
         PluginPlaces {
-            socket_directory: self.sockets.join(name),
+            socket_directory: self.socket_directory_of(alloc),
             volumes: self.volumes_of(&config.id),
             in_task: has_own_root.then(in_task),
         }
     }
+}
+
+/// Removes the directory of a plugin's socket. Blocks.
+///
+/// # Errors
+/// If something else is in it.
+pub(super) fn remove_socket_directory(directory: &Path) -> io::Result<()> {
+    let socket = std::fs::remove_file(socket_in(directory));
+    match std::fs::remove_dir(directory) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(socket.err().unwrap_or(error)),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+fn socket_in(directory: &Path) -> PathBuf {
+    directory.join(SOCKET)
 }
 
 impl PluginPlaces {
@@ -71,7 +93,7 @@ impl PluginPlaces {
 
     /// Returns the socket on the host.
     pub(super) fn socket(&self) -> PathBuf {
-        self.socket_directory.join(SOCKET)
+        socket_in(&self.socket_directory)
     }
 
     /// Returns the directory of the volumes on the host.

@@ -21,7 +21,7 @@ pub(super) struct PluginRun {
     /// The number of the run.
     pub(super) number: u32,
     /// Its process.
-    process: ProcessRun,
+    pub(super) process: ProcessRun,
 }
 
 /// Where the task of a plugin is.

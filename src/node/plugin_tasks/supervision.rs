@@ -279,18 +279,6 @@ impl PluginSupervision {
             attempt += 1;
         }
         self.host.tasks.note_end(&self.config.id, &self.alloc);
-        let places = self.places.clone();
-        let removed = blocking(move || {
-            let socket = std::fs::remove_file(places.socket());
-            match std::fs::remove_dir(places.socket_directory()) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    Err(socket.err().unwrap_or(error))
-                }
-                Ok(()) | Err(_) => Ok(()),
-            }
-        });
-        if let Err(error) = removed.await {
-            tracing::info!(plugin.id = %self.config.id, %error, "the directory of the plugin's socket stays");
-        }
+        self.host.remove_socket(&self.alloc).await;
     }
 }

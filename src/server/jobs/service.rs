@@ -2,7 +2,7 @@
 
 use crate::diagnostic::Severity;
 use crate::job::{report_text, validate};
-use crate::model::{AllocId, EvaluationId, Job, JobKey, Node, NodeId};
+use crate::model::{AllocId, EvaluationId, Job, JobKey, JobType, Node, NodeId};
 use crate::place::{Decision, evaluate};
 use crate::server::cell::{CommitError, Expected};
 use crate::server::error::{JobError, NamespaceUser, ServerError};
@@ -227,8 +227,8 @@ impl JobService {
         })
     }
 
-    /// Stops every allocation and waits until its volumes are given back, at most `limit`. For an agent whose directory
-    /// does not outlive it.
+    /// Stops every allocation and waits until its volumes are given back, at most `limit`. System jobs, among which are
+    /// node plugins, stop after the others, whose volumes they release. For an agent whose directory does not outlive it.
     pub async fn end_allocs(&self, limit: std::time::Duration) {
         let nodes: Vec<NodeId> = self
             .ports
@@ -240,8 +240,23 @@ impl JobService {
                 tracing::warn!(%error, "cannot keep a node from getting allocations");
             }
         }
+        let deadline = tokio::time::Instant::now() + limit;
+        for is_per_node in [false, true] {
+            self.stop_allocs(is_per_node).await;
+            let ended = self.wait_for_allocs(is_per_node);
+            if tokio::time::timeout_at(deadline, ended).await.is_err() {
+                tracing::warn!("tasks were running or volumes were mounted when the agent stopped");
+            }
+        }
+    }
+
+    /// Stops the allocations of system jobs, or all others.
+    async fn stop_allocs(&self, is_per_node: bool) {
         let live: Vec<AllocId> = self.ports.cell.read(|state| {
-            let live = state.allocs().filter(|(_, alloc)| is_running(alloc));
+            let live = state.allocs().filter(|(_, alloc)| {
+                is_running(alloc)
+                    && job_type(alloc).is_some_and(|it| it.is_per_node() == is_per_node)
+            });
             live.map(|(id, _)| id.clone()).collect()
         });
         for alloc in live {
@@ -256,17 +271,21 @@ impl JobService {
                 tracing::warn!(%error, "cannot stop an allocation");
             }
         }
+    }
+
+    /// Waits until the allocations of system jobs, or all others, have ended and given their volumes back.
+    async fn wait_for_allocs(&self, is_per_node: bool) {
         let topics = |_: &State| [Table::Allocs, Table::Claims].map(Topic::all).into();
         let have_ended = |state: &State| {
             let is_left = |(id, alloc): (&AllocId, &AllocRecord)| {
-                is_running(alloc)
-                    || (alloc.placement.is_some() && state.claims_of(id).next().is_some())
+                job_type(alloc).is_some_and(|it| it.is_per_node() == is_per_node)
+                    && (is_running(alloc) || state.claims_of(id).next().is_some())
             };
             !state.allocs().any(is_left)
         };
-        let ended = self.ports.cell.wait_until(topics, have_ended);
-        if tokio::time::timeout(limit, ended).await.is_err() {
-            tracing::warn!("tasks were running or volumes were mounted when the agent stopped");
+        let ended = self.ports.cell.wait_until(topics, have_ended).await;
+        if ended.is_err() {
+            tracing::warn!("the state was closed before the allocations had ended");
         }
     }
 
@@ -413,6 +432,12 @@ fn namespace_of(key: &JobKey) -> Expected {
 
 fn is_running(alloc: &AllocRecord) -> bool {
     alloc.placement.is_some() && !alloc.has_ended
+}
+
+/// The type of the job that an allocation was placed for.
+fn job_type(alloc: &AllocRecord) -> Option<JobType> {
+    let placement = alloc.placement.as_deref()?;
+    Some(placement.job.job.job_type)
 }
 
 fn busy(key: &JobKey) -> ServerError {

@@ -1,0 +1,185 @@
+//! The node that this machine is: its identity, and what it offers to jobs.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use super::blocking;
+use super::problems::{journal_problem, with_cause};
+use super::tasks::{TaskDrivers, node_attributes};
+use crate::diagnostic::{Code, Diagnostic, Diagnostics};
+use crate::model::{HostVolume, Node, NodeId};
+use crate::ports::{Clock, IdSource};
+use crate::server::{AgentInfo, CommitError, Expected, StateCell};
+use crate::state::{Event, EventKind};
+use crate::store::{NodeIdError, open_node_id};
+
+/// The file of the kernel whose content differs after each boot.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// Returns the ID of this node, which its file keeps.
+///
+/// # Errors
+/// If the file is damaged or cannot be read.
+pub(super) async fn this_node(
+    file: PathBuf,
+    cell: &StateCell,
+    ids: &dyn IdSource,
+) -> Result<NodeId, Diagnostics> {
+    let known: Vec<_> = cell.read(|state| state.nodes().map(|node| node.id.clone()).collect());
+    let new = NodeId::new(ids.uuid());
+    let opened = blocking::run_blocking(move || open_node_id(&file, &known, new));
+    opened.await?.map_err(|error| node_id_problem(&error))
+}
+
+fn node_id_problem(error: &NodeIdError) -> Diagnostics {
+    let message = format!("cannot identify this node: {error}");
+    let problem = Diagnostic::error(Code::AgentNodeId, message)
+        .help("restore the file from a backup, or write the ID of this node into it");
+    with_cause(problem, error)
+}
+
+/// What this node offers to jobs.
+pub(super) struct NodeOffer<'a> {
+    /// The drivers of tasks.
+    pub(super) drivers: &'a TaskDrivers,
+    /// The directories that jobs can mount by name.
+    pub(super) host_volumes: &'a BTreeMap<String, HostVolume>,
+}
+
+/// Records the start of the agent and its node, which takes the machine's current name.
+///
+/// # Errors
+/// If it cannot be recorded.
+pub(super) async fn register_node(
+    cell: &StateCell,
+    id: NodeId,
+    offered: &NodeOffer<'_>,
+    clock: &dyn Clock,
+    ids: &dyn IdSource,
+) -> Result<Node, Diagnostics> {
+    let known = cell.read(|state| state.node(&id).cloned());
+    let uname = rustix::system::uname();
+    let name = uname.nodename().to_string_lossy();
+    let node = Node {
+        is_eligible: known.as_ref().is_none_or(|known| known.is_eligible),
+        is_draining: known.as_ref().is_some_and(|known| known.is_draining),
+        keeps_system_jobs: known.as_ref().is_some_and(|known| known.keeps_system_jobs),
+        drivers: offered
+            .drivers
+            .iter()
+            .map(|(name, driver)| (name.clone(), driver.mount_config()))
+            .collect(),
+        host_volumes: offered.host_volumes.clone(),
+        attributes: node_attributes(),
+        ..Node::new(id, name, AgentInfo::DATACENTER)
+    };
+    let mut events = vec![EventKind::AgentStarted { origin: ids.uuid() }];
+    if known.as_ref() != Some(&node) {
+        events.push(EventKind::NodeRegistered { node: node.clone() });
+    }
+    events.extend(boot_event(cell, &node.id).await?);
+    for kind in events {
+        let committed = cell
+            .commit(Expected::Any, Event::new(clock.now(), kind))
+            .await;
+        committed.map_err(|error| not_committed(&error))?;
+    }
+    Ok(node)
+}
+
+/// Returns the event of the machine's boot, unless it is on record. After a reboot, what was mounted is
+/// in doubt.
+async fn boot_event(cell: &StateCell, node: &NodeId) -> Result<Option<EventKind>, Diagnostics> {
+    let read = blocking::run_blocking(|| std::fs::read_to_string(BOOT_ID)).await?;
+    let boot_id = read.map_err(|error| {
+        let message = format!("cannot read the boot ID of this machine from `{BOOT_ID}`: {error}");
+        Diagnostic::error(Code::AgentNodeId, message)
+    })?;
+    let boot_id = boot_id.trim().to_owned();
+    let is_known = cell.read(|state| state.boot_id(node) == Some(boot_id.as_str()));
+    let node = node.clone();
+    Ok((!is_known).then_some(EventKind::NodeBooted { node, boot_id }))
+}
+
+fn not_committed(error: &CommitError) -> Diagnostics {
+    match error {
+        CommitError::Journal(error) => journal_problem(error),
+        CommitError::Conflict { .. }
+        | CommitError::VariableConflict { .. }
+        | CommitError::ClaimsConflict { .. }
+        | CommitError::JobConflict { .. }
+        | CommitError::NodeConflict { .. }
+        | CommitError::NoNamespace { .. }
+        | CommitError::InvalidEvent(_)
+        | CommitError::Stopping => Diagnostic::error(
+            Code::Internal,
+            format!("cannot record the start of the agent: {error}"),
+        )
+        .into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::ports::RandomIds;
+    use crate::ports::fake::{FakeClock, MemoryJournal};
+    use crate::server::CellOptions;
+
+    async fn cell_with(nodes: &[&str]) -> StateCell {
+        let journal = Arc::new(MemoryJournal::default());
+        let cell = StateCell::open(journal, CellOptions::default()).await;
+        let cell = cell.unwrap();
+        for id in nodes {
+            let node = Node::new(NodeId::new(*id), "machine", "dc1");
+            let event = Event::new(1, EventKind::NodeRegistered { node });
+            cell.commit(Expected::Any, event).await.unwrap();
+        }
+        cell
+    }
+
+    /// The agent is the node that its file names, also if the state sorts another one first.
+    #[tokio::test]
+    async fn the_stored_identity_decides_which_node_the_agent_is() {
+        let nodes = [
+            "00000000-1111-4222-8333-444455556666",
+            "ffffffff-1111-4222-8333-444455556666",
+        ];
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("node.id");
+        std::fs::write(&file, format!("{}\n", nodes[1])).unwrap();
+        let cell = cell_with(&nodes).await;
+        let ids = RandomIds;
+        let id = this_node(file, &cell, &ids).await.unwrap();
+        assert_eq!(id.as_str(), nodes[1]);
+        let offered = NodeOffer {
+            drivers: &TaskDrivers::new(),
+            host_volumes: &BTreeMap::new(),
+        };
+        let node = register_node(&cell, id, &offered, &FakeClock::default(), &ids).await;
+        assert_eq!(node.unwrap().id.as_str(), nodes[1]);
+        assert_eq!(cell.read(|state| state.nodes().len()), 2);
+        cell.stop().await;
+    }
+
+    #[tokio::test]
+    async fn a_damaged_identity_is_an_error_with_its_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("node.id");
+        std::fs::write(&file, "damaged").unwrap();
+        let cell = cell_with(&[]).await;
+        let refused = this_node(file.clone(), &cell, &RandomIds)
+            .await
+            .unwrap_err();
+        let problem = refused.iter().next().unwrap();
+        assert_eq!(problem.code, Code::AgentNodeId);
+        let expected = format!(
+            "cannot identify this node: the file `{}` does not contain a node ID",
+            file.display()
+        );
+        assert_eq!(problem.message, expected);
+        cell.stop().await;
+    }
+}
