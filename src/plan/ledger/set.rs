@@ -252,6 +252,14 @@ impl LedgerSet {
         }
     }
 
+    /// Records the secrets of an owned volume.
+    pub fn record_secrets(&mut self, volume: &NamespacedId, secrets: &Secrets) {
+        let hash = self.key.of_secrets(volume, secrets);
+        if let Some(owned) = self.ownership_mut(volume) {
+            owned.applied.insert(SECRETS.to_owned(), hash);
+        }
+    }
+
     /// Records that a hidden value of an owned volume is empty.
     pub fn record_cleared(&mut self, volume: &NamespacedId, field: HiddenField) {
         let (name, hash) = match field {
