@@ -155,7 +155,7 @@ fn a_secret_that_changes_after_a_volume_was_taken_in_is_sent() {
         apply_unchanged(&mut set, "first");
         assert_eq!(changes_of_update(&plan_of(&set, "first")), [""; 0]);
         assert_eq!(changes_of_update(&plan_of(&set, "second")), ["secrets"]);
-        // Only the first secrets are taken in.
+        // Only the first secrets are taken.
         apply_unchanged(&mut set, "second");
         assert_eq!(changes_of_update(&plan_of(&set, "second")), ["secrets"]);
     }
