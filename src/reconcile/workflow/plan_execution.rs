@@ -62,7 +62,7 @@ pub(super) async fn execute_plan(
         let set = set.set();
         let taken = request.resolved.taken_secrets();
         let mut lines = describe_changes(set, &ownership_changes(plan, set));
-        lines.extend(describe_taken_secrets(set, taken.keys().collect()));
+        lines.extend(describe_taken_secrets(set, taken.keys()));
         lines
     });
     let recording = request.set.map(|set| SetRecording {
@@ -82,11 +82,14 @@ pub(super) async fn execute_plan(
 }
 
 /// Returns a line about the volumes whose secrets the set takes as they are in the files.
-fn describe_taken_secrets(set: &LedgerSet, volumes: Vec<&NamespacedId>) -> Option<String> {
-    let of = match volumes.as_slice() {
-        [] => return None,
-        [one] => format!("volume {one}"),
-        several => format!("{} volumes", several.len()),
+fn describe_taken_secrets<'k>(
+    set: &LedgerSet,
+    mut volumes: impl ExactSizeIterator<Item = &'k NamespacedId>,
+) -> Option<String> {
+    let of = match volumes.len() {
+        1 => format!("volume {}", volumes.next()?),
+        0 => return None,
+        several => format!("{several} volumes"),
     };
     Some(format!(
         "{of}: the server does not show secrets, so set {} assumes those of the file and sends a later change",
