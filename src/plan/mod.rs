@@ -68,7 +68,7 @@ pub use ledger::{
 pub use merge::{Expansion, Merged, Refusal, SecretsChange, merge};
 pub use ownership_changes::{
     OwnershipChange, has_unrecorded_data, interrupted_step_warnings, ownership_changes,
-    record_observations,
+    record_observations, takes_secrets,
 };
 pub use permissions::{
     AclOperation, AclVolumeCapability, Grants, LedgerLocation, Permission, RequiredPermissions,

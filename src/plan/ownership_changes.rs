@@ -7,15 +7,15 @@
 //! is recorded when it is first read, and recorded data stays. Recording twice has the same result, and
 //! recording the same again within a day changes nothing.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use super::action::{Action, Plan, PlannedVolume};
 use super::inputs::ObservedState;
-use super::ledger::{DataIdentity, IntentStep, LastVerified, LedgerSet, RecordedData};
+use super::ledger::{DataIdentity, IntentStep, LastVerified, LedgerSet, RecordedData, StoredValue};
 use super::rules::MergeRules;
 use super::unread::inputs_of_unchanged;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::NamespacedId;
+use crate::model::{NamespacedId, Secrets};
 
 /// A change of what a set owns or protects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,12 +62,26 @@ fn is_unchanged(planned: &&PlannedVolume) -> bool {
     planned.action == Action::Unchanged
 }
 
-/// Records in the ledger what a plan observed. `noted_rules` are the rules of the server if the set notes
+/// Whether a set takes the secrets of a planned volume as they are in its file. No server shows secrets, so
+/// those of a volume that others made cannot be compared. Their hash is recorded, and a later change in the
+/// file is sent. Not after an interrupted step, which may have written other secrets.
+pub fn takes_secrets(planned: &PlannedVolume, set: &LedgerSet) -> bool {
+    let secrets = planned.spec.as_ref();
+    let secrets = secrets.and_then(|spec| spec.request.secrets.as_ref());
+    planned.action == Action::Unchanged
+        && secrets.is_some_and(|secrets| !secrets.is_empty())
+        && set.secrets(&planned.key) == StoredValue::Unknown
+        && set.intent(&planned.key).is_none()
+}
+
+/// Records in the ledger what a plan observed. `taken_secrets` are those of the volumes for which
+/// [`takes_secrets`]. `noted_rules` are the rules of the server if the set notes
 /// which volumes a plan left unchanged.
 pub fn record_observations(
     set: &mut LedgerSet,
     plan: &Plan,
     observed: &ObservedState,
+    taken_secrets: &BTreeMap<NamespacedId, Secrets>,
     at: i64,
     noted_rules: Option<MergeRules>,
 ) {
@@ -79,6 +93,9 @@ pub fn record_observations(
             (Some(spec), Some(volume)) => {
                 close_intent(set, key);
                 set.record_found(&spec.request, volume);
+                if let Some(secrets) = taken_secrets.get(key) {
+                    set.record_secrets(key, secrets);
+                }
                 let verified = LastVerified {
                     spec_index: volume.spec_index,
                     at,

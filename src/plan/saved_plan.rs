@@ -11,7 +11,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::action::{Action, Plan, PlannedVolume};
@@ -22,7 +21,9 @@ use super::ledger::DataIdentity;
 use super::risk::Risk;
 use super::volume_version::VolumeVersion;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{ExternalId, HiddenField, NamespacedId, UnresolvedRequest, hex};
+use crate::model::{
+    Capability, ExternalId, HiddenField, NamespacedId, TopologyRequest, UnresolvedRequest, hex,
+};
 
 /// The format that this program writes, and the newest that it reads.
 const FORMAT: u32 = 1;
@@ -409,31 +410,56 @@ fn plugin_version(planned: &PlannedVolume, observed: &ObservedState) -> Option<S
 
 /// Returns the hash of a specification without its hidden values.
 fn hash(request: &UnresolvedRequest) -> String {
-    hex(&Sha256::digest(canonical(request).to_string())).collect()
+    // JSON can represent every value of a request.
+    let text = serde_json::to_vec(&CanonicalRequest::of(request)).unwrap_or_default();
+    hex(&Sha256::digest(text)).collect()
 }
 
-/// Returns a request as JSON, without the values of secrets and mount flags.
-pub(super) fn canonical(request: &UnresolvedRequest) -> Value {
-    let options = request.mount_options.as_ref();
-    let secrets = request.secrets.as_ref();
-    json!({
-        "namespace": request.namespace.as_str(),
-        "id": request.id.as_str(),
-        "name": request.name,
-        "external_id": request.external_id.as_ref().map(ExternalId::as_str),
-        "plugin_id": request.plugin_id.as_str(),
-        "capabilities": request.capabilities.iter().collect::<BTreeSet<_>>(),
-        "capacity_min": request.capacity.min.get(),
-        "capacity_max": request.capacity.max.get(),
-        "topology_request": request.topology_request,
-        "clone_id": request.clone_id,
-        "snapshot_id": request.snapshot_id,
-        "fs_type": options.map(|options| &options.fs_type),
-        "mount_flags": options.map(|options| options.mount_flags.len()),
-        "secrets": secrets.map(|secrets| secrets.iter().map(|(key, _)| key).collect::<Vec<_>>()),
-        "parameters": request.parameters,
-        "context": request.context,
-    })
+/// A request without the values of secrets and mount flags, in the form that is hashed. The hash covers the
+/// order of the fields.
+#[derive(Serialize)]
+pub(super) struct CanonicalRequest<'r> {
+    namespace: &'r str,
+    id: &'r str,
+    name: Option<&'r str>,
+    external_id: Option<&'r str>,
+    plugin_id: &'r str,
+    capabilities: BTreeSet<&'r Capability>,
+    capacity_min: u64,
+    capacity_max: u64,
+    topology_request: Option<&'r TopologyRequest>,
+    clone_id: Option<&'r str>,
+    snapshot_id: Option<&'r str>,
+    fs_type: Option<&'r str>,
+    mount_flags: Option<usize>,
+    secrets: Option<Vec<&'r str>>,
+    parameters: Option<&'r BTreeMap<String, String>>,
+    context: Option<&'r BTreeMap<String, String>>,
+}
+
+impl<'r> CanonicalRequest<'r> {
+    pub(super) fn of(request: &'r UnresolvedRequest) -> Self {
+        let options = request.mount_options.as_ref();
+        let secrets = request.secrets.as_ref();
+        Self {
+            namespace: request.namespace.as_str(),
+            id: request.id.as_str(),
+            name: request.name.as_deref(),
+            external_id: request.external_id.as_ref().map(ExternalId::as_str),
+            plugin_id: request.plugin_id.as_str(),
+            capabilities: request.capabilities.iter().collect(),
+            capacity_min: request.capacity.min.get(),
+            capacity_max: request.capacity.max.get(),
+            topology_request: request.topology_request.as_ref(),
+            clone_id: request.clone_id.as_deref(),
+            snapshot_id: request.snapshot_id.as_deref(),
+            fs_type: options.map(|options| options.fs_type.as_str()),
+            mount_flags: options.map(|options| options.mount_flags.len()),
+            secrets: secrets.map(|secrets| secrets.iter().map(|(key, _)| key).collect()),
+            parameters: request.parameters.as_ref(),
+            context: request.context.as_ref(),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -10,13 +10,13 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::json;
+use serde::Serialize;
 
 use super::hidden_values::changes_secrets;
 use super::inputs::{OwnedSet, OwnedVolume, PlanOptions, RecordedValue, UnreadVolume};
 use super::ledger::{DataIdentity, FieldHash, LedgerKey, LedgerSet};
 use super::rules::MergeRules;
-use super::saved_plan::canonical;
+use super::saved_plan::CanonicalRequest;
 use super::update::is_unchanged_but_for_secrets;
 use crate::model::{NamespacedId, Volume, VolumeSummary};
 use crate::spec::VolumeSpec;
@@ -33,6 +33,7 @@ pub fn noted_volumes(
     rules: MergeRules,
     options: &PlanOptions,
 ) -> NotedVolumes {
+    let rules = RulesText::of(rules);
     let noted = wanted.iter().filter_map(|spec| {
         let key = spec.key();
         let owned = owned.volumes.get(&key)?;
@@ -42,7 +43,7 @@ pub fn noted_volumes(
         }
         let verified = set.ownership(&key)?.last_verified?;
         let data = owned.data.identity()?.clone();
-        let inputs = plan_inputs(set.key(), spec, owned.mount_flags, rules);
+        let inputs = plan_inputs(set.key(), spec, owned.mount_flags, &rules);
         let unread = UnreadVolume {
             spec_index: verified.spec_index,
             data,
@@ -75,26 +76,46 @@ pub fn inputs_of_unchanged(
     let key = spec.key();
     let owned = OwnedVolume::of(set, &key, set.ownership(&key)?, Some(spec), |_| None);
     is_unchanged_but_for_secrets(spec, volume, &owned, rules)
-        .then(|| plan_inputs(set.key(), spec, owned.mount_flags, rules))
+        .then(|| plan_inputs(set.key(), spec, owned.mount_flags, &RulesText::of(rules)))
 }
 
-/// Returns the hash of what a plan of a volume depends on, besides the volume, its data and its secrets.
-/// The rules may have changed with the program.
+/// The rules of a server as text, for a hash.
+struct RulesText(String);
+
+impl RulesText {
+    fn of(rules: MergeRules) -> Self {
+        Self(format!("{rules:?}"))
+    }
+}
+
+/// What the plan of a volume depends on, besides the volume, its data and the values of its secrets. The
+/// rules may have changed with the program. The hash covers the order of the fields.
+#[derive(Serialize)]
+struct PlanDependencies<'a> {
+    program: &'a str,
+    rules: &'a str,
+    request: CanonicalRequest<'a>,
+    mount_flags: Option<&'a [String]>,
+    recorded_flags: String,
+    unknown: Vec<&'a str>,
+}
+
+/// Returns the hash of what the plan of a volume depends on.
 fn plan_inputs(
     key: &LedgerKey,
     spec: &VolumeSpec,
     recorded_flags: RecordedValue,
-    rules: MergeRules,
+    rules: &RulesText,
 ) -> FieldHash {
     let options = spec.request.mount_options.as_ref();
-    let inputs = json!({
-        "program": env!("CARGO_PKG_VERSION"),
-        "rules": format!("{rules:?}"),
-        "request": canonical(&spec.request),
-        "mount_flags": options.map(|options| &options.mount_flags),
-        "recorded_flags": format!("{recorded_flags:?}"),
-        "unknown": spec.unknown.iter().map(|field| field.as_str()).collect::<Vec<_>>(),
-    });
+    let inputs = PlanDependencies {
+        program: env!("CARGO_PKG_VERSION"),
+        rules: &rules.0,
+        request: CanonicalRequest::of(&spec.request),
+        mount_flags: options.map(|options| options.mount_flags.as_slice()),
+        recorded_flags: format!("{recorded_flags:?}"),
+        unknown: spec.unknown.iter().map(|field| field.as_str()).collect(),
+    };
     key.of_plan_inputs(&spec.key(), &inputs)
 }
 

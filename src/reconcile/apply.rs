@@ -57,8 +57,9 @@ pub async fn apply(
     let now = clock.now();
     let takes_notes = set.is_on_server();
     let noted_rules = Some(execution.rules).filter(|_| takes_notes);
+    let taken_secrets = execution.resolved.taken_secrets();
     set.update(|set| {
-        record_observations(set, plan, observed, now, noted_rules);
+        record_observations(set, plan, observed, taken_secrets, now, noted_rules);
         if let Some(id) = saved_plan {
             set.record_plan(id, now);
         }

@@ -42,12 +42,29 @@ impl Unresolved {
 
 /// Requests with the values of their secrets.
 #[derive(Clone, Debug, Default)]
-pub struct Resolved(BTreeMap<NamespacedId, VolumeRequest>);
+pub struct Resolved {
+    requests: BTreeMap<NamespacedId, VolumeRequest>,
+    taken_secrets: BTreeMap<NamespacedId, Secrets>,
+}
 
 impl Resolved {
     /// Returns the request of a volume, if it was resolved.
     pub fn request(&self, key: &NamespacedId) -> Option<&VolumeRequest> {
-        self.0.get(key)
+        self.requests.get(key)
+    }
+
+    /// Adds secrets that are not sent: the set takes them as they are in the files.
+    #[must_use]
+    pub(super) fn taking(self, taken_secrets: BTreeMap<NamespacedId, Secrets>) -> Self {
+        Self {
+            taken_secrets,
+            ..self
+        }
+    }
+
+    /// Returns the secrets that the set takes as they are in the files, by volume.
+    pub(super) fn taken_secrets(&self) -> &BTreeMap<NamespacedId, Secrets> {
+        &self.taken_secrets
     }
 }
 
@@ -103,7 +120,11 @@ fn resolve_all(
     if failed {
         Err(diagnostics)
     } else {
-        Ok((Resolved(resolved), diagnostics))
+        let resolved = Resolved {
+            requests: resolved,
+            taken_secrets: BTreeMap::new(),
+        };
+        Ok((resolved, diagnostics))
     }
 }
 

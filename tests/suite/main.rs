@@ -43,6 +43,7 @@ mod csi_steps;
 mod csi_storage;
 #[cfg(feature = "agent")]
 mod damaged_files;
+mod failed_reports;
 #[cfg(feature = "agent")]
 mod faults;
 #[cfg(feature = "agent")]

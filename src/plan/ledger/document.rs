@@ -91,30 +91,55 @@ impl VolumeRecord {
         NamespacedId::new(self.namespace.clone(), self.id.clone())
     }
 
-    pub(super) fn entry(&self) -> Entry {
+    pub(super) fn into_entry(self) -> Entry {
         Entry {
-            owned: self.owned.clone(),
-            intent: self.intent.clone(),
+            owned: self.owned,
+            intent: self.intent,
         }
     }
 }
 
-/// Reads a document of this or an earlier format.
-pub(super) fn read<T: DeserializeOwned>(shard: &ShardName, text: &str) -> Result<T, LedgerProblem> {
+/// A document that states its format.
+pub(super) trait Versioned: DeserializeOwned {
+    fn format(&self) -> u32;
+}
+
+impl Versioned for HeadDocument {
+    fn format(&self) -> u32 {
+        self.format
+    }
+}
+
+impl Versioned for ShardDocument {
+    fn format(&self) -> u32 {
+        self.format
+    }
+}
+
+/// Reads a document of this or an earlier format. The format of a document that is not understood is read
+/// alone.
+pub(super) fn read<T: Versioned>(shard: &ShardName, text: &str) -> Result<T, LedgerProblem> {
     #[derive(Deserialize)]
     struct Version {
         format: u32,
     }
-    let damaged = |error: serde_json::Error| LedgerProblem::Damaged {
-        shard: shard.clone(),
-        why: error.to_string(),
+    let parsed = serde_json::from_str::<T>(text);
+    let format = match &parsed {
+        Ok(document) => Some(document.format()),
+        Err(_) => serde_json::from_str(text)
+            .ok()
+            .map(|Version { format }| format),
     };
-    let Version { format } = serde_json::from_str(text).map_err(damaged)?;
-    if format > FORMAT {
-        let shard = shard.clone();
-        return Err(LedgerProblem::TooNew { shard, format });
+    match format.filter(|format| *format > FORMAT) {
+        Some(format) => Err(LedgerProblem::TooNew {
+            shard: shard.clone(),
+            format,
+        }),
+        None => parsed.map_err(|error| LedgerProblem::Damaged {
+            shard: shard.clone(),
+            why: error.to_string(),
+        }),
     }
-    serde_json::from_str(text).map_err(damaged)
 }
 
 /// Writes a document.

@@ -11,6 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::Sha256;
 
@@ -30,15 +31,18 @@ impl LedgerKey {
     }
 
     /// Returns the hash of a field's canonical value.
-    fn hash(&self, volume: &NamespacedId, field: &str, value: &serde_json::Value) -> FieldHash {
+    fn hash(&self, volume: &NamespacedId, field: &str, value: &impl Serialize) -> FieldHash {
+        // JSON can represent every value in this file.
+        let value = serde_json::to_vec(value).unwrap_or_default();
         // HMAC pads a short key with zeros to the block size, so this key is equivalent.
         let mut block = [0; 64];
         block[..32].copy_from_slice(&self.0);
         let mut mac = Hmac::<Sha256>::new(&block.into());
         let (namespace, id) = (volume.namespace.as_str(), volume.id.as_str());
-        for part in [namespace, id, field, &value.to_string()] {
+        let texts = [namespace, id, field].map(str::as_bytes);
+        for part in texts.into_iter().chain([value.as_slice()]) {
             mac.update(&(part.len() as u64).to_be_bytes());
-            mac.update(part.as_bytes());
+            mac.update(part);
         }
         let full = mac.finalize().into_bytes();
         let mut short = [0; 16];
@@ -49,13 +53,13 @@ impl LedgerKey {
     /// Returns the hash of secrets, as they were sent.
     pub fn of_secrets(&self, volume: &NamespacedId, secrets: &Secrets) -> FieldHash {
         let pairs: BTreeMap<&str, &str> = secrets.expose().collect();
-        self.hash(volume, "secrets", &value(&pairs))
+        self.hash(volume, "secrets", &pairs)
     }
 
     /// Returns the hash of mount flags, as a set.
     pub fn of_mount_flags(&self, volume: &NamespacedId, flags: &[String]) -> FieldHash {
         let flags: BTreeSet<&String> = flags.iter().collect();
-        self.hash(volume, "mount_options.mount_flags", &value(&flags))
+        self.hash(volume, "mount_options.mount_flags", &flags)
     }
 
     /// Returns the hashes of every field that a request specifies, including hidden ones.
@@ -117,7 +121,7 @@ impl LedgerKey {
     pub(in crate::plan) fn of_plan_inputs(
         &self,
         volume: &NamespacedId,
-        inputs: &serde_json::Value,
+        inputs: &impl Serialize,
     ) -> FieldHash {
         self.hash(volume, "plan", inputs)
     }
@@ -185,17 +189,30 @@ impl<'de> Deserialize<'de> for LedgerKey {
 }
 
 fn bytes<'de, const N: usize, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; N], D::Error> {
-    use serde::de::Error as _;
-    let text = String::deserialize(deserializer)?;
-    let invalid = || D::Error::custom(format!("expected {} hexadecimal digits", 2 * N));
-    if text.len() != 2 * N || !text.is_ascii() {
-        return Err(invalid());
+    deserializer.deserialize_str(HexVisitor)
+}
+
+/// Reads bytes as hexadecimal digits, without a copy of the text.
+struct HexVisitor<const N: usize>;
+
+impl<const N: usize> Visitor<'_> for HexVisitor<N> {
+    type Value = [u8; N];
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} hexadecimal digits", 2 * N)
     }
-    let mut bytes = [0; N];
-    for (byte, at) in bytes.iter_mut().zip((0..text.len()).step_by(2)) {
-        *byte = u8::from_str_radix(&text[at..at + 2], 16).map_err(|_| invalid())?;
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Self::Value, E> {
+        let invalid = || E::custom(format!("expected {} hexadecimal digits", 2 * N));
+        if text.len() != 2 * N || !text.is_ascii() {
+            return Err(invalid());
+        }
+        let mut bytes = [0; N];
+        for (byte, at) in bytes.iter_mut().zip((0..text.len()).step_by(2)) {
+            *byte = u8::from_str_radix(&text[at..at + 2], 16).map_err(|_| invalid())?;
+        }
+        Ok(bytes)
     }
-    Ok(bytes)
 }
 
 /// The fields that are not hidden, in their canonical form.

@@ -66,7 +66,7 @@ impl LedgerSet {
         fresh: LedgerKey,
     ) -> Result<Self, LedgerProblem> {
         let (head, shards) = parse(stored)?;
-        let mut entries = merge_shards(&shards)?;
+        let mut entries = merge_shards(shards)?;
         let mut set = Self::new(name, fresh);
         match head {
             Some(head) => {
@@ -252,6 +252,14 @@ impl LedgerSet {
         }
     }
 
+    /// Records the secrets of an owned volume.
+    pub fn record_secrets(&mut self, volume: &NamespacedId, secrets: &Secrets) {
+        let hash = self.key.of_secrets(volume, secrets);
+        if let Some(owned) = self.ownership_mut(volume) {
+            owned.applied.insert(SECRETS.to_owned(), hash);
+        }
+    }
+
     /// Records that a hidden value of an owned volume is empty.
     pub fn record_cleared(&mut self, volume: &NamespacedId, field: HiddenField) {
         let (name, hash) = match field {
@@ -320,8 +328,9 @@ impl LedgerSet {
 
     /// Returns what is recorded of a volume's secrets.
     pub fn secrets(&self, volume: &NamespacedId) -> StoredValue {
-        let empty = self.key.of_secrets(volume, &Secrets::default());
-        self.hidden(volume, SECRETS, empty)
+        self.hidden(volume, SECRETS, || {
+            self.key.of_secrets(volume, &Secrets::default())
+        })
     }
 
     /// Whether these secrets are the last applied ones; `None` if unknown.
@@ -332,8 +341,7 @@ impl LedgerSet {
 
     /// Returns what is recorded of a volume's mount flags.
     pub fn mount_flags(&self, volume: &NamespacedId) -> StoredValue {
-        let empty = self.key.of_mount_flags(volume, &[]);
-        self.hidden(volume, MOUNT_FLAGS, empty)
+        self.hidden(volume, MOUNT_FLAGS, || self.key.of_mount_flags(volume, &[]))
     }
 
     /// Whether these flags are the last applied ones; `None` if unknown.
@@ -346,10 +354,15 @@ impl LedgerSet {
         self.ownership(volume)?.applied.get(field).copied()
     }
 
-    fn hidden(&self, volume: &NamespacedId, field: &str, empty: FieldHash) -> StoredValue {
+    fn hidden(
+        &self,
+        volume: &NamespacedId,
+        field: &str,
+        empty: impl FnOnce() -> FieldHash,
+    ) -> StoredValue {
         match self.applied(volume, field) {
             None => StoredValue::Unknown,
-            Some(hash) if hash == empty => StoredValue::Empty,
+            Some(hash) if hash == empty() => StoredValue::Empty,
             Some(_) => StoredValue::Given,
         }
     }

@@ -24,16 +24,12 @@ pub(super) const FRAME: usize = 80;
 
 /// Returns the volumes of shards, which may overlap after a crash.
 pub(super) fn merge_shards(
-    shards: &BTreeMap<ShardName, ShardDocument>,
+    mut shards: BTreeMap<ShardName, ShardDocument>,
 ) -> Result<BTreeMap<NamespacedId, Entry>, LedgerProblem> {
-    let mut entries = BTreeMap::new();
-    let deepest = shards
-        .keys()
-        .map(ShardName::depth)
-        .max()
-        .unwrap_or_default();
-    for (name, shard) in shards {
-        for record in &shard.volumes {
+    let overlapping = Overlap::of(&shards);
+    let mut entries = vec![];
+    for (name, shard) in &mut shards {
+        for record in std::mem::take(&mut shard.volumes) {
             let key = record.key();
             let path = ShardPath::of(&key);
             if !name.covers(&path) {
@@ -41,16 +37,45 @@ pub(super) fn merge_shards(
                 let shard = name.clone();
                 return Err(LedgerProblem::Damaged { shard, why });
             }
-            let newest = ShardName::all_of(&path)
-                .take(deepest + 1)
-                .filter_map(|name| shards.get_key_value(&name))
-                .max_by_key(|(name, shard)| (shard.sequence, name.depth()));
-            if newest.is_some_and(|(newest, _)| newest == name) {
-                entries.insert(key, record.entry());
+            let decides = |overlap: &Overlap| overlap.newest(&path) == Some(name);
+            if overlapping.as_ref().is_none_or(decides) {
+                entries.push((key, record.into_entry()));
             }
         }
     }
-    Ok(entries)
+    // Collected at once, the keys are sorted and not looked up one by one.
+    Ok(entries.into_iter().collect())
+}
+
+/// The sequences of shards of which some are parts of others, as a crash leaves them.
+struct Overlap {
+    sequences: BTreeMap<ShardName, u64>,
+    deepest: usize,
+}
+
+impl Overlap {
+    /// Returns `None` if no shard is a part of another one.
+    fn of(shards: &BTreeMap<ShardName, ShardDocument>) -> Option<Self> {
+        // In their order, the parts of a shard follow it.
+        let mut pairs = shards.keys().zip(shards.keys().skip(1));
+        if !pairs.any(|(shard, next)| next.is_below(shard)) {
+            return None;
+        }
+        let sequences = shards.iter();
+        let sequences = sequences.map(|(name, shard)| (name.clone(), shard.sequence));
+        Some(Self {
+            sequences: sequences.collect(),
+            deepest: shards.keys().map(ShardName::depth).max()?,
+        })
+    }
+
+    /// Returns the shard that decides the volume with this path.
+    fn newest(&self, path: &ShardPath) -> Option<&ShardName> {
+        let covering = ShardName::all_of(path).take(self.deepest + 1);
+        let stored = covering.filter_map(|name| self.sequences.get_key_value(&name));
+        let newest = stored.max_by_key(|(name, sequence)| (**sequence, name.depth()));
+        newest.map(|(name, _)| name)
+    }
 }
 
 /// A record on the way to its shard.

@@ -1,6 +1,9 @@
 use super::*;
-use crate::model::Volume;
+use crate::model::{SecretRefs, UnresolvedRequest, Volume};
+use crate::plan::action::Update;
+use crate::plan::inputs::{OwnedSet, PlanInputs, PlanOptions};
 use crate::plan::ledger::{Actor, Intent, IntentStep, LedgerKey, Ownership, SetName, StoredValue};
+use crate::plan::rules::MergeRules;
 use crate::plan::samples::{existing, observed, plugin, spec, wanted};
 use crate::plan::volume_version::VolumeVersion;
 use crate::spec::VolumeSpec;
@@ -84,10 +87,95 @@ fn the_intent_of_an_unplanned_volume_is_closed_without_ownership() {
         set.record_intent(key.clone(), Intent { step, since: 5, by });
         let observed = ObservedState::default();
         assert_eq!(interrupted_step_warnings(&set, &observed).len(), 1);
-        record_observations(&mut set, &Plan::default(), &observed, 9, None);
+        record_observations(
+            &mut set,
+            &Plan::default(),
+            &observed,
+            &BTreeMap::new(),
+            9,
+            None,
+        );
         assert_eq!(set.intents().count(), 0);
         assert_eq!(set.secrets(&key), secrets, "{step:?}");
     }
+}
+
+fn secrets(value: &str) -> Secrets {
+    Secrets::from_iter([("key", value)])
+}
+
+fn file_with(secrets: &Secrets) -> VolumeSpec {
+    spec(UnresolvedRequest {
+        secrets: Some(SecretRefs::from(secrets)),
+        ..wanted()
+    })
+}
+
+/// Plans the file for the set.
+fn plan_of(set: &LedgerSet, value: &str) -> Plan {
+    let wanted = vec![file_with(&secrets(value))];
+    let owned = OwnedSet::of(set, &wanted, |_| Some(secrets(value)));
+    crate::plan::build::build_plan(PlanInputs {
+        wanted,
+        purpose: crate::spec::Purpose::ByExternalId,
+        observed: &observed(Some(existing()), plugin(|_| {})),
+        rules: MergeRules::AGENT,
+        owned: Some(&owned),
+        options: &PlanOptions::default(),
+    })
+}
+
+/// Records the plan of a file with this secret as an apply does.
+fn apply_unchanged(set: &mut LedgerSet, value: &str) {
+    let plan = plan_of(set, value);
+    let taken = plan.volumes.iter().filter(|one| takes_secrets(one, set));
+    let taken = taken.map(|one| (one.key.clone(), secrets(value))).collect();
+    let observed = observed(Some(existing()), plugin(|_| {}));
+    record_observations(set, &plan, &observed, &taken, 9, None);
+}
+
+fn changes_of_update(plan: &Plan) -> Vec<&'static str> {
+    let update = plan.volumes[0].action.update();
+    let changes = update.map(|update: &Update| update.changes.iter());
+    changes
+        .into_iter()
+        .flatten()
+        .map(|change| change.field)
+        .collect()
+}
+
+/// For a volume that the set newly owns, and for one that an earlier program took in without its secrets.
+#[test]
+fn a_secret_that_changes_after_a_volume_was_taken_in_is_sent() {
+    for is_owned in [false, true] {
+        let mut set = set();
+        if is_owned {
+            set.own(existing().key(), Ownership::default());
+        }
+        apply_unchanged(&mut set, "first");
+        assert_eq!(changes_of_update(&plan_of(&set, "first")), [""; 0]);
+        assert_eq!(changes_of_update(&plan_of(&set, "second")), ["secrets"]);
+        // Only the first secrets are taken.
+        apply_unchanged(&mut set, "second");
+        assert_eq!(changes_of_update(&plan_of(&set, "second")), ["secrets"]);
+    }
+}
+
+#[test]
+fn secrets_are_not_taken_after_an_interrupted_step() {
+    let mut set = set();
+    let by = Actor {
+        user: "ada".into(),
+        host: "build-7".into(),
+        process: 7,
+        command: "apply".into(),
+    };
+    let step = IntentStep::Create;
+    set.record_intent(existing().key(), Intent { step, since: 5, by });
+    let plan = unchanged(Some(file_with(&secrets("first"))));
+    assert!(!takes_secrets(&plan.volumes[0], &set));
+    set.clear_intent(&existing().key());
+    assert!(takes_secrets(&plan.volumes[0], &set));
 }
 
 /// The note of a verification is recorded again if it says something else, or is a day old.
@@ -103,7 +191,7 @@ fn an_unchanged_volume_is_recorded_once_a_day() {
             ..existing()
         };
         let observed = observed(Some(volume), plugin(|_| {}));
-        record_observations(&mut set, &plan, &observed, at, None);
+        record_observations(&mut set, &plan, &observed, &BTreeMap::new(), at, None);
         set.ownership(&key).unwrap().last_verified.unwrap().at
     };
     for (at, spec_index, expected) in [

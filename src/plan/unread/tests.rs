@@ -217,7 +217,14 @@ impl Situation {
     /// Notes what a plan left unchanged, as an apply does.
     fn note(&mut self) {
         let (plan, observed) = self.plan(&NotedVolumes::new());
-        record_observations(&mut self.set, &plan, &observed, 1, Some(self.rules));
+        record_observations(
+            &mut self.set,
+            &plan,
+            &observed,
+            &BTreeMap::new(),
+            1,
+            Some(self.rules),
+        );
     }
 
     fn live(&mut self, at: usize, story: &Story, indexes: Indexes) {

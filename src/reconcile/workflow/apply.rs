@@ -179,7 +179,8 @@ async fn apply_in_set(
     if request.mode == ApplyMode::Create {
         report_existing(context, plan);
     }
-    let resolved = look_up_secrets(context, specifications, plan).await?;
+    let owner = set.as_deref().map(SetLedger::set);
+    let resolved = look_up_secrets(context, specifications, plan, owner).await?;
     let execution = ExecutionRequest {
         prepared: &prepared,
         resolved: &resolved,

@@ -135,7 +135,7 @@ async fn expand_in_set(
         .iter()
         .filter(|warning| warning.code != Code::PlanErasesSecrets || !accepts_secrets);
     reporter.diagnostics(&warnings.cloned().collect(), &specifications.sources);
-    let resolved = look_up_secrets(context, specifications, &prepared.plan).await?;
+    let resolved = look_up_secrets(context, specifications, &prepared.plan, None).await?;
     // Without a file, the other fields come from the server and were not applied.
     let records = request.is_from_file || planned.action != Action::Unchanged;
     let execution = ExecutionRequest {

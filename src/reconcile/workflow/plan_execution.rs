@@ -60,7 +60,10 @@ pub(super) async fn execute_plan(
     };
     let changes = request.set.as_ref().map(|set| {
         let set = set.set();
-        describe_changes(set, &ownership_changes(plan, set))
+        let taken = request.resolved.taken_secrets();
+        let mut lines = describe_changes(set, &ownership_changes(plan, set));
+        lines.extend(describe_taken_secrets(set, taken.keys()));
+        lines
     });
     let recording = request.set.map(|set| SetRecording {
         set,
@@ -76,6 +79,22 @@ pub(super) async fn execute_plan(
         reporter.status(&line);
     }
     Ok(outcomes)
+}
+
+/// Returns a line about the volumes whose secrets the set takes as they are in the files.
+fn describe_taken_secrets<'k>(
+    set: &LedgerSet,
+    mut volumes: impl ExactSizeIterator<Item = &'k NamespacedId>,
+) -> Option<String> {
+    let of = match volumes.len() {
+        1 => format!("volume {}", volumes.next()?),
+        0 => return None,
+        several => format!("{several} volumes"),
+    };
+    Some(format!(
+        "{of}: the server does not show secrets, so set {} assumes those of the file and sends a later change",
+        set.name()
+    ))
 }
 
 /// Up to this number, each change of ownership has a line.

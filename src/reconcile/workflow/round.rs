@@ -171,7 +171,8 @@ impl Round<'_> {
         if changes_volumes {
             reporter.diagnostics(&prepared.diagnostics(), &specifications.sources);
         }
-        let resolved = look_up_secrets(context, specifications, plan).await?;
+        let owner = set.as_deref().map(SetLedger::set);
+        let resolved = look_up_secrets(context, specifications, plan, owner).await?;
         let execution = ExecutionRequest {
             prepared: &prepared,
             resolved: &resolved,
