@@ -18,5 +18,5 @@ mod shim;
 pub use descriptors::{InheritedDescriptor, inherited_descriptors};
 pub use mock::MockDriver;
 pub use raw_exec::RawExec;
-pub use running_plugin::RunningPlugin;
+pub use running_plugin::{ProcessRecord, RunningPlugin, process_on_record};
 pub use shim::{ShimDriver, run_task_process};

@@ -16,8 +16,8 @@ use crate::state::{
     volume, volumes,
 };
 use crate::wire::{
-    Filter, VolumeDocument, VolumeHealthDocument, VolumeStatusDocument, VolumeStub, WriteRequest,
-    WriteResponse, request_from_wire, status_to_wire, stub_to_wire, volume_to_wire,
+    Filter, VolumeDocument, VolumeStub, WriteRequest, WriteResponse, request_from_wire,
+    stub_to_wire, volume_health_to_wire, volume_to_wire,
 };
 
 type Result<T = Reply> = std::result::Result<T, ServerError>;
@@ -169,18 +169,7 @@ fn reports_health(request: &ApiRequest, view: &VolumeView) -> bool {
 pub(super) async fn read_health(request: &ApiRequest, id: &str) -> Result {
     let key = key(&request.parameters, id);
     let report = request.services.volumes.health(key).await?;
-    let statuses = report.statuses.iter().map(|(node, status)| {
-        let node_id = node.as_ref().map_or_else(String::new, ToString::to_string);
-        VolumeStatusDocument {
-            node_id,
-            ..status_to_wire(status)
-        }
-    });
-    let document = VolumeHealthDocument {
-        health: statuses.collect(),
-        unknown: report.unknown,
-    };
-    Reply::json(&document, request.pretty)
+    Reply::json(&volume_health_to_wire(&report), request.pretty)
 }
 
 pub(super) async fn register(request: &ApiRequest) -> Result {
