@@ -18,6 +18,7 @@ mod guard;
 mod history;
 mod job_documents;
 mod jobs;
+mod kept_stubs;
 mod limits;
 mod logs;
 mod long_body;
