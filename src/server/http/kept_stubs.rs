@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 
-use super::volumes::volume_stub;
+use super::volume_documents::volume_stub;
 use crate::state::{ClaimsRecord, PluginStatus, VolumeRecord, VolumeView};
 
 /// How many volumes are looked up under one lock. What is missing is encoded without a lock.
@@ -166,7 +166,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// After every event of a history the kept list is the one that is made anew, also if some events had
+        /// After every event of a history the kept list equals one that is made from the state, also if some events had
         /// no list in between.
         #[test]
         fn a_kept_list_equals_a_fresh_one(seed in 0..u64::MAX, skipped in 1..4_usize) {

@@ -35,6 +35,7 @@ mod request;
 mod route;
 mod router;
 mod variables;
+mod volume_documents;
 mod volumes;
 
 pub use guard::AllowedHosts;

@@ -11,6 +11,7 @@ use super::kept_stubs::KeptStubs;
 use super::parameters::Parameters;
 use super::reply::Reply;
 use super::request::{ApiRequest, LONG_LIST};
+use super::volume_documents::{volume_document, volume_stub};
 use crate::model::{Namespace, NamespacedId, NodeId, PluginId, VolumeId};
 use crate::server::error::{RequestError, ServerError};
 use crate::server::volumes::{VolumeSubmission, VolumeWriteResult};
@@ -20,7 +21,7 @@ use crate::state::{
 };
 use crate::wire::{
     Filter, VolumeDocument, VolumeStub, WriteRequest, WriteResponse, request_from_wire,
-    stub_to_wire, volume_health_to_wire, volume_to_wire,
+    volume_health_to_wire,
 };
 
 type Result<T = Reply> = std::result::Result<T, ServerError>;
@@ -243,25 +244,6 @@ pub(super) async fn detach(request: &ApiRequest, id: &str) -> Result {
         return Err(ServerError::NoSuchVolume(key));
     }
     claims::detach(request, key, node).await
-}
-
-/// Encodes a volume in a list, with the field that only this agent has.
-pub(super) fn volume_stub(view: &VolumeView) -> VolumeStub {
-    let volume = view.volume();
-    VolumeStub {
-        spec_index: Some(volume.spec_index),
-        ..stub_to_wire(&volume)
-    }
-}
-
-/// Encodes a volume, with the fields that only this agent has.
-pub(super) fn volume_document(view: &VolumeView) -> VolumeDocument {
-    let volume = view.volume();
-    VolumeDocument {
-        node_expansion_pending: view.record.node_expansion_pending,
-        spec_index: Some(volume.spec_index),
-        ..volume_to_wire(&volume)
-    }
 }
 
 fn key(parameters: &Parameters, id: &str) -> NamespacedId {
