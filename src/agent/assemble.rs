@@ -22,6 +22,7 @@ use super::rotate_key::finish_if_resealed;
 use super::running_plugin::running_plugin;
 use super::step_hosts::StepHosts;
 use super::tasks::{TaskDrivers, task_drivers};
+use super::unused_endpoint::report_unused_endpoints;
 use crate::csi::GrpcConnector;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::driver::RawExec;
@@ -245,19 +246,24 @@ async fn supervisors(
     deps: SupervisorDeps,
 ) -> Result<Vec<Supervisor>, Diagnostics> {
     let mut supervisors = vec![];
+    let mut used = vec![];
     if let Some(task) = embedded {
+        used.push(task.task.clone());
         supervisors.push(Supervisor::new(task, deps.clone()));
     }
     for endpoint in &config.plugin_endpoints {
         let known = (dirs, cell, node.clone());
         let found = running_plugin(endpoint, config, &*deps.connector, known);
         let (task, running) = found.await?;
+        used.push(task.task.clone());
         let deps = SupervisorDeps {
             driver: Arc::new(running),
             ..deps.clone()
         };
         supervisors.push(Supervisor::new(task, deps));
     }
+    let known = (dirs, cell, node);
+    report_unused_endpoints(known, &used, &*deps.observer, &*deps.clock).await?;
     Ok(supervisors)
 }
 

@@ -26,6 +26,7 @@ mod running_plugin;
 mod serve_plugin;
 mod step_hosts;
 mod tasks;
+mod unused_endpoint;
 
 pub use crate::server::CallWidths;
 pub use check::{CheckedState, check_data_directory};

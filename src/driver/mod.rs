@@ -18,5 +18,5 @@ mod shim;
 pub use descriptors::{InheritedDescriptor, inherited_descriptors};
 pub use mock::MockDriver;
 pub use raw_exec::{RawExec, end_earlier_process};
-pub use running_plugin::RunningPlugin;
+pub use running_plugin::{ProcessRecord, RunningPlugin, process_on_record};
 pub use shim::{ShimDriver, may_create_namespaces, run_task_process};

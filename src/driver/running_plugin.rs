@@ -111,6 +111,31 @@ fn open(pid: i32, file: &Path, earlier_calls_end: Instant) -> io::Result<OwnedFd
     Ok(descriptor)
 }
 
+/// What a process file says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProcessRecord {
+    /// There is no file.
+    None,
+    /// The process has exited.
+    Exited,
+    /// The process with this ID runs.
+    Runs(i32),
+}
+
+/// Returns what the file of a plugin that runs already says about its process. Blocks.
+///
+/// # Errors
+/// If the file or the process cannot be read.
+pub fn process_on_record(file: &Path) -> io::Result<ProcessRecord> {
+    let Some(recorded) = process_file::read(file)? else {
+        return Ok(ProcessRecord::None);
+    };
+    Ok(match recorded.open()? {
+        None => ProcessRecord::Exited,
+        Some(_) => ProcessRecord::Runs(recorded.pid),
+    })
+}
+
 fn may_be_busy(pid: i32, left: Duration) -> io::Error {
     let minutes = left.as_secs().div_ceil(60);
     let message = format!(

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use tonic::{Code, Request, Status};
 
+use super::catalog::VolumeRecord;
 use super::plugin::{Host, Plugin};
 use super::profile::{PluginCapabilities, PluginProfile};
 use super::recovery;
@@ -224,6 +225,13 @@ impl Simulation {
         self.check().await;
     }
 
+    /// Returns the record of a volume.
+    fn recorded(&self, volume: u64) -> VolumeRecord {
+        let catalog = &self.plugin.as_ref().unwrap().catalog;
+        let found = catalog.volume(&self.model.volumes[&volume].id);
+        found.unwrap().unwrap()
+    }
+
     /// Checks that all lists match the model.
     async fn check(&self) {
         let request = Request::new(proto::ListVolumesRequest::default());
@@ -302,6 +310,35 @@ impl Drop for SeedReporter {
     fn drop(&mut self) {
         eprintln!("the sequence with seed {} failed", self.0);
     }
+}
+
+/// A plugin that dies after the first mount of a file system and before it records the preparation leaves
+/// the mount. The next staging prepares it before a caller can use it.
+#[tokio::test]
+async fn a_mount_whose_preparation_is_not_on_record_is_prepared_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().canonicalize().unwrap();
+    let mut simulation = Simulation::new(&path, false).await;
+    for call in [Call::Create(0, Kind::Image, 0), Call::Stage(0)] {
+        let result = simulation.send(call).await.unwrap();
+        simulation.model.apply(call, result);
+    }
+    let mut record = simulation.recorded(0);
+    assert!(record.content.is_prepared);
+    record.content.is_prepared = false;
+    let catalog = &simulation.plugin.as_ref().unwrap().catalog;
+    catalog.put_volume(&record).unwrap();
+    simulation.restart().await;
+    simulation.check().await;
+    let target = Call::Publish(0, 0, false);
+    let refused = simulation.send(target).await.unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+    simulation.send(Call::Stage(0)).await.unwrap();
+    assert!(simulation.recorded(0).content.is_prepared);
+    let result = simulation.send(target).await.unwrap();
+    simulation.model.apply(target, result);
+    simulation.check().await;
+    simulation.tear_down().await;
 }
 
 /// Runs 10,000 sequences, half of them with volumes that must be attached. They run on a file

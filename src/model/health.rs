@@ -55,6 +55,20 @@ pub enum VolumeStatusKind {
     Unknown(i32),
 }
 
+/// Returns the word of a metric for the worst of the conditions; `ok` without any. A kind that is not known
+/// is `other`, so there are few words.
+pub fn health_word(statuses: &[VolumeStatus]) -> &'static str {
+    let severity = |kind: VolumeStatusKind| match kind {
+        VolumeStatusKind::Unknown(_) => (1, "other"),
+        VolumeStatusKind::Degraded => (2, "degraded"),
+        VolumeStatusKind::Abnormal => (3, "abnormal"),
+        VolumeStatusKind::Inaccessible => (4, "inaccessible"),
+        VolumeStatusKind::DataLoss => (5, "data_loss"),
+    };
+    let worst = statuses.iter().map(|status| severity(status.kind)).max();
+    worst.map_or("ok", |(_, word)| word)
+}
+
 /// The health of a volume, as its controller and the nodes that use it report it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VolumeHealth {
@@ -144,6 +158,28 @@ fn unknown_number(name: &str) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_worst_condition_is_the_word_of_a_volume() {
+        let status = |kind| VolumeStatus {
+            kind,
+            reason: String::new(),
+            message: String::new(),
+        };
+        let from_best = [
+            (VolumeStatusKind::Unknown(9), "other"),
+            (VolumeStatusKind::Degraded, "degraded"),
+            (VolumeStatusKind::Abnormal, "abnormal"),
+            (VolumeStatusKind::Inaccessible, "inaccessible"),
+            (VolumeStatusKind::DataLoss, "data_loss"),
+        ];
+        assert_eq!(health_word(&[]), "ok");
+        let mut statuses = vec![];
+        for (kind, word) in from_best {
+            statuses.insert(0, status(kind));
+            assert_eq!(health_word(&statuses), word);
+        }
+    }
 
     #[test]
     fn every_kind_survives_its_text() {

@@ -48,7 +48,9 @@ pub use display::{
 pub use duration::{GoDuration, InvalidDuration};
 pub use evaluation::{BlockedEvaluation, BlockedEvaluations};
 pub use external::{Condition, ExternalVolume};
-pub use health::{StorageStatus, StorageStatusKind, VolumeHealth, VolumeStatus, VolumeStatusKind};
+pub use health::{
+    StorageStatus, StorageStatusKind, VolumeHealth, VolumeStatus, VolumeStatusKind, health_word,
+};
 pub use hex::hex;
 pub use hidden_field::HiddenField;
 pub use host_volume::HostVolume;

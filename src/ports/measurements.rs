@@ -1,8 +1,17 @@
 //! What is measured: calls of plugins, requests of clients, writes of the journal.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use super::plugin::StatusCode;
+use crate::model::PluginId;
+
+/// The number of registered volumes of each plugin, by the worst health that the plugin reports. The words
+/// are those of `model::health_word`.
+pub type VolumeHealthCounts = BTreeMap<(PluginId, &'static str), usize>;
 
 /// Receives how long calls of plugins took. Returns immediately.
 pub trait CallMeasurements: std::fmt::Debug + Send + Sync {
@@ -20,6 +29,8 @@ pub trait Measurements: CallMeasurements {
     fn journal_write(&self, events: usize, is_done: bool, took: Duration);
     /// The journal has written a snapshot, or failed to.
     fn snapshot_write(&self, is_done: bool, took: Duration);
+    /// The health of volumes was read. Replaces what was read before.
+    fn volume_health(&self, counts: VolumeHealthCounts);
 }
 
 /// Measures nothing.
@@ -34,6 +45,7 @@ impl Measurements for NoMeasurements {
     fn request(&self, _: &str, _: bool, _: u16, _: Duration) {}
     fn journal_write(&self, _: usize, _: bool, _: Duration) {}
     fn snapshot_write(&self, _: bool, _: Duration) {}
+    fn volume_health(&self, _: VolumeHealthCounts) {}
 }
 
 /// The content type of [`MetricsSource::metrics`].
@@ -43,4 +55,6 @@ pub const METRICS_CONTENT_TYPE: &str = "application/openmetrics-text; version=1.
 pub trait MetricsSource: Send + Sync {
     /// Returns all metrics as OpenMetrics text, which Prometheus reads.
     fn metrics(&self) -> String;
+    /// Notified whenever the metrics are read: a reader wants what is costly to measure.
+    fn reads(&self) -> Arc<Notify>;
 }

@@ -78,6 +78,7 @@ pub use journal::{Journal, JournalError, JournalErrorKind, Replay};
 pub use ledger::{Ledger, LedgerError, LedgerFailure, LockHolder, SetLock};
 pub use measurements::{
     CallMeasurements, METRICS_CONTENT_TYPE, Measurements, MetricsSource, NoMeasurements,
+    VolumeHealthCounts,
 };
 pub use mount_observer::{MountAction, MountEvent, MountObserver};
 pub use mounter::{MountCalls, MountEntry, MountError, MountFlags, Mounter};

@@ -203,6 +203,9 @@ impl FakeAgent {
         settings.description.external_node_id = external_node_id;
         settings.controller = None;
         let alloc = "88888888-2222-4333-8444-555555555555";
+        let plugin = FakePlugin::on_node(self.backend.clone(), Self::second_external_node());
+        self.directory
+            .insert(Self::PLUGIN.into(), alloc.into(), plugin.connection());
         self.observe_on(Self::PLUGIN, alloc, settings, true, Self::SECOND_NODE)
             .await;
     }

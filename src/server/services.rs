@@ -41,6 +41,25 @@ impl DriverTask {
     }
 }
 
+/// The shortest time between two measurements of the health of volumes.
+const HEALTH_PERIOD: Duration = Duration::from_secs(60);
+
+/// Measures the health of volumes after the metrics were read, at most once per period: the next reader finds
+/// it. Without readers no plugin is asked.
+async fn measure_health<M: Measurements + MetricsSource>(
+    volumes: VolumeService,
+    metrics: std::sync::Arc<M>,
+) {
+    let reads = metrics.reads();
+    loop {
+        reads.notified().await;
+        if let Ok(counts) = volumes.count_health().await {
+            metrics.volume_health(counts);
+        }
+        tokio::time::sleep(HEALTH_PERIOD).await;
+    }
+}
+
 /// What the agent reports about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentInfo {
@@ -159,12 +178,15 @@ impl Services {
         }
     }
 
-    /// Measures requests, and serves the metrics.
+    /// Measures requests and the health of volumes, and serves the metrics.
     #[must_use]
     pub fn with_metrics<M: Measurements + MetricsSource + 'static>(
         self,
         metrics: std::sync::Arc<M>,
     ) -> Self {
+        let measuring = measure_health(self.volumes.clone(), metrics.clone());
+        let stopping = self.stopping.clone();
+        tokio::spawn(async move { stopping.run_until_cancelled(measuring).await });
         Self {
             measurements: metrics.clone(),
             metrics: Some(metrics),

@@ -236,6 +236,14 @@ impl State {
         }
     }
 
+    /// Returns the number of visible volumes of a plugin.
+    pub fn volume_count(&self, plugin: &PluginId) -> usize {
+        let first = NamespacedId::new("".into(), "".into());
+        let from = (plugin.clone(), ExternalId::new(""), first);
+        let of_plugin = self.remote_ids.range(from..);
+        of_plugin.take_while(|(id, _, _)| id == plugin).count()
+    }
+
     /// Returns the visible volumes that are this volume at the provider.
     pub(super) fn remote_volumes(
         &self,

@@ -2,6 +2,7 @@
 //!
 //! Labels are plugins and classes of calls, which have few values; volumes are not labels.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
@@ -9,12 +10,14 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+use tokio::sync::Notify;
 
 use super::operations::Operations;
 use super::registry_text::registry_text;
 use crate::model::PluginId;
 use crate::ports::{
     CallLoad, CallMeasurements, CallObserver, Measurements, MetricsSource, StatusCode,
+    VolumeHealthCounts,
 };
 
 type Labels = Vec<(&'static str, String)>;
@@ -33,6 +36,10 @@ pub struct AgentMetrics {
     journal_writes: Times,
     journal_events: Counter,
     snapshots: Times,
+    volumes: Family<Labels, Gauge>,
+    /// The counts that `volumes` shows.
+    counted: Mutex<VolumeHealthCounts>,
+    reads: Arc<Notify>,
 }
 
 impl Default for AgentMetrics {
@@ -49,6 +56,9 @@ impl Default for AgentMetrics {
             journal_writes: Family::new_with_constructor(write_seconds),
             journal_events: Counter::default(),
             snapshots: Family::new_with_constructor(request_seconds),
+            volumes: Family::default(),
+            counted: Mutex::default(),
+            reads: Arc::default(),
         };
         metrics.register();
         metrics
@@ -115,13 +125,31 @@ impl AgentMetrics {
             "Time until a snapshot was durable",
             self.snapshots.clone(),
         );
+        registry.register(
+            "volumes",
+            "Number of registered volumes by the worst health that their plugin reported",
+            self.volumes.clone(),
+        );
     }
 }
 
 impl MetricsSource for AgentMetrics {
     fn metrics(&self) -> String {
+        // Without a receiver nothing is kept.
+        self.reads.notify_waiters();
         registry_text(&self.registry)
     }
+
+    fn reads(&self) -> Arc<Notify> {
+        self.reads.clone()
+    }
+}
+
+fn health_labels(plugin: &PluginId, health: &str) -> Labels {
+    vec![
+        ("plugin", plugin.as_str().to_owned()),
+        ("health", health.to_owned()),
+    ]
 }
 
 fn result(is_done: bool) -> Labels {
@@ -158,6 +186,18 @@ impl Measurements for AgentMetrics {
         let snapshots = self.snapshots.get_or_create(&result(is_done));
         snapshots.observe(took.as_secs_f64());
     }
+
+    fn volume_health(&self, counts: VolumeHealthCounts) {
+        for ((plugin, health), count) in &counts {
+            let volumes = self.volumes.get_or_create(&health_labels(plugin, health));
+            volumes.set(gauge(*count));
+        }
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        for gone in counted.keys().filter(|key| !counts.contains_key(key)) {
+            self.volumes.remove(&health_labels(&gone.0, gone.1));
+        }
+        *counted = counts;
+    }
 }
 
 fn labels(plugin: &PluginId, class: &str) -> Labels {
@@ -191,6 +231,41 @@ impl CallObserver for AgentMetrics {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_health_of_volumes_replaces_what_was_read_before() {
+        let metrics = AgentMetrics::default();
+        let shown = || {
+            let text = metrics.metrics();
+            let lines = text
+                .lines()
+                .filter(|line| line.starts_with("nomad_csi_volumes{"));
+            let mut lines: Vec<_> = lines.map(str::to_owned).collect();
+            lines.sort();
+            lines
+        };
+        let counts = |all: &[(&str, &'static str, usize)]| {
+            let one = |(plugin, health, count): &(&str, &'static str, usize)| {
+                ((PluginId::new(*plugin), *health), *count)
+            };
+            all.iter().map(one).collect()
+        };
+        metrics.volume_health(counts(&[
+            ("a", "ok", 4),
+            ("a", "data_loss", 1),
+            ("b", "ok", 2),
+        ]));
+        assert_eq!(
+            shown(),
+            [
+                "nomad_csi_volumes{plugin=\"a\",health=\"data_loss\"} 1",
+                "nomad_csi_volumes{plugin=\"a\",health=\"ok\"} 4",
+                "nomad_csi_volumes{plugin=\"b\",health=\"ok\"} 2",
+            ]
+        );
+        metrics.volume_health(counts(&[("a", "ok", 5)]));
+        assert_eq!(shown(), ["nomad_csi_volumes{plugin=\"a\",health=\"ok\"} 5"]);
+    }
 
     #[test]
     fn observed_calls_appear_in_the_text() {

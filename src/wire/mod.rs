@@ -53,7 +53,7 @@ pub use convert::{
     plugin_from_wire, plugin_summary_from_wire, plugin_summary_to_wire, plugin_to_wire,
     request_from_wire, request_to_wire, snapshot_from_wire, snapshot_to_wire, status_from_wire,
     status_to_wire, stub_to_wire, summary_from_wire, task_state_to_wire, task_states_to_wire,
-    volume_from_wire, volume_to_wire,
+    volume_from_wire, volume_health_to_wire, volume_to_wire,
 };
 pub use decode::{DecodeError, decode, decode_value};
 pub use elements::{ElementProblem, for_each_element};

@@ -2,8 +2,10 @@
 
 use serde_json::Value;
 
-use crate::agent_process::AgentProcess;
+use crate::agent_process::{AgentProcess, program};
+use crate::reconcile::address;
 use crate::volumes::create;
+use crate::wait::until;
 
 /// The value of a line of the text that has all of these parts.
 fn value(text: &str, parts: &[&str]) -> Option<f64> {
@@ -48,4 +50,50 @@ fn calls_requests_and_writes_are_measured() {
     };
     let sample = samples.iter().find(is_create).unwrap();
     assert_eq!(sample["Count"], 1.0, "{sample}");
+}
+
+/// The health of volumes is measured after a reading, and the next reading shows it, as does the document of
+/// the volume.
+#[test]
+fn the_health_of_volumes_is_a_metric_and_a_field() {
+    let data = tempfile::tempdir().unwrap();
+    let agent = AgentProcess::start(data.path());
+    create(&agent.address, "db").unwrap().json();
+    let shown =
+        |health: &str| format!("nomad_csi_volumes{{plugin=\"hostpath\",health=\"{health}\"}}");
+    until("the volume is counted", || {
+        let text = agent
+            .address
+            .ask("GET", "/v1/metrics?format=prometheus", None);
+        let text = text.unwrap().text();
+        match value(&text, &[&shown("ok")]) {
+            Some(1.0) => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    });
+    let summary = agent
+        .address
+        .ask("GET", "/v1/metrics", None)
+        .unwrap()
+        .json();
+    let gauges = summary["Gauges"].as_array().unwrap();
+    let volumes = gauges.iter().find(|one| one["Name"] == "nomad_csi_volumes");
+    let labels = serde_json::json!({"plugin": "hostpath", "health": "ok"});
+    assert_eq!(volumes.unwrap()["Labels"], labels);
+
+    let status = || {
+        let output = program(["volume", "status", "db", "-o", "json"])
+            .args(["--address", &address(&agent)])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let volume = status();
+    assert_eq!(volume["Health"], serde_json::json!([]));
+    assert_eq!(volume["HealthUnknown"], Value::Null);
+    let id = volume["ExternalID"].as_str().unwrap();
+    std::fs::remove_dir(data.path().join("plugins/hostpath/volumes").join(id)).unwrap();
+    let volume = status();
+    assert_eq!(volume["Health"][0]["Status"], "DATA_LOSS", "{volume}");
 }

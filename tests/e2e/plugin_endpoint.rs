@@ -158,6 +158,33 @@ fn a_running_plugin_is_used_through_restarts_of_plugin_and_agent() {
     );
 }
 
+/// A plugin whose option is removed after a crash of the agent stays with the reason while its process runs,
+/// and is gone afterwards.
+#[test]
+fn a_plugin_that_is_no_longer_given_is_lost_and_then_gone() {
+    let base = tempfile::tempdir().unwrap();
+    let base = base.path();
+    let plugin = RunningPlugin::start(base);
+    let agent = start_agent(base);
+    wait_for_health(&agent, "healthy");
+    agent.kill();
+    let without = || {
+        let mut command = program(["agent", "--dev", "--http", "127.0.0.1:0"]);
+        command.arg("--data-dir").arg(base.join("agent"));
+        AgentProcess::run(command)
+    };
+    let agent = without();
+    let process = format!("process {} may still be carrying out calls", plugin.0.id());
+    let reason = "the agent was started without the plugin's `--plugin-endpoint`, and ";
+    wait_for_health(&agent, &(reason.to_owned() + &process));
+    assert!(agent.stop().success());
+    drop(plugin);
+    let agent = without();
+    let listed = run(&agent, base, "plugin status -o name");
+    assert_eq!(listed, "hostpath\n");
+    assert!(agent.stop().success());
+}
+
 /// Without an ID, the plugin is registered under the name that it gives itself.
 #[test]
 fn a_running_plugin_without_an_id_has_its_own_name() {

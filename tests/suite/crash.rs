@@ -17,7 +17,7 @@ use nomad_csi::state::{
 };
 use nomad_csi::store::{EmbeddedJournal, KeySealer, Storage as _};
 
-use crate::support::crash_disk::{CrashDisk, DiskOperation, SeededRng, content_after_power_loss};
+use crate::support::crash_disk::{CrashDisk, DiskOperation, SeededRng, lose_power_at};
 
 /// The events of a run, and how many of them there are after each write.
 struct Run {
@@ -142,35 +142,14 @@ fn rounds() -> usize {
     text.and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
-/// Fails the power after each of the operations `moments`, sometimes again during recovery. Returns
-/// the number of failures and the problems.
-async fn lose_power_at(
+/// Fails the power at those moments. Returns the number of failures and the problems.
+async fn lose_power(
     run: &Run,
     moments: impl Iterator<Item = usize>,
     rng: &mut SeededRng,
 ) -> (usize, Vec<String>) {
-    let (mut losses, mut problems) = (0, vec![]);
-    for moment in moments {
-        let (file, promised) = content_after_power_loss(None, &run.log[..moment], rng);
-        let disk = CrashDisk::with_file(file.clone());
-        losses += 1;
-        let outcome = restart(&disk, run, promised).await;
-        problems.extend(outcome.err().map(|e| format!("operation {moment}: {e}")));
-        let recovery = disk.log();
-        if recovery.is_empty() || rng.below(3) > 0 {
-            continue;
-        }
-        let again = 1 + rng.below(recovery.len());
-        let (file, _) = content_after_power_loss(file.as_deref(), &recovery[..again], rng);
-        losses += 1;
-        let outcome = restart(&CrashDisk::with_file(file), run, promised).await;
-        problems.extend(
-            outcome
-                .err()
-                .map(|e| format!("operation {moment}, then {again}: {e}")),
-        );
-    }
-    (losses, problems)
+    let restarted = async |disk: &CrashDisk, promised| restart(disk, run, promised).await;
+    lose_power_at(&run.log, moments, rng, restarted).await
 }
 
 #[tokio::test]
@@ -180,7 +159,7 @@ async fn acknowledged_events_survive_a_power_failure_at_any_moment() {
         for round in 0..rounds() {
             let mut rng = SeededRng(seed * 1000 + round as u64);
             let moments = 0..=run.log.len();
-            let (losses, problems) = lose_power_at(&run, moments, &mut rng).await;
+            let (losses, problems) = lose_power(&run, moments, &mut rng).await;
             assert!(losses > 200, "the run is too short: {losses}");
             assert_eq!(problems, Vec::<String>::new(), "seed {seed}, round {round}");
         }
@@ -191,7 +170,7 @@ async fn acknowledged_events_survive_a_power_failure_at_any_moment() {
 #[tokio::test]
 async fn a_disk_that_does_not_sync_is_detected() {
     let run = record(&CrashDisk::ignoring_syncs(), 1, 20).await;
-    let (_, problems) = lose_power_at(&run, 0..=run.log.len(), &mut SeededRng(1)).await;
+    let (_, problems) = lose_power(&run, 0..=run.log.len(), &mut SeededRng(1)).await;
     assert!(!problems.is_empty());
 }
 

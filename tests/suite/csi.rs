@@ -11,7 +11,7 @@ use nomad_csi::model::{
 };
 use nomad_csi::ports::fake::{FakeBackend, Fault, PluginSettings};
 use nomad_csi::ports::{
-    Connector as _, CreateVolume, CreatedVolume, NodeDescription, PluginCapabilities,
+    Connector as _, CreateVolume, CreatedVolume, Delivery, NodeDescription, PluginCapabilities,
     PluginConnection, PluginError, PublishVolume, Rpc, StageVolume, StatusCode, ValidateVolume,
 };
 use nomad_csi::retry::Verdict;
@@ -412,4 +412,27 @@ async fn information_calls_are_not_retried_without_a_listener() {
     );
     let waited = tokio::time::timeout(Duration::from_secs(60), plugin.identity.probe()).await;
     assert!(waited.unwrap().is_err());
+}
+
+/// Calls reach only the process that is required, also on a connector that already has a channel to the
+/// socket.
+#[tokio::test]
+async fn a_socket_of_another_process_gets_no_calls() {
+    let fixture = start_plugin(PluginSettings::default());
+    let connector = GrpcConnector::new();
+    let socket = fixture.server.socket();
+    let own = i32::try_from(std::process::id()).unwrap();
+    let connected = |required| connector.connect(socket, required).identity;
+    connected(Some(own)).plugin_info().await.unwrap();
+    let before = fixture.server.backend.count(Rpc::GetPluginInfo);
+
+    let refused = connected(Some(1)).plugin_info().await.unwrap_err();
+    assert_eq!(refused.code, StatusCode::Unavailable);
+    assert_eq!(refused.delivery, Delivery::NotSent);
+    let why = format!("process {own} listens on the socket now, and process 1 has not exited");
+    assert!(refused.message.contains(&why), "{refused}");
+    assert_eq!(fixture.server.backend.count(Rpc::GetPluginInfo), before);
+
+    connected(None).plugin_info().await.unwrap();
+    connected(Some(own)).plugin_info().await.unwrap();
 }

@@ -157,7 +157,7 @@ impl SeededRng {
 
 /// Returns the content of a disk that loses power after the last operation of `log`, and the amount
 /// that had been reported as durable.
-pub(crate) fn content_after_power_loss(
+fn content_after_power_loss(
     file: Option<&[u8]>,
     log: &[DiskOperation],
     rng: &mut SeededRng,
@@ -185,6 +185,36 @@ pub(crate) fn content_after_power_loss(
         }
     }
     (published.then_some(bytes), durable)
+}
+
+/// Fails the power after each of the operations `moments` of a run, sometimes again during recovery.
+/// `restart` checks what a restarted program finds on the disk, of which the amount was reported as durable.
+/// Returns the number of failures and the problems.
+pub(crate) async fn lose_power_at(
+    log: &[DiskOperation],
+    moments: impl Iterator<Item = usize>,
+    rng: &mut SeededRng,
+    restart: impl AsyncFn(&CrashDisk, u64) -> Result<(), String>,
+) -> (usize, Vec<String>) {
+    let (mut losses, mut problems) = (0, vec![]);
+    for moment in moments {
+        let (file, durable) = content_after_power_loss(None, &log[..moment], rng);
+        let disk = CrashDisk::with_file(file.clone());
+        losses += 1;
+        let outcome = restart(&disk, durable).await;
+        problems.extend(outcome.err().map(|e| format!("operation {moment}: {e}")));
+        let recovery = disk.log();
+        if recovery.is_empty() || rng.below(3) > 0 {
+            continue;
+        }
+        let again = 1 + rng.below(recovery.len());
+        let (file, _) = content_after_power_loss(file.as_deref(), &recovery[..again], rng);
+        losses += 1;
+        let outcome = restart(&CrashDisk::with_file(file), durable).await;
+        let failed = |e| format!("operation {moment}, then {again}: {e}");
+        problems.extend(outcome.err().map(failed));
+    }
+    (losses, problems)
 }
 
 fn apply(bytes: &mut Vec<u8>, operation: &DiskOperation) {

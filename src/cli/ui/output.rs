@@ -98,6 +98,11 @@ impl OutputFormat {
         matches!(self, Self::Table | Self::Wide)
     }
 
+    /// Returns true for the formats that show more of a document than its ID.
+    pub(crate) fn shows_content(&self) -> bool {
+        !matches!(self, Self::Name)
+    }
+
     /// Returns true for the wide table.
     pub(crate) fn is_wide(&self) -> bool {
         matches!(self, Self::Wide)

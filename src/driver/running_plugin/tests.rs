@@ -60,6 +60,24 @@ async fn the_process_behind_the_socket_is_recorded() {
     assert_eq!(recorded.map(|process| process.pid), Some(own_pid()));
 }
 
+#[test]
+fn a_record_says_whether_its_process_runs() {
+    let directory = tempfile::tempdir().unwrap();
+    let record = directory.path().join("plugin.process");
+    assert_eq!(process_on_record(&record).unwrap(), ProcessRecord::None);
+    let mut child = other_process(&record);
+    let pid = i32::try_from(child.id()).unwrap();
+    assert_eq!(
+        process_on_record(&record).unwrap(),
+        ProcessRecord::Runs(pid)
+    );
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(process_on_record(&record).unwrap(), ProcessRecord::Exited);
+    std::fs::write(&record, "damaged").unwrap();
+    process_on_record(&record).unwrap_err();
+}
+
 #[tokio::test]
 async fn a_socket_without_a_listener_is_an_error() {
     let bed = Bed::new();

@@ -2,8 +2,11 @@
 //! answered change, and holds the change under way completely or not at all.
 
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 
-use super::crash_disk::{CrashDisk, DiskOperation, SeededRng, content_after_power_loss};
+use futures_util::FutureExt as _;
+
+use super::crash_disk::{CrashDisk, DiskOperation, SeededRng, lose_power_at};
 use super::database::Catalog;
 use super::records::{Content, PathRecord, RecordState, RequestedVolume, VolumeRecord};
 use super::store::builder;
@@ -109,47 +112,31 @@ fn restart(disk: &CrashDisk, run: &Run, answered: u64) -> Result<(), String> {
     }
 }
 
-/// Fails the power after each operation, sometimes again during recovery. Returns the problems.
-fn lose_power(run: &Run, rng: &mut SeededRng) -> Vec<String> {
-    let mut problems = vec![];
-    for moment in run.creation..=run.log.len() {
-        let (file, answered) = content_after_power_loss(None, &run.log[..moment], rng);
-        let disk = CrashDisk::with_file(file.clone());
-        let outcome = restart(&disk, run, answered);
-        problems.extend(outcome.err().map(|e| format!("operation {moment}: {e}")));
-        let recovery = disk.log();
-        if recovery.is_empty() || rng.below(3) > 0 {
-            continue;
-        }
-        let again = 1 + rng.below(recovery.len());
-        let (file, _) = content_after_power_loss(file.as_deref(), &recovery[..again], rng);
-        let outcome = restart(&CrashDisk::with_file(file), run, answered);
-        problems.extend(
-            outcome
-                .err()
-                .map(|e| format!("operation {moment}, then {again}: {e}")),
-        );
-    }
-    problems
+/// Fails the power after each operation. Returns the problems.
+async fn lose_power(run: &Run, rng: &mut SeededRng) -> Vec<String> {
+    let moments = run.creation..=run.log.len();
+    let restarted = async |disk: &CrashDisk, answered| restart(disk, run, answered);
+    lose_power_at(&run.log, moments, rng, restarted).await.1
 }
 
-#[test]
-fn answered_changes_survive_a_power_failure_at_any_moment() {
+#[tokio::test]
+async fn answered_changes_survive_a_power_failure_at_any_moment() {
     for seed in 1..=3 {
         let run = record(&CrashDisk::default(), seed);
         let moments = run.log.len() - run.creation;
         assert!(moments > CHANGES * 4, "the run is too short: {moments}");
-        let problems = lose_power(&run, &mut SeededRng(seed * 1000));
+        let problems = lose_power(&run, &mut SeededRng(seed * 1000)).await;
         assert_eq!(problems, Vec::<String>::new(), "seed {seed}");
     }
 }
 
 /// Tests the harness: it must find what is lost on a disk that does not sync. The database may also panic there.
-#[test]
-fn a_disk_that_does_not_sync_is_detected() {
-    let found = std::panic::catch_unwind(|| {
+#[tokio::test]
+async fn a_disk_that_does_not_sync_is_detected() {
+    let found = async {
         let run = record(&CrashDisk::ignoring_syncs(), 1);
-        lose_power(&run, &mut SeededRng(1))
-    });
+        lose_power(&run, &mut SeededRng(1)).await
+    };
+    let found = AssertUnwindSafe(found).catch_unwind().await;
     assert!(found.is_err() || found.is_ok_and(|problems| !problems.is_empty()));
 }

@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 
 use super::job_documents::{PlacedAlloc, evaluation_document, job_document};
-use super::{nodes, plugins, volumes};
+use super::{nodes, plugins, volume_documents};
 use crate::server::event_stream::NoticeSubject;
 use crate::state::{State, plugin, volume};
 use crate::wire::{AllocationDocument, JobDocument};
@@ -15,7 +15,7 @@ use crate::wire::{AllocationDocument, JobDocument};
 pub(super) fn payload(state: &State, subject: &NoticeSubject, address: &str) -> Value {
     match subject {
         NoticeSubject::Volume(key) => match volume(state, key) {
-            Some(view) => json!({"Volume": volumes::volume_document(&view)}),
+            Some(view) => json!({"Volume": volume_documents::volume_document(&view)}),
             None => json!({"Volume": {"ID": key.id.as_str(), "Namespace": key.namespace.as_str()}}),
         },
         NoticeSubject::Plugin(id) => match plugin(state, id) {

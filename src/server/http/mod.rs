@@ -18,6 +18,7 @@ mod guard;
 mod history;
 mod job_documents;
 mod jobs;
+mod kept_stubs;
 mod limits;
 mod logs;
 mod long_body;
@@ -34,6 +35,7 @@ mod request;
 mod route;
 mod router;
 mod variables;
+mod volume_documents;
 mod volumes;
 
 pub use guard::AllowedHosts;

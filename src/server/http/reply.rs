@@ -59,11 +59,15 @@ impl Reply {
         document: &T,
         pretty: bool,
     ) -> Result<Self, ServerError> {
-        let body = if pretty {
+        Self::encoded(if pretty {
             indented(document)
         } else {
             serde_json::to_vec(document)
-        };
+        })
+    }
+
+    /// 200 with JSON that is encoded already.
+    pub(super) fn encoded(body: serde_json::Result<Vec<u8>>) -> Result<Self, ServerError> {
         let body = body.map_err(|error| {
             ServerError::Internal(format!("cannot encode the response: {error}"))
         })?;

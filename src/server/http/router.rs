@@ -15,6 +15,7 @@ use tower_http::compression::predicate::{Predicate as _, SizeAbove};
 
 use super::body::{BodyBudget, ReceivedBody, drain, read_body};
 use super::guard::{self, AllowedHosts};
+use super::kept_stubs::KeptStubs;
 use super::limits::Limits;
 use super::long_body::{LONG, ResponseBudget};
 use super::parameters::Parameters;
@@ -50,6 +51,7 @@ struct Shared {
     bodies: BodyBudget,
     responses: ResponseBudget,
     long_lists: Arc<Semaphore>,
+    kept_stubs: Arc<KeptStubs>,
 }
 
 /// Serves the API over these services. Every request gets a response, even if its handler panics. A
@@ -72,6 +74,7 @@ pub fn router(services: Services, settings: HttpSettings) -> axum::Router {
             bodies: BodyBudget::new(&settings.limits),
             responses: ResponseBudget::new(&settings.limits),
             long_lists: Arc::new(Semaphore::new(settings.limits.long_lists)),
+            kept_stubs: Arc::default(),
             settings: Arc::new(settings),
         })
         .layer(CatchPanicLayer::custom(panicked))
@@ -162,6 +165,7 @@ async fn handle(
         },
         connection,
         long_lists: shared.long_lists,
+        kept_stubs: shared.kept_stubs,
         has_waited: false,
         services: shared.services,
     };

@@ -1,13 +1,17 @@
 //! The endpoints of volumes.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 
 use super::blocking::wait_for_index;
 use super::claims;
 use super::filtering::{fields, filter, is_listed};
+use super::kept_stubs::KeptStubs;
 use super::parameters::Parameters;
 use super::reply::Reply;
 use super::request::{ApiRequest, LONG_LIST};
+use super::volume_documents::{volume_document, volume_stub};
 use crate::model::{Namespace, NamespacedId, NodeId, PluginId, VolumeId};
 use crate::server::error::{RequestError, ServerError};
 use crate::server::volumes::{VolumeSubmission, VolumeWriteResult};
@@ -16,8 +20,8 @@ use crate::state::{
     volume, volumes,
 };
 use crate::wire::{
-    Filter, VolumeDocument, VolumeHealthDocument, VolumeStatusDocument, VolumeStub, WriteRequest,
-    WriteResponse, request_from_wire, status_to_wire, stub_to_wire, volume_to_wire,
+    Filter, VolumeDocument, VolumeStub, WriteRequest, WriteResponse, request_from_wire,
+    volume_health_to_wire,
 };
 
 type Result<T = Reply> = std::result::Result<T, ServerError>;
@@ -42,24 +46,32 @@ pub(super) async fn list(request: &ApiRequest) -> Result {
     };
     let topics = |_: &State| list_topics(&conditions);
     wait_for_index(request, wait, topics, State::volumes_index).await?;
-    let read = || {
+    // An expression is tested on JSON, which is built later.
+    let most = if expression.is_some() { 0 } else { limit };
+    let read = |most| {
         request.services.cell.read(|state| {
-            // An expression is tested on JSON, which is built later.
-            let limit = if expression.is_some() { 0 } else { limit };
-            let page = volumes(state, &conditions, start.as_ref(), limit);
+            let page = volumes(state, &conditions, start.as_ref(), most);
             (page, state.volumes_index())
         })
     };
-    let (mut page, mut index) = read();
-    let pretty = request.pretty;
-    let reply = if page.volumes.len() < LONG_LIST {
-        encode_list(page, expression.as_ref(), limit, pretty)?
+    // A long list is read when it is its turn: while it waits, it takes no memory.
+    let few = if most == 0 {
+        LONG_LIST
     } else {
-        // While it waits, nothing is kept in memory.
+        most.min(LONG_LIST)
+    };
+    let (mut page, mut index) = read(few);
+    let encoding = ListEncoding {
+        stubs: request.kept_stubs.clone(),
+        pretty: request.pretty,
+    };
+    let reply = if page.volumes.len() < LONG_LIST {
+        encoding.encode(page, expression.as_ref(), limit)?
+    } else {
         drop(page);
         let place = request.long_list().await?;
-        (page, index) = read();
-        let encode = move || encode_list(page, expression.as_ref(), limit, pretty);
+        (page, index) = read(most);
+        let encode = move || encoding.encode(page, expression.as_ref(), limit);
         let task = tokio::task::spawn_blocking(encode).await;
         let failed = |_| Err(ServerError::Internal("a list could not be encoded".into()));
         drop(place);
@@ -85,21 +97,29 @@ fn volume_topics(state: &State, key: &NamespacedId) -> Vec<Topic> {
     subjects.map(Topic::Object).collect()
 }
 
-/// Encodes a page. With an expression, `page` is the rest of the list, and `limit` volumes of it are
-/// encoded for which the expression is true.
-fn encode_list(
-    page: VolumePage,
-    expression: Option<&Filter>,
-    limit: usize,
+/// How a list is encoded.
+struct ListEncoding {
+    stubs: Arc<KeptStubs>,
     pretty: bool,
-) -> Result {
-    let page = match expression {
-        Some(expression) => filtered(page, expression, limit)?,
-        None => page,
-    };
-    let stubs: Vec<VolumeStub> = page.volumes.iter().map(volume_stub).collect();
-    let next = page.next.as_ref().map(ToString::to_string);
-    Ok(Reply::json(&stubs, pretty)?.with_next_token(next))
+}
+
+impl ListEncoding {
+    /// Encodes a page. With an expression, `page` is the rest of the list, and `limit` volumes of it are
+    /// encoded for which the expression is true.
+    fn encode(&self, page: VolumePage, expression: Option<&Filter>, limit: usize) -> Result {
+        let page = match expression {
+            Some(expression) => filtered(page, expression, limit)?,
+            None => page,
+        };
+        let reply = if self.pretty {
+            let stubs: Vec<VolumeStub> = page.volumes.iter().map(volume_stub).collect();
+            Reply::json(&stubs, true)?
+        } else {
+            Reply::encoded(self.stubs.encode(&page.volumes))?
+        };
+        let next = page.next.as_ref().map(ToString::to_string);
+        Ok(reply.with_next_token(next))
+    }
 }
 
 fn filtered(rest: VolumePage, expression: &Filter, limit: usize) -> Result<VolumePage> {
@@ -169,18 +189,7 @@ fn reports_health(request: &ApiRequest, view: &VolumeView) -> bool {
 pub(super) async fn read_health(request: &ApiRequest, id: &str) -> Result {
     let key = key(&request.parameters, id);
     let report = request.services.volumes.health(key).await?;
-    let statuses = report.statuses.iter().map(|(node, status)| {
-        let node_id = node.as_ref().map_or_else(String::new, ToString::to_string);
-        VolumeStatusDocument {
-            node_id,
-            ..status_to_wire(status)
-        }
-    });
-    let document = VolumeHealthDocument {
-        health: statuses.collect(),
-        unknown: report.unknown,
-    };
-    Reply::json(&document, request.pretty)
+    Reply::json(&volume_health_to_wire(&report), request.pretty)
 }
 
 pub(super) async fn register(request: &ApiRequest) -> Result {
@@ -235,25 +244,6 @@ pub(super) async fn detach(request: &ApiRequest, id: &str) -> Result {
         return Err(ServerError::NoSuchVolume(key));
     }
     claims::detach(request, key, node).await
-}
-
-/// Encodes a volume in a list, with the field that only this agent has.
-pub(super) fn volume_stub(view: &VolumeView) -> VolumeStub {
-    let volume = view.volume();
-    VolumeStub {
-        spec_index: Some(volume.spec_index),
-        ..stub_to_wire(&volume)
-    }
-}
-
-/// Encodes a volume, with the fields that only this agent has.
-pub(super) fn volume_document(view: &VolumeView) -> VolumeDocument {
-    let volume = view.volume();
-    VolumeDocument {
-        node_expansion_pending: view.record.node_expansion_pending,
-        spec_index: Some(volume.spec_index),
-        ..volume_to_wire(&volume)
-    }
 }
 
 fn key(parameters: &Parameters, id: &str) -> NamespacedId {

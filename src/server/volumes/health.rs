@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use futures_util::stream::{self, StreamExt as _};
+
 use super::limiter::OperationLimiter;
 use super::plugin::VolumePlugin;
 use super::store::VolumeStore;
@@ -26,12 +28,17 @@ use crate::state::VolumeView;
 const MAX_PAGES: usize = 1000;
 /// How often a list is read until it ends.
 const MAX_READS: usize = 3;
+/// How many nodes are asked about one volume at once.
+const MAX_NODES_AT_ONCE: usize = 16;
+
+/// The adverse conditions of the volumes of a plugin that have any.
+pub(super) type AdverseVolumes = BTreeMap<ExternalId, Vec<VolumeStatus>>;
 
 /// Reads the adverse conditions of all volumes of a plugin; `None` if they are unknown.
 pub(super) async fn list_health(
     forwarder: &Forwarder,
     candidates: &Candidates,
-) -> Option<BTreeMap<ExternalId, Vec<VolumeStatus>>> {
+) -> Option<AdverseVolumes> {
     for _ in 0..MAX_READS {
         match read_list(forwarder, candidates).await {
             Ok(listed) => return Some(listed),
@@ -56,8 +63,8 @@ enum Unread {
 async fn read_list(
     forwarder: &Forwarder,
     candidates: &Candidates,
-) -> Result<BTreeMap<ExternalId, Vec<VolumeStatus>>, Unread> {
-    let mut listed: BTreeMap<ExternalId, Vec<VolumeStatus>> = BTreeMap::new();
+) -> Result<AdverseVolumes, Unread> {
+    let mut listed = AdverseVolumes::new();
     let mut token = String::new();
     for _ in 0..MAX_PAGES {
         let request = ListVolumeHealth {
@@ -88,15 +95,10 @@ async fn read_list(
 }
 
 /// Adds the health to the volumes. One that is not listed has no known condition.
-pub(super) fn add_health(
-    volumes: &mut [ExternalVolume],
-    listed: Option<BTreeMap<ExternalId, Vec<VolumeStatus>>>,
-) {
-    let Some(mut listed) = listed else {
-        return;
-    };
+pub(super) fn add_health(volumes: &mut [ExternalVolume], listed: &AdverseVolumes) {
     for volume in volumes {
-        volume.health = Some(listed.remove(&volume.external_id).unwrap_or_default());
+        let statuses = listed.get(&volume.external_id).cloned();
+        volume.health = Some(statuses.unwrap_or_default());
     }
 }
 
@@ -125,22 +127,22 @@ impl HealthReader {
         let existing = self.store.view(key);
         let existing = existing.ok_or(ServerError::NoVolumeToRead)?;
         let volume = existing.volume();
-        let mut report = VolumeHealth::default();
         let facts = self
             .store
             .read(|state| VolumePlugin::read(state, &volume.plugin_id));
         let Some(facts) = facts else {
-            return Ok(report);
+            return Ok(VolumeHealth::default());
         };
         let id = volume.remote_id();
         let secrets = self.sealer.secrets_of(&existing.record)?;
-        self.ask_controller(&facts, &id, &secrets, &mut report)
-            .await;
-        for (node, alloc) in facts.nodes_with_health() {
-            if uses(&existing, &node) {
-                self.ask_node(&facts, (node, alloc), &id, &mut report).await;
-            }
-        }
+        let nodes = facts.nodes_with_health().into_iter();
+        let nodes = nodes.filter(|(node, _)| uses(&existing, node)).collect();
+        let (mut report, of_nodes) = tokio::join!(
+            self.ask_controller(&facts, &id, &secrets),
+            self.ask_nodes(&facts, nodes, &id),
+        );
+        report.statuses.extend(of_nodes.statuses);
+        report.unknown.extend(of_nodes.unknown);
         Ok(report)
     }
 
@@ -149,19 +151,18 @@ impl HealthReader {
         facts: &VolumePlugin,
         id: &ExternalId,
         secrets: &Secrets,
-        report: &mut VolumeHealth,
-    ) {
+    ) -> VolumeHealth {
         if !facts.can(|controller| controller.get_volume_health) {
-            return;
+            return VolumeHealth::default();
         }
         let candidates = match facts.candidates() {
             Ok(candidates) => candidates,
-            Err(error) => return report.unknown.push(ForwardError::from(error).to_string()),
+            Err(error) => return unknown(ForwardError::from(error).to_string()),
         };
         let plugin = facts.id();
         let _permit = match self.limiter.acquire_call(CallClass::List, plugin).await {
             Ok(permit) => permit,
-            Err(error) => return report.unknown.push(error.to_string()),
+            Err(error) => return unknown(error.to_string()),
         };
         let rpc = Rpc::ControllerGetVolumeHealth;
         let answer = self.forwarder.read(&candidates, rpc, |controller| {
@@ -169,24 +170,41 @@ impl HealthReader {
             async move { controller.volume_health(id, secrets).await }
         });
         match answer.await {
-            Ok(statuses) => {
-                let of_all = statuses.into_iter().map(|status| (None, status));
-                report.statuses.extend(of_all);
-            }
-            Err(error) => report.unknown.push(error.to_string()),
+            Ok(statuses) => known(None, statuses),
+            Err(error) => unknown(error.to_string()),
         }
+    }
+
+    /// Asks several nodes at once, so that one that does not answer holds up no other.
+    async fn ask_nodes(
+        &self,
+        facts: &VolumePlugin,
+        nodes: Vec<(NodeId, AllocId)>,
+        id: &ExternalId,
+    ) -> VolumeHealth {
+        let questions: Vec<_> = nodes
+            .iter()
+            .map(|(node, alloc)| async move { (node, self.ask_node(facts, node, alloc, id).await) })
+            .collect();
+        let answers = stream::iter(questions).buffer_unordered(MAX_NODES_AT_ONCE);
+        let answers: BTreeMap<&NodeId, VolumeHealth> = answers.collect().await;
+        let mut report = VolumeHealth::default();
+        for answer in answers.into_values() {
+            report.statuses.extend(answer.statuses);
+            report.unknown.extend(answer.unknown);
+        }
+        report
     }
 
     async fn ask_node(
         &self,
         facts: &VolumePlugin,
-        (node, alloc): (NodeId, AllocId),
+        node: &NodeId,
+        alloc: &AllocId,
         id: &ExternalId,
-        report: &mut VolumeHealth,
-    ) {
-        let Some(connection) = self.directory.instance(facts.id(), &alloc).await else {
-            let reason = format!("node `{node}` has no connection to the plugin");
-            return report.unknown.push(reason);
+    ) -> VolumeHealth {
+        let Some(connection) = self.directory.instance(facts.id(), alloc).await else {
+            return unknown(format!("node `{node}` has no connection to the plugin"));
         };
         let request = NodeVolumeHealth {
             external_id: id.clone(),
@@ -194,12 +212,23 @@ impl HealthReader {
             staging_path: None,
         };
         match connection.node.node_volume_health(request).await {
-            Ok(statuses) => {
-                let here = statuses.into_iter();
-                let here = here.map(|status| (Some(node.clone()), status));
-                report.statuses.extend(here);
-            }
-            Err(error) => report.unknown.push(format!("node `{node}`: {error}")),
+            Ok(statuses) => known(Some(node), statuses),
+            Err(error) => unknown(format!("node `{node}`: {error}")),
         }
+    }
+}
+
+fn known(node: Option<&NodeId>, statuses: Vec<VolumeStatus>) -> VolumeHealth {
+    let statuses = statuses.into_iter().map(|status| (node.cloned(), status));
+    VolumeHealth {
+        statuses: statuses.collect(),
+        unknown: vec![],
+    }
+}
+
+fn unknown(reason: String) -> VolumeHealth {
+    VolumeHealth {
+        statuses: vec![],
+        unknown: vec![reason],
     }
 }

@@ -11,6 +11,7 @@ use tracing::info;
 
 use super::health::{add_health, list_health};
 use super::limiter::{LockedResource, OperationLimiter};
+use super::listing_health::ListingHealth;
 use super::plugin::VolumePlugin;
 use super::store::VolumeStore;
 use crate::model::{ExternalVolume, NamespacedId, PluginId, Secrets, Snapshot, SnapshotId};
@@ -48,6 +49,7 @@ pub(super) struct ProviderAccess {
     pub(super) sealer: VolumeSealer,
     pub(super) limiter: OperationLimiter,
     pub(super) forwarder: Forwarder,
+    pub(super) listing_health: ListingHealth,
 }
 
 impl ProviderAccess {
@@ -80,8 +82,12 @@ impl ProviderAccess {
             )
         })?;
         if facts.can(|controller| controller.list_volume_health) {
-            let listed = list_health(&self.forwarder, &candidates).await;
-            add_health(&mut answer.entries, listed);
+            let has_more = answer.next_token.is_some();
+            let read = || list_health(&self.forwarder, &candidates);
+            let listed = self.listing_health.of_page(plugin, &page, has_more, read);
+            if let Some(listed) = listed.await {
+                add_health(&mut answer.entries, &listed);
+            }
         }
         // Without LIST_VOLUMES_PUBLISHED_NODES the field has no meaning (CSI 1.12, ListVolumes).
         if !facts.can(|controller| controller.list_volumes_published_nodes) {

@@ -18,7 +18,9 @@ use super::delete::VolumeDeleter;
 use super::deregister::VolumeDeregistrar;
 use super::expand::VolumeExpander;
 use super::health::HealthReader;
+use super::health_counts::HealthCounter;
 use super::limiter::OperationLimiter;
+use super::listing_health::ListingHealth;
 use super::ports::{VolumeLimits, VolumePorts};
 use super::provider::{ProviderAccess, SnapshotRequest};
 use super::register::VolumeRegistrar;
@@ -27,7 +29,7 @@ use super::submission::{VolumeSubmission, VolumeWriteResult};
 use crate::model::{
     ExternalVolume, NamespacedId, PluginId, Secrets, Snapshot, SnapshotId, VolumeHealth,
 };
-use crate::ports::{Page, PageRequest};
+use crate::ports::{Page, PageRequest, VolumeHealthCounts};
 use crate::server::early_reply::EarlyReply;
 use crate::server::error::ServerError;
 use crate::server::forward::Forwarder;
@@ -52,6 +54,7 @@ struct Operations {
     deregistrar: VolumeDeregistrar,
     provider: ProviderAccess,
     health: HealthReader,
+    health_counter: HealthCounter,
 }
 
 impl Operations {
@@ -107,11 +110,17 @@ impl Operations {
                 forwarder: forwarder.clone(),
                 directory,
             },
+            health_counter: HealthCounter {
+                store: store.clone(),
+                limiter: limiter.clone(),
+                forwarder: forwarder.clone(),
+            },
             provider: ProviderAccess {
                 store,
                 sealer,
                 limiter,
                 forwarder,
+                listing_health: ListingHealth::default(),
             },
         }
     }
@@ -227,6 +236,16 @@ impl VolumeService {
     pub async fn health(&self, key: NamespacedId) -> Result<VolumeHealth, ServerError> {
         let operations = self.operations.clone();
         self.spawn(async move { operations.health.read(&key).await })
+            .await
+    }
+
+    /// Asks the plugins that list the health of their volumes, and counts the registered volumes by it.
+    ///
+    /// # Errors
+    /// If the service stops.
+    pub async fn count_health(&self) -> Result<VolumeHealthCounts, ServerError> {
+        let operations = self.operations.clone();
+        self.spawn(async move { Ok(operations.health_counter.count().await) })
             .await
     }
 

@@ -5,9 +5,9 @@
 use super::volume::non_empty;
 use crate::model::{
     Bytes, Condition, ExternalId, ExternalNodeId, ExternalVolume, PluginId, Snapshot, SnapshotId,
-    VolumeStatus, VolumeStatusKind,
+    VolumeHealth, VolumeStatus, VolumeStatusKind,
 };
-use crate::wire::external::{ExternalVolumeDocument, VolumeStatusDocument};
+use crate::wire::external::{ExternalVolumeDocument, VolumeHealthDocument, VolumeStatusDocument};
 use crate::wire::snapshot::SnapshotDocument;
 
 const SECOND: i64 = 1_000_000_000;
@@ -52,6 +52,21 @@ pub fn external_volume_to_wire(volume: &ExternalVolume) -> ExternalVolumeDocumen
         snapshot_id: volume.snapshot_id.clone().unwrap_or_default(),
         status: condition.message,
         volume_context: (!volume.context.is_empty()).then(|| volume.context.clone()),
+    }
+}
+
+/// Converts the health of a volume to JSON.
+pub fn volume_health_to_wire(health: &VolumeHealth) -> VolumeHealthDocument {
+    let statuses = health.statuses.iter().map(|(node, status)| {
+        let node_id = node.as_ref().map_or_else(String::new, ToString::to_string);
+        VolumeStatusDocument {
+            node_id,
+            ..status_to_wire(status)
+        }
+    });
+    VolumeHealthDocument {
+        health: statuses.collect(),
+        unknown: health.unknown.clone(),
     }
 }
 

@@ -16,7 +16,7 @@ pub use claim::claim_from_wire;
 pub use cluster::{blocked_evaluation_from_wire, client_node_from_wire};
 pub use external::{
     external_volume_from_wire, external_volume_to_wire, snapshot_from_wire, snapshot_to_wire,
-    status_from_wire, status_to_wire,
+    status_from_wire, status_to_wire, volume_health_to_wire,
 };
 pub use plugin::{
     instance_to_wire, node_to_wire, plugin_from_wire, plugin_summary_from_wire,

@@ -1,5 +1,7 @@
 //! `volume status`.
 
+use serde_json::{Value, json};
+
 use crate::cli::command_context::CommandContext;
 use crate::cli::commands::status::Layout;
 use crate::cli::commands::volume::VolumeStatusArgs;
@@ -7,10 +9,10 @@ use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{OutputFormat, volume_detail, volume_health, volume_list, volume_overview};
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{Namespace, NamespacedId, PluginId, Volume, VolumeSummary};
-use crate::ports::{ClusterApi, VolumeApi, VolumeQuery};
+use crate::model::{Namespace, NamespacedId, PluginId, Volume, VolumeHealth, VolumeSummary};
+use crate::ports::{ClusterApi, Document, VolumeApi, VolumeQuery};
 use crate::reconcile::workflow;
-use crate::wire::VolumeDocument;
+use crate::wire::{VolumeDocument, VolumeHealthDocument, volume_health_to_wire};
 
 const VOLUMES: Layout<VolumeSummary, Volume> = Layout {
     list: volume_list,
@@ -50,23 +52,42 @@ async fn look(
         return Ok(VOLUMES.print_list(context, output, listed, &nothing(&query)));
     };
     let key = resolve(context, api, &query, id).await?;
-    let reading = api
+    let mut reading = api
         .read_volume(&key)
         .await?
         .ok_or_else(|| missing(api, &query, id))?;
-    let exit = VOLUMES.print_one(context, output, &reading);
-    if output.is_text() {
-        let document = serde_json::from_str::<VolumeDocument>(reading.document.text());
-        let reports_health = document.is_ok_and(|document| document.reports_health);
-        // The health of a volume says whether its data is gone.
-        let asks_provider = !reports_health && !arguments.no_provider;
-        print_overview(context, api, &reading.value, asks_provider, output).await;
-        if reports_health {
+    let document = serde_json::from_str::<VolumeDocument>(reading.document.text());
+    let reports_health = document.is_ok_and(|document| document.reports_health);
+    if !output.is_text() {
+        if reports_health && output.shows_content() {
             let health = api.volume_health(&key).await?;
-            context.printer.print_result(&volume_health(&health));
+            reading.document = with_health(&reading.document, &health);
         }
+        return Ok(VOLUMES.print_one(context, output, &reading));
+    }
+    let exit = VOLUMES.print_one(context, output, &reading);
+    // The health of a volume says whether its data is gone.
+    let asks_provider = !reports_health && !arguments.no_provider;
+    print_overview(context, api, &reading.value, asks_provider, output).await;
+    if reports_health {
+        let health = api.volume_health(&key).await?;
+        context.printer.print_result(&volume_health(&health));
     }
     Ok(exit)
+}
+
+/// Returns a volume's document with its health: `Health` as in `GET /v1/volumes/external`, and
+/// `HealthUnknown` with the reasons why it is not complete.
+fn with_health(document: &Document, health: &VolumeHealth) -> Document {
+    let Value::Object(mut fields) = document.value() else {
+        return document.clone();
+    };
+    let VolumeHealthDocument { health, unknown } = volume_health_to_wire(health);
+    fields.insert("Health".to_owned(), json!(health));
+    if !unknown.is_empty() {
+        fields.insert("HealthUnknown".to_owned(), json!(unknown));
+    }
+    Document::of(&fields)
 }
 
 /// Prints the claims of a volume and what is wrong with it.

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use crate::claim::Claim;
 use crate::model::{AllocId, Namespace};
-use crate::server::http::{plugins, volumes};
+use crate::server::http::{plugins, volume_documents};
 use crate::state::samples::History;
 use crate::state::{State, VolumeFilter, VolumeRecord, VolumeView, volumes as listed};
 use crate::wire::InstanceDocument;
@@ -26,8 +26,8 @@ fn claimants(state: &State, volume: &VolumeRecord, is_wanted: fn(&Claim) -> bool
 fn assert_volume_counts(state: &State, view: &VolumeView) {
     let readers = claimants(state, &view.record, |claim| claim.read_only);
     let writers = claimants(state, &view.record, |claim| !claim.read_only);
-    let stub = volumes::volume_stub(view);
-    let document = volumes::volume_document(view);
+    let stub = volume_documents::volume_stub(view);
+    let document = volume_documents::volume_document(view);
     assert_eq!(
         [document.read_allocs.len(), document.write_allocs.len()],
         [readers, writers]
@@ -65,7 +65,7 @@ fn assert_plugin_counts(state: &State, volumes_of_state: &[VolumeView]) {
             assert_eq!(shown, [controllers, nodes]);
         }
         for volume in volumes_of_state {
-            let stub = volumes::volume_stub(volume);
+            let stub = volume_documents::volume_stub(volume);
             if stub.plugin_id == document.id {
                 let shown = [stub.controllers_healthy, stub.controllers_expected];
                 assert_eq!(shown, controllers);

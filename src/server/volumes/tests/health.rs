@@ -2,10 +2,12 @@
 
 use super::*;
 use crate::model::{
-    ControllerCapabilities, ExternalVolume, NodeCapabilities, VolumeStatus, VolumeStatusKind,
+    AccessMode, AllocId, ControllerCapabilities, ExternalVolume, NodeCapabilities, NodeId,
+    VolumeStatus, VolumeStatusKind,
 };
 use crate::ports::fake::Fault;
 use crate::ports::{PageRequest, StatusCode};
+use crate::server::claims::MountRequest;
 
 fn reporting() -> PluginSettings {
     PluginSettings {
@@ -91,6 +93,139 @@ async fn a_list_succeeds_while_its_health_is_unknown() {
     let rpc = Rpc::ControllerListVolumeHealth;
     agent.backend.inject_faults(rpc, faults);
     assert_eq!(healths(&listed(&agent).await), [None]);
+}
+
+/// A listing reads the health once, unless it takes too long; the next listing reads it again.
+#[tokio::test(start_paused = true)]
+async fn the_pages_of_a_listing_share_the_health() {
+    let ids = ["a", "b", "c", "d"];
+    let agent = agent_with_volumes(&ids).await;
+    let reads = || agent.backend.count(Rpc::ControllerListVolumeHealth);
+    let mut token = String::new();
+    let mut pages = vec![];
+    for id in ids {
+        let id = ExternalId::new(id);
+        agent.backend.set_volume_health(id, vec![lost("first")]);
+    }
+    let mut read_at_page = vec![];
+    for number in 0..ids.len() {
+        if number == 3 {
+            tokio::time::advance(std::time::Duration::from_secs(60)).await;
+        }
+        let page = PageRequest {
+            entries: 1,
+            starting_token: token,
+        };
+        let before = reads();
+        let listed = agent.volumes.list_external(FakeAgent::PLUGIN.into(), page);
+        let listed = listed.await.unwrap();
+        read_at_page.push(reads() > before);
+        pages.extend(listed.entries);
+        token = listed.next_token.unwrap_or_default();
+    }
+    assert_eq!(token, "");
+    assert_eq!(read_at_page, [true, false, false, true]);
+    let expected = [lost("first")];
+    assert_eq!(healths(&pages), [Some(expected.as_slice()); 4]);
+    agent.backend.set_volume_health("a".into(), vec![]);
+    assert_eq!(healths(&listed(&agent).await)[0], Some([].as_slice()));
+}
+
+/// Only registered volumes are counted, by their worst condition.
+#[tokio::test(start_paused = true)]
+async fn registered_volumes_are_counted_by_their_health() {
+    let agent = agent_with_volumes(&["not-registered"]).await;
+    for id in ["a", "b", "c"] {
+        agent.create(FakeAgent::request(id)).await.unwrap();
+    }
+    let adverse = ["not-registered", "fake-2"];
+    for id in adverse {
+        agent
+            .backend
+            .set_volume_health(id.into(), vec![lost("Gone")]);
+    }
+    let counted = async || {
+        let counts = agent.volumes.count_health().await.unwrap();
+        let counts = counts.into_iter();
+        counts
+            .map(|((_, word), count)| (word, count))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(counted().await, [("data_loss", 1), ("ok", 2)]);
+    let rpc = Rpc::ControllerListVolumeHealth;
+    agent
+        .backend
+        .inject_faults(rpc, [Fault::Fail(StatusCode::Internal)]);
+    assert_eq!(counted().await, [("unknown", 3)]);
+    agent.observe(false).await;
+    assert_eq!(counted().await, [("unknown", 3)]);
+}
+
+/// Claims `id`, of which several nodes may have the file system, on both nodes.
+async fn claim_on_both_nodes(agent: &FakeAgent, id: &str) {
+    let nodes = [(FakeAgent::NODE, "a1"), (FakeAgent::SECOND_NODE, "a2")];
+    for (node, alloc) in nodes {
+        let request = MountRequest {
+            volume: FakeAgent::key(id),
+            alloc: AllocId::new(alloc),
+            node: Some(NodeId::new(node)),
+            alias: None,
+            read_only: false,
+            access_mode: None,
+            attachment_mode: None,
+            mount_options: None,
+        };
+        let wait = std::time::Duration::from_secs(30);
+        let claimed = agent.services.claims.claim(&request, wait).await.unwrap();
+        assert!(claimed.claim.is_some(), "{claimed:?}");
+    }
+}
+
+/// Each node that uses the volume is asked, and one that hangs holds up no other.
+#[tokio::test(start_paused = true)]
+async fn the_nodes_that_use_a_volume_are_asked_at_once() {
+    let agent = agent_with_volumes(&[]).await;
+    agent.add_node().await;
+    let mut request = FakeAgent::request("db");
+    request.capabilities[0].access_mode = AccessMode::MultiNodeMultiWriter;
+    agent.create(request).await.unwrap();
+    let key = FakeAgent::key("db");
+    let rpc = Rpc::NodeGetVolumeHealth;
+    agent.volumes.health(key.clone()).await.unwrap();
+    assert_eq!(agent.backend.count(rpc), 0, "no node uses it");
+
+    claim_on_both_nodes(&agent, "db").await;
+    let second = FakeAgent::second_external_node();
+    let first = agent.backend.settings().description.external_node_id;
+    for (node, reason) in [(&first, "First"), (&second, "Second")] {
+        let id = ExternalId::new("fake-1");
+        let statuses = vec![lost(reason)];
+        agent
+            .backend
+            .set_node_volume_health(node.clone(), id, statuses);
+    }
+    let health = agent.volumes.health(key.clone()).await.unwrap();
+    let at = |node: &str, reason| (Some(NodeId::new(node)), lost(reason));
+    let expected = [
+        at(FakeAgent::NODE, "First"),
+        at(FakeAgent::SECOND_NODE, "Second"),
+    ];
+    assert_eq!(health.statuses, expected);
+
+    // Both are asked before either answers, so the deadline passes once.
+    agent.backend.inject_faults(rpc, [Fault::Hang, Fault::Hang]);
+    let begun = tokio::time::Instant::now();
+    let health = agent.volumes.health(key.clone()).await.unwrap();
+    assert_eq!(begun.elapsed().as_secs(), 10);
+    assert_eq!((health.statuses.len(), health.unknown.len()), (0, 2));
+
+    agent.backend.inject_faults(rpc, [Fault::Hang]);
+    let health = agent.volumes.health(key).await.unwrap();
+    assert_eq!((health.statuses.len(), health.unknown.len()), (1, 1));
+    let [reason] = health.unknown.as_slice() else {
+        unreachable!("{health:?}");
+    };
+    assert!(reason.starts_with("node `"), "{reason}");
 }
 
 #[tokio::test(start_paused = true)]

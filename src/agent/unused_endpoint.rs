@@ -1,0 +1,84 @@
+//! Plugins that an earlier start was given with `--plugin-endpoint`, and this one was not.
+//!
+//! An agent that was killed leaves them on record. No call can run in a process that has exited, so such an
+//! instance is removed. One whose process still runs stays, unhealthy with this reason, because its calls may
+//! still take effect.
+
+use super::blocking::run_blocking;
+use super::directory::AgentDirs;
+use crate::diagnostic::Diagnostics;
+use crate::driver::{ProcessRecord, process_on_record};
+use crate::model::{AllocId, Health, NodeId, PluginId, PluginInstance};
+use crate::ports::{Clock, PluginObserver};
+use crate::server::StateCell;
+use crate::state::{State, plugins};
+
+/// Removes or marks the instances on this node that ran behind an endpoint and are not `used` now.
+///
+/// # Errors
+/// If the agent stops meanwhile.
+pub(super) async fn report_unused_endpoints(
+    (dirs, cell, node): (&AgentDirs, &StateCell, &NodeId),
+    used: &[AllocId],
+    observer: &dyn PluginObserver,
+    clock: &dyn Clock,
+) -> Result<(), Diagnostics> {
+    for (plugin, instance) in cell.read(|state| instances_on(state, node)) {
+        if used.contains(&instance.alloc_id) {
+            continue;
+        }
+        let file = dirs.running_process(&instance.alloc_id);
+        let process = run_blocking(move || process_on_record(&file)).await?;
+        let alloc = instance.alloc_id.clone();
+        let reported = match process {
+            Ok(ProcessRecord::None) => continue,
+            Ok(ProcessRecord::Exited) => observer.gone(&plugin, &alloc).await,
+            Ok(ProcessRecord::Runs(pid)) => {
+                let changed = PluginInstance {
+                    health: unused(&format!("process {pid} may still be carrying out calls")),
+                    updated_at: clock.now(),
+                    ..instance
+                };
+                observer.changed(&plugin, node, changed).await
+            }
+            Err(error) => {
+                let changed = PluginInstance {
+                    health: unused(&error.to_string()),
+                    updated_at: clock.now(),
+                    ..instance
+                };
+                observer.changed(&plugin, node, changed).await
+            }
+        };
+        if let Err(error) = reported {
+            tracing::warn!(plugin.id = %plugin, alloc.id = %alloc, %error, "an unused plugin was not reported");
+        }
+    }
+    Ok(())
+}
+
+/// Returns every instance of a plugin on the node.
+fn instances_on(state: &State, node: &NodeId) -> Vec<(PluginId, PluginInstance)> {
+    let ids = plugins(state, "").into_iter();
+    let ids = ids.map(|view| view.plugin.summary.id);
+    ids.flat_map(|id| {
+        let record = state.plugin_record(&id);
+        let allocs = record.into_iter().flat_map(|record| record.allocs.values());
+        let here = allocs.filter(|alloc| alloc.node == *node);
+        let here: Vec<_> = here
+            .map(|alloc| (id.clone(), alloc.instance.clone()))
+            .collect();
+        here
+    })
+    .collect()
+}
+
+fn unused(why: &str) -> Health {
+    Health {
+        healthy: false,
+        description: format!(
+            "the agent was started without the plugin's `--plugin-endpoint`, and {why}; start the agent with the \
+             option, or end the process of the plugin and restart the agent"
+        ),
+    }
+}

@@ -1,0 +1,219 @@
+//! The JSON of volumes in lists, kept from one list to the next.
+//!
+//! A text is made when a list first needs it. It is used again while the volume's record and claims are the same
+//! objects, and the status of its plugin is equal. A change replaces these objects, so a text is never stale, and
+//! no event has to remove it. Texts of records that are gone are removed when a quarter more is kept than lives.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock, Weak};
+
+use super::volume_documents::volume_stub;
+use crate::state::{ClaimsRecord, PluginStatus, VolumeRecord, VolumeView};
+
+/// How many volumes are looked up under one lock. What is missing is encoded without a lock.
+const VOLUMES_PER_LOCK: usize = 256;
+/// So many texts are kept before the first search for those of records that are gone.
+const FEW: usize = 1024;
+
+type Text = Arc<[u8]>;
+
+/// The text of one volume, and what it was made from.
+#[derive(Debug)]
+struct KeptStub {
+    /// Keeps the address from being used again.
+    record: Weak<VolumeRecord>,
+    claims: Option<Weak<ClaimsRecord>>,
+    plugin: Arc<PluginStatus>,
+    text: Text,
+}
+
+impl KeptStub {
+    fn is_of(&self, view: &VolumeView) -> bool {
+        let has_same_claims = match (&self.claims, &view.claims) {
+            (None, None) => true,
+            (Some(kept), Some(now)) => Weak::as_ptr(kept) == Arc::as_ptr(now),
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        has_same_claims && self.plugin == view.plugin
+    }
+}
+
+/// The kept texts.
+#[derive(Debug, Default)]
+pub(super) struct KeptStubs(RwLock<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    /// By the address of the volume's record.
+    stubs: HashMap<usize, KeptStub>,
+    /// The statuses that `stubs` share.
+    plugins: Vec<Arc<PluginStatus>>,
+    /// How many texts there were after the last search for those of records that are gone.
+    lived: usize,
+}
+
+fn address(view: &VolumeView) -> usize {
+    Arc::as_ptr(&view.record).addr()
+}
+
+impl KeptStubs {
+    /// Returns the JSON list of these volumes, without spaces.
+    ///
+    /// # Errors
+    /// If a volume cannot be encoded.
+    pub(super) fn encode(&self, volumes: &[VolumeView]) -> serde_json::Result<Vec<u8>> {
+        let mut list = Vec::with_capacity(volumes.len() * 640 + 2);
+        list.push(b'[');
+        for part in volumes.chunks(VOLUMES_PER_LOCK) {
+            let known = self.known(part);
+            let mut made = vec![];
+            for (view, known) in part.iter().zip(known) {
+                let text = match known {
+                    Some(text) => text,
+                    None => {
+                        let text = Text::from(serde_json::to_vec(&volume_stub(view))?);
+                        made.push((view, text.clone()));
+                        text
+                    }
+                };
+                if list.len() > 1 {
+                    list.push(b',');
+                }
+                list.extend_from_slice(&text);
+            }
+            self.keep(made);
+        }
+        list.push(b']');
+        Ok(list)
+    }
+
+    /// Returns the text of each volume that has one.
+    fn known(&self, volumes: &[VolumeView]) -> Vec<Option<Text>> {
+        let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let known = volumes.iter().map(|view| {
+            let kept = table.stubs.get(&address(view))?;
+            kept.is_of(view).then(|| kept.text.clone())
+        });
+        known.collect()
+    }
+
+    fn keep(&self, made: Vec<(&VolumeView, Text)>) {
+        if made.is_empty() {
+            return;
+        }
+        let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        for (view, text) in made {
+            let stub = KeptStub {
+                record: Arc::downgrade(&view.record),
+                claims: view.claims.as_ref().map(Arc::downgrade),
+                plugin: table.shared_status(&view.plugin),
+                text,
+            };
+            table.stubs.insert(address(view), stub);
+        }
+        table.remove_gone();
+    }
+}
+
+impl Table {
+    fn shared_status(&mut self, status: &Arc<PluginStatus>) -> Arc<PluginStatus> {
+        if let Some(known) = self.plugins.iter().find(|known| *known == status) {
+            return known.clone();
+        }
+        self.plugins.push(status.clone());
+        status.clone()
+    }
+
+    fn remove_gone(&mut self) {
+        if self.stubs.len() < self.lived + self.lived / 4 + FEW {
+            return;
+        }
+        self.stubs.retain(|_, stub| stub.record.strong_count() > 0);
+        self.stubs.shrink_to_fit();
+        self.plugins.retain(|status| Arc::strong_count(status) > 1);
+        self.lived = self.stubs.len();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::model::Namespace;
+    use crate::state::samples::History;
+    use crate::state::{State, VolumeFilter, volumes};
+
+    fn views(state: &State) -> Vec<VolumeView> {
+        let filter = VolumeFilter {
+            namespace: Namespace::new(Namespace::ALL),
+            prefix: String::new(),
+            plugin: None,
+            node: None,
+        };
+        volumes(state, &filter, None, 0).volumes
+    }
+
+    fn fresh(views: &[VolumeView]) -> Vec<u8> {
+        let stubs: Vec<_> = views.iter().map(volume_stub).collect();
+        serde_json::to_vec(&stubs).unwrap()
+    }
+
+    fn kept(stubs: &KeptStubs) -> usize {
+        stubs.0.read().unwrap().stubs.len()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// After every event of a history the kept list equals one that is made from the state, also if some events had
+        /// no list in between.
+        #[test]
+        fn a_kept_list_equals_a_fresh_one(seed in 0..u64::MAX, skipped in 1..4_usize) {
+            let stubs = KeptStubs::default();
+            let mut history = History::new(seed);
+            for number in 0..300 {
+                if history.next().is_none() {
+                    break;
+                }
+                if number % skipped == 0 {
+                    let views = views(history.state());
+                    let list = stubs.encode(&views).unwrap();
+                    let (list, fresh) = (String::from_utf8(list), String::from_utf8(fresh(&views)));
+                    prop_assert_eq!(list, fresh);
+                }
+            }
+        }
+    }
+
+    /// What is not changed is not made again, and texts of records that are gone do not stay.
+    #[test]
+    fn texts_are_used_again_and_removed_with_their_records() {
+        let stubs = KeptStubs::default();
+        let mut history = History::new(7);
+        let views = loop {
+            history.next().unwrap();
+            let views = views(history.state());
+            if views.len() > 2 {
+                break views;
+            }
+        };
+        stubs.encode(&views).unwrap();
+        let texts = || stubs.known(&views);
+        let before = texts();
+        stubs.encode(&views).unwrap();
+        for (before, now) in before.iter().zip(texts()) {
+            assert!(Arc::ptr_eq(before.as_ref().unwrap(), &now.unwrap()));
+        }
+        // Each pass lists a copy of the first volume, whose record is gone afterwards.
+        for _ in 0..3 * FEW {
+            let copy = VolumeView {
+                record: Arc::new(VolumeRecord::clone(&views[0].record)),
+                ..views[0].clone()
+            };
+            stubs.encode(&[copy]).unwrap();
+        }
+        assert!(kept(&stubs) <= views.len() + FEW + 2, "{}", kept(&stubs));
+        assert!(texts().iter().all(Option::is_some));
+    }
+}

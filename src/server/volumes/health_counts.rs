@@ -1,0 +1,66 @@
+//! Counts registered volumes by their health, for metrics.
+//!
+//! The plugins that list the health of their volumes are asked, one after the other. A volume that is not
+//! listed has no known condition. If a list cannot be read, the health of all volumes of the plugin is
+//! `unknown`.
+
+use super::health::{AdverseVolumes, list_health};
+use super::limiter::OperationLimiter;
+use super::plugin::VolumePlugin;
+use super::store::VolumeStore;
+use crate::model::{PluginId, health_word};
+use crate::ports::VolumeHealthCounts;
+use crate::server::call_line::CallClass;
+use crate::server::forward::Forwarder;
+use crate::state::{State, plugins, volumes_sharing};
+
+/// Counts volumes by their health.
+pub(super) struct HealthCounter {
+    pub(super) store: VolumeStore,
+    pub(super) limiter: OperationLimiter,
+    pub(super) forwarder: Forwarder,
+}
+
+impl HealthCounter {
+    pub(super) async fn count(&self) -> VolumeHealthCounts {
+        let mut counts = VolumeHealthCounts::new();
+        for plugin in self.store.read(listing_plugins) {
+            let listed = self.read_list(&plugin).await;
+            let of_plugin = |state: &State| count(state, plugin.id(), listed.as_ref());
+            counts.extend(self.store.read(of_plugin));
+        }
+        counts
+    }
+
+    async fn read_list(&self, plugin: &VolumePlugin) -> Option<AdverseVolumes> {
+        let candidates = plugin.candidates().ok()?;
+        let permit = self.limiter.acquire_call(CallClass::List, plugin.id());
+        let _permit = permit.await.ok()?;
+        list_health(&self.forwarder, &candidates).await
+    }
+}
+
+/// Returns the plugins that list the health of their volumes.
+fn listing_plugins(state: &State) -> Vec<VolumePlugin> {
+    let all = plugins(state, "").into_iter();
+    let all = all.filter_map(|view| VolumePlugin::read(state, &view.plugin.summary.id));
+    all.filter(|plugin| plugin.can(|controller| controller.list_volume_health))
+        .collect()
+}
+
+/// Counts the registered volumes of a plugin by the words for their health.
+fn count(state: &State, plugin: &PluginId, listed: Option<&AdverseVolumes>) -> VolumeHealthCounts {
+    let mut counts = VolumeHealthCounts::new();
+    let mut left = state.volume_count(plugin);
+    for (id, statuses) in listed.into_iter().flatten() {
+        let number = volumes_sharing(state, plugin, id).len();
+        let word = health_word(statuses);
+        if number > 0 && word != "ok" {
+            *counts.entry((plugin.clone(), word)).or_default() += number;
+            left -= number;
+        }
+    }
+    let rest = if listed.is_some() { "ok" } else { "unknown" };
+    counts.insert((plugin.clone(), rest), left);
+    counts
+}
