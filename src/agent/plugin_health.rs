@@ -5,9 +5,8 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::plugin::HOSTPATH;
-use super::plugin_job::{job_key, live_allocs};
+use super::plugin_job::{RunningJob, job_key, live_allocs};
 use crate::model::{NodeId, PluginId, TaskState};
-use crate::server::StateCell;
 use crate::state::{Evaluation, EvaluationStatus, State, Subject, Table, Topic};
 
 /// Restarts of the task after which nothing is waited for.
@@ -18,11 +17,8 @@ const MAX_RESTARTS: u32 = 3;
 ///
 /// # Errors
 /// The reason why it is not healthy.
-pub(super) async fn wait_until_healthy(
-    cell: &StateCell,
-    node: &NodeId,
-    limit: Duration,
-) -> Result<(), String> {
+pub(super) async fn wait_for_job_health(job: &RunningJob, limit: Duration) -> Result<(), String> {
+    let RunningJob { cell, node, .. } = job;
     let earlier = cell.read(|state| restarts(state, node));
     let topics = |_: &State| {
         vec![

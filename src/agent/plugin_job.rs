@@ -16,7 +16,6 @@ use tokio::time::timeout;
 use super::config::AgentConfig;
 use super::directory::AgentDirs;
 use super::plugin::{HOSTPATH, hostpath_arguments, hostpath_command};
-use super::plugin_health::wait_until_healthy;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::driver::{ShimDriver, end_earlier_process, may_create_namespaces};
 use crate::model::{
@@ -208,19 +207,13 @@ pub(super) async fn submit(
 /// The job of a running agent.
 pub(super) struct RunningJob {
     dirs: AgentDirs,
-    cell: StateCell,
-    node: NodeId,
+    /// The state.
+    pub(super) cell: StateCell,
+    /// This node.
+    pub(super) node: NodeId,
 }
 
 impl RunningJob {
-    /// Waits until the plugin is healthy, at most for `limit`. Returns the plugin and the reason if it is not.
-    pub(super) async fn unhealthy(&self, limit: Duration) -> Option<(PluginId, String)> {
-        let healthy = wait_until_healthy(&self.cell, &self.node, limit).await;
-        healthy
-            .err()
-            .map(|reason| (PluginId::new(HOSTPATH), reason))
-    }
-
     /// Ends the task and its calls. The next agent starts it again. No runner of allocations may run.
     pub(super) async fn end(&self, plugins: &PluginHost) {
         match end_task(&self.dirs, &self.cell, &self.node).await {

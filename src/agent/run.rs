@@ -30,6 +30,8 @@ use super::core_dumps::restrict_core_dumps;
 use super::data_dir_lock::{LockResult, acquire_lock, lock_problem};
 use super::directory::{AgentDirs, DataDir};
 use super::listen::{DRAIN_LIMIT, Listeners};
+use super::plugin::HOSTPATH;
+use super::plugin_health::wait_for_job_health;
 use super::plugin_job::{RunningJob, SubmissionPorts, submit};
 use super::step_hosts::StepHosts;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
@@ -250,7 +252,11 @@ impl Agent {
 
     /// Waits until all plugins of the agent are healthy. Returns those that are not in time, with the reasons.
     pub(super) async fn unhealthy_plugins(&self, timeout: Duration) -> Vec<(PluginId, String)> {
-        let embedded = async { self.plugin_job.as_ref()?.unhealthy(timeout).await };
+        let embedded = async {
+            let healthy = wait_for_job_health(self.plugin_job.as_ref()?, timeout).await;
+            let reason = healthy.err()?;
+            Some((PluginId::new(HOSTPATH), reason))
+        };
         let waits = self.supervised.iter().map(async |(plugin, status)| {
             let healthy = wait_until_healthy(status.clone(), timeout).await;
             healthy.err().map(|reason| (plugin.clone(), reason))

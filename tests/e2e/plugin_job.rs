@@ -90,7 +90,7 @@ fn the_plugin_is_the_task_of_a_job_and_ends_with_the_agent() {
     assert!(agent.stop().success());
 }
 
-/// A process of the plugin never runs beside another one, whoever started the first.
+/// A process of the plugin never runs beside another one.
 #[test]
 fn a_command_ends_the_plugin_that_a_killed_agent_left() {
     if !runs_tasks() {

@@ -391,7 +391,7 @@ const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
     ),
     (
         Code::AgentNodeId,
-        "src/agent/assemble.rs",
+        "src/agent/node_registration.rs",
         "a_damaged_identity_is_an_error_with_its_file",
     ),
     (
