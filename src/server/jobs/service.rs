@@ -227,8 +227,8 @@ impl JobService {
         })
     }
 
-    /// Stops every allocation and waits until its volumes are given back, at most `limit`. System jobs, among which are
-    /// node plugins, stop after the others, whose volumes they release. For an agent whose directory does not outlive it.
+    /// Stops every allocation and waits until its volumes are given back. System jobs, among which are node plugins, stop
+    /// after the others, whose volumes they release; each half takes at most `limit`. For an agent whose directory does not outlive it.
     pub async fn end_allocs(&self, limit: std::time::Duration) {
         let nodes: Vec<NodeId> = self
             .ports
@@ -240,11 +240,10 @@ impl JobService {
                 tracing::warn!(%error, "cannot keep a node from getting allocations");
             }
         }
-        let deadline = tokio::time::Instant::now() + limit;
         for is_per_node in [false, true] {
             self.stop_allocs(is_per_node).await;
             let ended = self.wait_for_allocs(is_per_node);
-            if tokio::time::timeout_at(deadline, ended).await.is_err() {
+            if tokio::time::timeout(limit, ended).await.is_err() {
                 tracing::warn!("tasks were running or volumes were mounted when the agent stopped");
             }
         }
