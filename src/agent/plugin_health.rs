@@ -74,10 +74,19 @@ fn reason(state: &State, node: &NodeId) -> String {
         let failures = failures.flat_map(|evaluation| evaluation.failures.values());
         let reasons = failures.flat_map(|failure| failure.nodes.values().flatten());
         let reasons: Vec<_> = reasons.map(String::as_str).collect();
-        return match reasons.is_empty() {
-            true => format!("job `{job}` has no allocation on this node"),
-            false => format!("job `{job}` is not placed: {}", reasons.join("; ")),
+        if !reasons.is_empty() {
+            return format!("job `{job}` is not placed: {}", reasons.join("; "));
+        }
+        let is_eligible = state.node(node).is_none_or(|node| node.is_eligible);
+        let hint = match is_eligible {
+            true => format!("`nomad-csi explain placement {job}` says why"),
+            false => {
+                format!(
+                    "the node is not eligible: run `nomad-csi node eligibility --enable {node}`"
+                )
+            }
         };
+        return format!("job `{job}` has no allocation on this node; {hint}");
     };
     let last = task(state, node).and_then(|task| task.events.last());
     let last = last.map_or("its task has not started", |event| event.message.as_str());
