@@ -30,20 +30,19 @@ pub(super) async fn report_unused_endpoints(
         let file = dirs.running_process(&instance.alloc_id);
         let process = run_blocking(move || process_on_record(&file)).await?;
         let alloc = instance.alloc_id.clone();
-        let reported = match process {
+        let why = match process {
             Ok(ProcessRecord::None) => continue,
-            Ok(ProcessRecord::Exited) => observer.gone(&plugin, &alloc).await,
+            Ok(ProcessRecord::Exited) => None,
             Ok(ProcessRecord::Runs(pid)) => {
-                let changed = PluginInstance {
-                    health: unused(&format!("process {pid} may still be carrying out calls")),
-                    updated_at: clock.now(),
-                    ..instance
-                };
-                observer.changed(&plugin, node, changed).await
+                Some(format!("process {pid} may still be carrying out calls"))
             }
-            Err(error) => {
+            Err(error) => Some(error.to_string()),
+        };
+        let reported = match why {
+            None => observer.gone(&plugin, &alloc).await,
+            Some(why) => {
                 let changed = PluginInstance {
-                    health: unused(&error.to_string()),
+                    health: unused(&why),
                     updated_at: clock.now(),
                     ..instance
                 };

@@ -67,6 +67,16 @@ fn changes_are_differences_from_the_ledger() {
     }
 }
 
+fn intent(step: IntentStep) -> Intent {
+    let by = Actor {
+        user: "ada".into(),
+        host: "build-7".into(),
+        process: 7,
+        command: "apply".into(),
+    };
+    Intent { step, since: 5, by }
+}
+
 /// The current state closes an interrupted step; hidden values become unknown.
 #[test]
 fn the_intent_of_an_unplanned_volume_is_closed_without_ownership() {
@@ -76,15 +86,9 @@ fn the_intent_of_an_unplanned_volume_is_closed_without_ownership() {
         (IntentStep::Deregister, StoredValue::Empty),
     ] {
         let mut set = set();
-        let by = Actor {
-            user: "ada".into(),
-            host: "build-7".into(),
-            process: 7,
-            command: "apply".into(),
-        };
         set.own(key.clone(), Ownership::default());
         set.record_cleared(&key, crate::model::HiddenField::Secrets);
-        set.record_intent(key.clone(), Intent { step, since: 5, by });
+        set.record_intent(key.clone(), intent(step));
         let observed = ObservedState::default();
         assert_eq!(interrupted_step_warnings(&set, &observed).len(), 1);
         record_observations(
@@ -164,14 +168,7 @@ fn a_secret_that_changes_after_a_volume_was_taken_in_is_sent() {
 #[test]
 fn secrets_are_not_taken_after_an_interrupted_step() {
     let mut set = set();
-    let by = Actor {
-        user: "ada".into(),
-        host: "build-7".into(),
-        process: 7,
-        command: "apply".into(),
-    };
-    let step = IntentStep::Create;
-    set.record_intent(existing().key(), Intent { step, since: 5, by });
+    set.record_intent(existing().key(), intent(IntentStep::Create));
     let plan = unchanged(Some(file_with(&secrets("first"))));
     assert!(!takes_secrets(&plan.volumes[0], &set));
     set.clear_intent(&existing().key());
