@@ -231,8 +231,19 @@ async fn rates_with(plugin: &Plugin, what: &str, request: Request, others: usize
     }
 }
 
+/// Measures calls that do nothing: the cost of the protocol.
+async fn empty_calls(plugin: &Plugin) {
+    for (callers, count) in [(1, 2000), (16, 16_000)] {
+        let call = |mut client: Client, _, _| async move {
+            client.identity.probe(proto::ProbeRequest {}).await.unwrap();
+        };
+        rate(plugin, "probe", callers, count, call).await;
+    }
+}
+
 async fn rates() {
     let plugin = Plugin::start().await;
+    empty_calls(&plugin).await;
     rates_with(&plugin, "directory", directory, 0).await;
     rates_with(&plugin, "image", image, 0).await;
     create(&plugin, "10,000 directories", 16, 10_000, directory).await;
@@ -241,6 +252,7 @@ async fn rates() {
     if let Some(program) = std::env::var_os("NOMAD_CSI_BENCH_PEER") {
         println!("the Kubernetes hostpath driver:");
         let peer = Plugin::start_peer(&program).await;
+        empty_calls(&peer).await;
         rates_with(&peer, "directory", named, 0).await;
     }
 }
@@ -281,12 +293,11 @@ fn floor() {
         file.write_all_at(&[7; 4096], turn % 64 * 4096).unwrap();
         file.sync_data().unwrap();
     });
-    measure_floor("create a directory", 1000, |turn| {
+    measure_floor("create a volume", 1000, |turn| write_catalog(&file, turn));
+    for turn in 0..1000 {
         std::fs::create_dir(path(&format!("volumes/{turn}"))).unwrap();
-        volumes.sync_all().unwrap();
-        write_catalog(&file, turn);
-    });
-    measure_floor("create an image", 1000, |turn| write_catalog(&file, turn));
+    }
+    volumes.sync_all().unwrap();
     measure_floor("delete a used directory", 1000, |turn| {
         write_catalog(&file, turn);
         std::fs::remove_dir(path(&format!("volumes/{turn}"))).unwrap();

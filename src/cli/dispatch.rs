@@ -106,7 +106,10 @@ pub(super) fn dispatch(
         Command::Plugin(command) => dispatch_plugin(context, command, process),
         #[cfg(feature = "agent")]
         Command::Agent(arguments) => match &arguments.command {
-            None => run_server(context, process, agent::serve_agent(context, arguments)),
+            None => {
+                let agent = agent::serve_agent(context, arguments);
+                run_server(context, process, Threads::Many, agent)
+            }
             Some(AgentCommand::Check(check)) => {
                 run_client(context, process, agent::check_agent(context, check))
             }
@@ -142,11 +145,10 @@ fn dispatch_plugin(
             plugin::wait::wait_until_healthy(context, arguments),
         ),
         #[cfg(feature = "agent")]
-        PluginCommand::Serve(arguments) => run_server(
-            context,
-            process,
-            plugin::serve::serve_embedded_plugin(context, arguments),
-        ),
+        PluginCommand::Serve(arguments) => {
+            let plugin = plugin::serve::serve_embedded_plugin(context, arguments);
+            run_server(context, process, Threads::One, plugin)
+        }
         #[cfg(feature = "agent")]
         PluginCommand::Probe(arguments) => run_client(
             context,

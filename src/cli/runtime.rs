@@ -48,11 +48,12 @@ pub(super) fn run_loop(
 pub(super) fn run_server(
     context: &CommandContext,
     process: ProcessOwnership,
+    threads: Threads,
     command: impl Future<Output = Result<Exit, CliError>>,
 ) -> Result<Exit, CliError> {
     let options = RuntimeOptions {
         default_log_level: LogLevel::Info,
-        threads: Threads::Many,
+        threads,
         abort_message: "aborted: the next start resumes unfinished operations",
     };
     run_in_runtime(context, process, &options, command)
@@ -71,9 +72,10 @@ pub(super) struct RuntimeOptions {
 /// The number of threads that a command runs on.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Threads {
-    /// For a client: handing each response to another thread would take longer than handling it.
+    /// Where handing a message to another thread would take longer than handling it: for a client, and
+    /// for the plugin, whose calls work on blocking threads.
     One,
-    /// For a server: one thread per processor.
+    /// For the agent: one thread per processor.
     Many,
 }
 

@@ -79,26 +79,15 @@ impl DataDir {
         self.directory.clone()
     }
 
-    /// Creates the directory of a volume for its owner alone. Keeps one that exists. It is durable
-    /// after a sync of [`DataDir::handle`].
-    pub(super) fn create_unsynced(&self, id: &str) -> io::Result<()> {
-        match rustix::fs::mkdirat(&self.directory, id, Mode::RWXU) {
-            // The umask may have removed the owner's permissions.
-            Ok(()) => Ok(rustix::fs::chmodat(
-                &self.directory,
-                id,
-                Mode::RWXU,
-                AtFlags::empty(),
-            )?),
-            Err(Errno::EXIST) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
-    }
-
     /// Creates the directory of a volume, opens it to every user and makes it durable. Keeps one that
     /// exists.
     pub(super) fn create(&self, id: &str) -> io::Result<()> {
-        self.create_unsynced(id)?;
+        match rustix::fs::mkdirat(&self.directory, id, Mode::RWXU) {
+            // The umask may have removed the owner's permissions.
+            Ok(()) => rustix::fs::chmodat(&self.directory, id, Mode::RWXU, AtFlags::empty())?,
+            Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
         let volume = self.open_volume(id)?;
         rustix::fs::fchmod(&volume, Mode::RWXU | Mode::RWXG | Mode::RWXO)?;
         rustix::fs::fsync(&volume)?;
@@ -205,8 +194,7 @@ impl DataDir {
         Ok(sum)
     }
 
-    /// Undoes [`DataDir::create_unsynced`]: removes the directory if it is empty. Succeeds if it does
-    /// not exist.
+    /// Removes a directory if it is empty. Succeeds if it does not exist.
     pub(super) fn remove_empty(&self, id: &str) -> io::Result<()> {
         match rustix::fs::unlinkat(&self.directory, id, AtFlags::REMOVEDIR) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),

@@ -71,8 +71,9 @@ fn forget_deleted(plugin: &Plugin) -> Result<(), HostError> {
     Ok(())
 }
 
-/// Removes what a crash left without a record: unfinished files, and empty directories of volumes that
-/// were not recorded. A directory with content stays, because the catalogue may have been lost.
+/// Removes what a crash left without a record: unfinished files, and empty directories that earlier
+/// versions created before the record. A directory with content stays, because the catalogue may have
+/// been lost.
 fn remove_unrecorded(plugin: &Plugin) -> Result<(), HostError> {
     for data in [&plugin.images, &plugin.snapshots] {
         let removed = data.remove_unfinished();

@@ -5,7 +5,7 @@
 //! fails inside a user namespace.
 
 use std::ffi::CString;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -14,6 +14,9 @@ use rustix::mount::{MountFlags as Flags, MountPropagationFlags as Propagation, U
 
 use super::mountinfo;
 use crate::ports::{FileSystem, MountCalls, MountEntry, MountError, MountFlags, Mounter};
+
+/// The usual size of a mount table, at most.
+const TABLE_BYTES: usize = 64 << 10;
 
 /// Mounts in the mount namespace of this process. Needs `CAP_SYS_ADMIN`, except for reading.
 #[derive(Clone, Copy, Debug, Default)]
@@ -196,7 +199,10 @@ pub fn share_directory(directory: &Path) -> io::Result<()> {
 
 /// Returns all mounts of this process's mount namespace. Blocks.
 pub(super) fn mount_table() -> io::Result<Vec<MountEntry>> {
-    std::fs::read("/proc/self/mountinfo").map(|text| mountinfo::parse(&text))
+    // The kernel reports no size, and a small buffer would take many reads.
+    let mut text = Vec::with_capacity(TABLE_BYTES);
+    std::fs::File::open("/proc/self/mountinfo")?.read_to_end(&mut text)?;
+    Ok(mountinfo::parse(&text))
 }
 
 /// Returns the topmost mount at `target`. Resolves symbolic links first, because the kernel's table

@@ -31,7 +31,7 @@ fn a_volume_is_created_by_the_real_plugin_and_survives_a_restart() {
         .ask("DELETE", "/v1/volume/csi/db/delete", None)
         .unwrap();
     assert_eq!(deleted.status, 200, "{}", deleted.text());
-    assert_volumes(&agent.address, data.path(), &BTreeSet::new());
+    assert_volumes(&agent.address, &BTreeSet::new());
 }
 
 #[test]

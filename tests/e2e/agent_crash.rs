@@ -46,7 +46,7 @@ fn an_agent_killed_during_creates_neither_loses_nor_duplicates_volumes() {
     for id in &asked {
         create(&agent.address, id).unwrap().json();
     }
-    assert_volumes(&agent.address, data.path(), &asked);
+    assert_volumes(&agent.address, &asked);
 }
 
 /// Four clients create volumes until the agent is killed, at another moment each round. Returns the
@@ -120,7 +120,7 @@ fn a_plugin_killed_during_creates_loses_no_volume() {
         assert!(killed > 1, "the plugin was killed {killed} times");
     });
     until("the plugin to be healthy", || is_healthy(&agent.address));
-    assert_volumes(&agent.address, data.path(), &ids.into_inner().unwrap());
+    assert_volumes(&agent.address, &ids.into_inner().unwrap());
 }
 
 /// Kills up to five plugins that run on `data`, one after another, and returns how many. The pauses

@@ -81,19 +81,22 @@ fn the_health_of_volumes_is_a_metric_and_a_field() {
     let labels = serde_json::json!({"plugin": "hostpath", "health": "ok"});
     assert_eq!(volumes.unwrap()["Labels"], labels);
 
-    let status = || {
+    let status = |agent: &AgentProcess| {
         let output = program(["volume", "status", "db", "-o", "json"])
-            .args(["--address", &address(&agent)])
+            .args(["--address", &address(agent)])
             .output()
             .unwrap();
         assert!(output.status.success(), "{output:?}");
         serde_json::from_slice::<Value>(&output.stdout).unwrap()
     };
-    let volume = status();
+    let volume = status(&agent);
     assert_eq!(volume["Health"], serde_json::json!([]));
     assert_eq!(volume["HealthUnknown"], Value::Null);
-    let id = volume["ExternalID"].as_str().unwrap();
-    std::fs::remove_dir(data.path().join("plugins/hostpath/volumes").join(id)).unwrap();
-    let volume = status();
+    assert!(agent.stop().success());
+    let mut command = program(["agent", "--dev", "--http", "127.0.0.1:0"]);
+    command.arg("--data-dir").arg(data.path());
+    command.args(["--plugin-fault", "health:data-missing"]);
+    let agent = AgentProcess::run(command);
+    let volume = status(&agent);
     assert_eq!(volume["Health"][0]["Status"], "DATA_LOSS", "{volume}");
 }

@@ -116,11 +116,7 @@ fn a_page_of_a_stranger_reaches_no_route_over_tcp_or_the_socket() {
             }
         }
     }
-    assert_volumes(
-        &agent.address,
-        data.path(),
-        &BTreeSet::from(["db".to_owned()]),
-    );
+    assert_volumes(&agent.address, &BTreeSet::from(["db".to_owned()]));
     let kept = agent
         .address
         .ask("GET", "/v1/var/app", None)

@@ -259,7 +259,7 @@ async fn kill(victim: Victim, kills: usize, least: impl Fn(Moment) -> usize) {
     }
     let agent = start(&data, None);
     load.delete_volumes(&agent.address);
-    assert!(crate::volumes::provided(&data).is_empty());
+    assert!(crate::volumes::provided(&agent.address).is_empty());
     assert!(agent.stop().success());
 }
 

@@ -22,14 +22,13 @@ use crate::wait::until_async;
 /// The options for volumes that are directories.
 const DIRECTORIES: [&str; 2] = ["--backing", "directory"];
 
-/// Checks that directories and volumes match one to one.
+/// Checks that only volumes have directories. One that was never staged has none.
 async fn check(fixture: &ProcessFixture, client: &mut Client) {
     let (listed, _) = client.list(0, "").await.unwrap();
-    let found = std::fs::read_dir(fixture.path("state/volumes")).unwrap();
-    let name = |entry: std::fs::DirEntry| entry.file_name().into_string().unwrap();
-    let mut found: Vec<_> = found.map(|entry| name(entry.unwrap())).collect();
-    found.sort();
-    assert_eq!(found, listed);
+    for entry in std::fs::read_dir(fixture.path("state/volumes")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        assert!(listed.contains(&name), "{name} belongs to no volume");
+    }
 }
 
 fn writer() -> proto::VolumeCapability {
@@ -245,7 +244,7 @@ impl ProcessFixture {
             let found = std::fs::read_dir(self.path("state/volumes"))
                 .unwrap()
                 .count();
-            if found == listed.len() {
+            if found <= listed.len() {
                 return Ok(());
             }
             Err(format!("{found} directories, {} volumes", listed.len()))

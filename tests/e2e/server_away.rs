@@ -97,7 +97,7 @@ impl Fixture {
         let (code, lines) = self.apply(&[]).end();
         assert_eq!(code, Some(0), "{lines:#?}");
         let agent = self.agent.as_ref().unwrap();
-        assert_volumes(&agent.address, self.data.path(), &self.ids);
+        assert_volumes(&agent.address, &self.ids);
         let plan = self.run(&["plan", "-f", "volumes.hcl", "--set", "fleet"]);
         let text = String::from_utf8_lossy(&plan.stdout) + String::from_utf8_lossy(&plan.stderr);
         assert!(text.contains(&format!("{VOLUMES} unchanged.")), "{text}");
@@ -246,5 +246,5 @@ fn a_delete_goes_on_when_its_server_is_back() {
         .end();
     assert_eq!(code, Some(0), "{lines:#?}");
     let agent = fixture.agent.as_ref().unwrap();
-    assert_volumes(&agent.address, fixture.data.path(), &BTreeSet::new());
+    assert_volumes(&agent.address, &BTreeSet::new());
 }

@@ -105,7 +105,6 @@ async fn one_name_is_one_volume_until_it_is_deleted() {
     };
     let id = fixture.client.try_create(sized(1 << 20)).await.unwrap();
     assert_eq!(fixture.client.try_create(sized(1 << 20)).await.unwrap(), id);
-    assert!(fixture.data(&id).is_dir());
     let other_capability = proto::CreateVolumeRequest {
         volume_capabilities: vec![mount(Mode::MultiNodeMultiWriter, &[])],
         ..sized(1 << 20)
@@ -123,6 +122,7 @@ async fn one_name_is_one_volume_until_it_is_deleted() {
         ..sized(1 << 20)
     };
     assert_eq!(fixture.client.try_create(spelled_twice).await.unwrap(), id);
+    fixture.use_once(&id, writer()).await;
     std::fs::write(fixture.data(&id).join("file"), "data").unwrap();
     for _ in 0..2 {
         fixture.client.delete(&id).await.unwrap();

@@ -161,9 +161,45 @@ async fn a_staging_that_cannot_format_can_be_repeated() {
     assert_eq!(begins_with(&fixture, &id), "ext4");
 }
 
-/// A directory is open to its users from its first use.
+/// Snapshots, restored volumes and clones of a directory that was never staged.
 #[tokio::test]
-async fn a_directory_is_opened_to_its_users_when_it_is_first_staged() {
+async fn a_copy_of_an_unused_directory_is_unused() {
+    let mut fixture = PluginFixture::new().await;
+    let client = &mut fixture.client;
+    let id = client.try_create(named("a")).await.unwrap();
+    let snapshot = client.snapshot("s", &id).await.unwrap();
+    for source in [restore_of(&snapshot.snapshot_id), clone_of(&id)] {
+        let request = proto::CreateVolumeRequest {
+            volume_content_source: source.clone(),
+            ..named(&format!("{source:?}"))
+        };
+        let copy = fixture.client.try_create(request).await.unwrap();
+        assert!(!fixture.data(&copy).exists() && is_healthy(&mut fixture, &copy).await);
+        fixture.use_once(&copy, writer()).await;
+        assert_eq!(std::fs::read_dir(fixture.data(&copy)).unwrap().count(), 0);
+        fixture.client.delete(&copy).await.unwrap();
+        assert!(!fixture.data(&copy).exists());
+    }
+    assert!(!fixture.data(&id).exists());
+}
+
+/// An interrupted staging leaves a directory without a record of it. The next one uses it, also if its
+/// record was taken back and workloads wrote to it.
+#[tokio::test]
+async fn a_directory_that_an_interrupted_staging_made_is_kept() {
+    let mut fixture = PluginFixture::new().await;
+    let id = fixture.client.try_create(named("a")).await.unwrap();
+    std::fs::create_dir(fixture.data(&id)).unwrap();
+    std::fs::write(fixture.data(&id).join("file"), "data").unwrap();
+    fixture.use_once(&id, writer()).await;
+    assert!(fixture.data(&id).join("file").exists());
+    fixture.client.delete(&id).await.unwrap();
+    assert!(!fixture.data(&id).exists());
+}
+
+/// A directory exists and is open to its users from its first use.
+#[tokio::test]
+async fn a_directory_is_made_when_it_is_first_staged() {
     use std::os::unix::fs::PermissionsExt as _;
     let mut fixture = PluginFixture::new().await;
     let id = fixture.client.try_create(named("a")).await.unwrap();
@@ -171,7 +207,7 @@ async fn a_directory_is_opened_to_its_users_when_it_is_first_staged() {
         let metadata = fixture.data(&id).metadata().unwrap();
         metadata.permissions().mode() & 0o777
     };
-    assert_eq!(mode(&fixture), 0o700);
+    assert!(!fixture.data(&id).exists());
     fixture.use_once(&id, writer()).await;
     assert_eq!(mode(&fixture), 0o777);
     // The workload may change that, and later uses keep it.

@@ -59,6 +59,7 @@ async fn only_volumes_with_a_condition_are_listed() {
     let lost = status(DataLoss, "DataMissing");
     let mut expected = vec![];
     for id in &ids[1..] {
+        fixture.use_once(id, writer()).await;
         std::fs::remove_dir(fixture.data(id)).unwrap();
         expected.push((id.clone(), lost.clone()));
     }

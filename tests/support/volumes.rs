@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::path::Path;
 
 use serde_json::{Value, json};
 
@@ -45,16 +44,20 @@ pub(crate) fn is_healthy(agent: &Address) -> Result<(), String> {
     healthy.then_some(()).ok_or_else(|| answer.text())
 }
 
-/// Returns the volumes at the provider, which are its directories.
-pub(crate) fn provided(data: &Path) -> BTreeSet<String> {
-    let entries = std::fs::read_dir(data.join("plugins/hostpath/volumes")).unwrap();
-    entries
-        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+/// Returns the volumes at the provider.
+pub(crate) fn provided(agent: &Address) -> BTreeSet<String> {
+    let path = "/v1/volumes/external?plugin_id=hostpath";
+    let answer = agent.ask("GET", path, None).unwrap().json();
+    let volumes = answer["Volumes"].as_array().unwrap();
+    assert_eq!(answer["NextToken"], "", "one page has them all");
+    volumes
+        .iter()
+        .map(|volume| volume["ExternalID"].as_str().unwrap().to_owned())
         .collect()
 }
 
 /// Asserts that agent and provider have exactly the volumes `ids`, each once.
-pub(crate) fn assert_volumes(agent: &Address, data: &Path, ids: &BTreeSet<String>) {
+pub(crate) fn assert_volumes(agent: &Address, ids: &BTreeSet<String>) {
     let listed = list(agent);
     let found: BTreeSet<String> = listed.iter().map(|(id, _)| id.clone()).collect();
     assert_eq!(found, *ids);
@@ -67,7 +70,7 @@ pub(crate) fn assert_volumes(agent: &Address, data: &Path, ids: &BTreeSet<String
         listed.len(),
         "two registered volumes share an external ID: {listed:?}"
     );
-    let provided = provided(data);
+    let provided = provided(agent);
     assert_eq!(
         external, provided,
         "left: registered; right: at the provider"

@@ -91,17 +91,7 @@ impl Catalog {
         &self,
         change: impl Fn(&WriteTransaction) -> Result<T, CatalogError> + Send + 'static,
     ) -> Result<T, CatalogError> {
-        self.queue.write(&self.store, None, change)
-    }
-
-    /// Makes a durable change after it has synced `directory`, so that the record never names an
-    /// entry that a power failure removed.
-    pub(super) fn write_after_sync<T: Send + 'static>(
-        &self,
-        directory: Arc<OwnedFd>,
-        change: impl Fn(&WriteTransaction) -> Result<T, CatalogError> + Send + 'static,
-    ) -> Result<T, CatalogError> {
-        self.queue.write(&self.store, Some(directory), change)
+        self.queue.write(&self.store, change)
     }
 
     /// Makes a change with the next transaction, after it has synced `directory`. A crash before that

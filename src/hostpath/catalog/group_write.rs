@@ -67,15 +67,13 @@ pub(super) struct WriteQueue {
 }
 
 impl WriteQueue {
-    /// Writes a change, together with the changes that wait. Syncs `directory` before. Returns when
-    /// the change is on the disk.
+    /// Writes a change, together with the changes that wait. Returns when the change is on the disk.
     pub(super) fn write<T: Send + 'static>(
         &self,
         store: &Store,
-        directory: Option<Arc<OwnedFd>>,
         change: impl Fn(&WriteTransaction) -> Result<T, CatalogError> + Send + 'static,
     ) -> Result<T, CatalogError> {
-        let answer = self.add(directory, change);
+        let answer = self.add(None, change);
         let mut queue = self.lock();
         loop {
             match answer.try_recv() {
@@ -100,7 +98,7 @@ impl WriteQueue {
         }
     }
 
-    /// Queues a change for the next transaction, which another change begins.
+    /// Queues a change for the next transaction, which another change begins. Syncs `directory` before.
     pub(super) fn add<T: Send + 'static>(
         &self,
         directory: Option<Arc<OwnedFd>>,

@@ -77,10 +77,10 @@ pub(in crate::hostpath) struct Content {
     pub(in crate::hostpath) file_system: Option<FileSystem>,
     /// The minimum size of that file system. If it is below `bytes`, the next mount grows it.
     pub(in crate::hostpath) file_system_bytes: u64,
-    /// Whether the root directory is open to every user. The first mount does that.
+    /// Whether the root directory is open to every user. The first use does that.
     pub(in crate::hostpath) is_prepared: bool,
-    /// Whether the volume was never staged, so that its file may not exist and has no content. The
-    /// first staging makes the file and its file system.
+    /// Whether the volume was never staged, so that its directory or file may not exist and has no
+    /// content. The first staging makes it.
     pub(in crate::hostpath) is_blank: bool,
 }
 

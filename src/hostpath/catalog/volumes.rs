@@ -112,18 +112,6 @@ impl Catalog {
         self.write(move |transaction| put(transaction, &record, limits))
     }
 
-    /// Writes a volume after it has synced the directory that holds its data.
-    pub(in crate::hostpath) fn put_volume_after_sync(
-        &self,
-        record: &VolumeRecord,
-        directory: Arc<OwnedFd>,
-    ) -> Result<(), CatalogError> {
-        let record = record.clone();
-        self.write_after_sync(directory, move |transaction| {
-            put(transaction, &record, Limits::default()).map(drop)
-        })
-    }
-
     /// Removes all records of a volume.
     pub(in crate::hostpath) fn remove_volume(
         &self,

@@ -127,10 +127,12 @@ fn copy(
     let (id, content) = (&record.id, record.content);
     let storage = &plugin.host.storage;
     let copied = match content.backing {
-        Backing::Directory => plugin
-            .snapshots
-            .create(id)
-            .and_then(|()| storage.copy_directory(&from, &to)),
+        Backing::Directory => plugin.snapshots.create(id).and_then(|()| {
+            if content.is_blank {
+                return Ok(());
+            }
+            storage.copy_directory(&from, &to)
+        }),
         // The volume has no file. One without content lets a reader see that.
         Backing::Image | Backing::Block if content.is_blank => {
             let unfinished = plugin.host.ids.uuid();

@@ -1,16 +1,15 @@
 //! Making the content of a volume when it is first used.
 //!
-//! CreateVolume only records a volume that is a file (`is_blank`). The first staging makes the file and
-//! its file system, then records both together with the staging path. A file system is made in a file
-//! of another name, which then gets the volume's name. So the volume's file is complete or absent,
-//! also after a crash.
+//! CreateVolume only records an empty volume (`is_blank`). The first staging makes its directory, or its
+//! file with the file system, then records that together with the staging path. A file system is made in
+//! a file of another name, which then gets the volume's name. So the volume's file is complete or
+//! absent, also after a crash.
 //!
 //! **The plugin formats nothing that has content.** The catalogue must record the volume as blank, and
 //! its file must be absent or empty. If the two disagree, staging is refused.
 
 use super::volume::{ContentMade, Volume};
 use crate::hostpath::catalog::Backing;
-use crate::hostpath::data;
 use crate::hostpath::error::{FailedPrecondition, HostError};
 use crate::ports::{FileContent, FileSystem};
 
@@ -32,8 +31,9 @@ impl Volume {
                 return Ok(ContentMade::Before);
             }
             (Backing::Directory, false) => {
-                let opened = data::open_to_all(&self.data);
-                opened.map_err(HostError::io("open the volume's directory to its users"))?;
+                let made = self.plugin.directories.create(self.id());
+                made.map_err(HostError::io("create the volume's directory"))?;
+                self.record.content.is_blank = false;
                 self.record.content.is_prepared = true;
             }
             (Backing::Image | Backing::Block, false) => {

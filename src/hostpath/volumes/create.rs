@@ -1,15 +1,11 @@
 //! Creating volumes.
 //!
-//! A new volume is one transaction. A directory is created before it and synced with it; a crash in
-//! between leaves an empty directory without a record, which the next start removes. A volume that is
-//! a file has no data until it is staged (`content`).
+//! A new volume is one transaction, which costs two syncs: its pages, then the header that names them. It
+//! has no data until it is staged (`content`).
 //!
 //! A copy has data from the start. The plugin writes its record as `Creating`, then the data, then
 //! marks the record as `Ready`. It undoes a failed copy immediately, to release its space. After a
 //! crash the next start undoes it, because no caller has its ID.
-//!
-//! An image needs two syncs, both of the transaction: its pages, then the header that names them. A
-//! directory needs a third one, of the directory that contains it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -67,31 +63,14 @@ pub(in crate::hostpath) fn create(
         content,
         attachment: None,
     };
-    match (content.backing, &open_source) {
-        _ if content.is_blank => {
-            provision::<CreateVolumeError>(plugin, &record, content.bytes)?;
-        }
-        (Backing::Directory, OpenSource::None) => create_directory(plugin, &record)?,
-        _ => create_copy(plugin, &record, open_source)?,
+    if content.is_blank {
+        provision::<CreateVolumeError>(plugin, &record, content.bytes)?;
+    } else {
+        create_copy(plugin, &record, open_source)?;
     }
     tracing::info!(volume.external_id = %record.id, volume.name = %record.name,
         bytes = record.content.bytes, "created a volume");
     Ok(record)
-}
-
-/// Creates an empty directory and its record.
-fn create_directory(plugin: &Plugin, record: &VolumeRecord) -> Result<(), HostError> {
-    let data = &plugin.directories;
-    let created = data.create_unsynced(&record.id);
-    created.map_err(HostError::io("create the volume's data"))?;
-    let written = plugin.catalog.put_volume_after_sync(record, data.handle());
-    if written.is_err()
-        && let Err(error) = data.remove_empty(&record.id)
-    {
-        tracing::warn!(volume.external_id = %record.id, %error,
-            "cannot remove the directory of a failed creation; the next start removes it");
-    }
-    Ok(written?)
 }
 
 /// Creates a volume with the data of its source.
@@ -248,9 +227,10 @@ fn choose_content(
     let mutable = parameters::merged(&requested.parameters, &requested.mutable);
     parameters::tuning(&mutable, content.backing)?;
     check_total(plugin, requested.required_bytes, content.backing)?;
+    content.is_blank |= source.is_none();
     if content.backing == Backing::Directory {
         // A copy is opened to its users when it is made.
-        content.is_prepared = source.is_some();
+        content.is_prepared = !content.is_blank;
         return Ok(content);
     }
     let begins_with = source.map_or(0, |source| source.bytes);
@@ -260,7 +240,6 @@ fn choose_content(
         None => size::DEFAULT_BYTES,
     };
     content.bytes = size::choose(request.range(), begins_with.max(least), usual)?;
-    content.is_blank |= source.is_none();
     Ok(content)
 }
 
@@ -335,7 +314,7 @@ pub(in crate::hostpath) fn undo_creation(
     }
     let data = plugin.data_dir(record.content.backing);
     let undone = match (record.content.backing, &record.requested.source) {
-        // The new directory was never used, so it must be empty.
+        // Earlier versions created the directory here. It was never used, so it must be empty.
         (Backing::Directory, None) => data.remove_empty(&record.id),
         _ => data.remove(&record.id),
     };

@@ -26,7 +26,7 @@ pub(in crate::hostpath) fn delete(plugin: &Plugin, id: &str) -> Result<(), Delet
         let id = record.id;
         return Err(InUse { id, path }.into());
     }
-    if record.content.is_blank && !has_file(plugin, &record)? {
+    if record.content.is_blank && !has_data(plugin, &record)? {
         plugin
             .catalog
             .remove_volume(&record)
@@ -38,9 +38,9 @@ pub(in crate::hostpath) fn delete(plugin: &Plugin, id: &str) -> Result<(), Delet
     Ok(())
 }
 
-fn has_file(plugin: &Plugin, record: &VolumeRecord) -> Result<bool, HostError> {
+fn has_data(plugin: &Plugin, record: &VolumeRecord) -> Result<bool, HostError> {
     let found = plugin.data_dir(record.content.backing).file(&record.id);
-    let found = found.map_err(HostError::io("find the volume's file"))?;
+    let found = found.map_err(HostError::io("find the volume's data"))?;
     Ok(found.is_some())
 }
 
