@@ -285,7 +285,7 @@ fn a_volume_that_another_program_mounted_is_not_deleted() {
             let mut client = fixture.start().await;
             let id = client.create("a").await;
             let data = fixture.data(&id);
-            std::fs::create_dir(data.join("sub")).unwrap();
+            std::fs::create_dir_all(data.join("sub")).unwrap();
             std::fs::write(data.join("sub/file"), "data").unwrap();
             let elsewhere = fixture.create_dir("elsewhere");
             rustix::mount::mount_bind(data.join("sub"), &elsewhere).unwrap();
@@ -416,8 +416,8 @@ fn an_unprivileged_plugin_creates_volumes_and_reports_what_staging_needs() {
             command.uid(NOBODY).gid(NOBODY);
             let mut client = fixture.start_with(command).await;
             let id = client.create("a").await;
-            assert_eq!(fixture.data(&id).metadata().unwrap().uid(), NOBODY);
             let refused = client.stage(&id, &staging, writer()).await.unwrap_err();
+            assert_eq!(fixture.data(&id).metadata().unwrap().uid(), NOBODY);
             assert_eq!(refused.code(), Code::FailedPrecondition);
             assert!(refused.message().contains("CAP_SYS_ADMIN"), "{refused}");
             let closed = fixture.data(&id).join("closed/deeper");

