@@ -1,8 +1,11 @@
-//! An agent process: durable changes per second over HTTP, and the list of many volumes.
+//! An agent process: durable changes per second over HTTP, and lists of volumes.
 //!
 //! Each figure has a floor: the same bytes through a plain TCP connection. The ratio is therefore
 //! independent of the machine, the loopback and the client. `benches/journal.rs` measures the disk.
 //! Nothing is asserted.
+//!
+//! Lists are also read from a Nomad server if `NOMAD_CSI_BENCH_NOMAD` is its address and port, in turn with the
+//! agent's. There, namespace `lists-N` has to have N volumes, for each N in [`LISTED`].
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -22,7 +25,7 @@ use load::{Agent, body, echo, exchange, fill, milliseconds, request, run};
 
 const CLIENTS: [usize; 2] = [1, 64];
 const CHANGES: [usize; 2] = [1_000, 8_000];
-const LISTED: usize = 100_000;
+const LISTED: [usize; 2] = [1_000, 100_000];
 
 fn main() {
     println!(
@@ -40,41 +43,91 @@ fn main() {
             registration(at, &external[at % external.len()])
         });
     }
-    list();
+    LISTED.map(list);
 }
 
-/// Lists many volumes, whole and in pages; the floor is the same bytes from a plain server.
-fn list() {
+/// Lists volumes, plain and compressed, whole and in pages; the floor is the same bytes from a plain server.
+fn list(volumes: usize) {
     let data = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    fill(data.path(), LISTED);
+    fill(data.path(), volumes);
     let started = Instant::now();
     let agent = Agent::start(data.path());
-    println!("\n{LISTED} volumes");
-    println!("  start    {:8.0} ms", milliseconds(started.elapsed()));
-    let whole = request("GET", "/v1/volumes?type=csi", None);
-    let (time, bytes) = best_of(5, agent.address, &whole);
-    let (floor, _) = best_of(5, echo(whole.len(), bytes), &whole);
-    println!(
-        "  list     {:8.0} ms   {:.1} MB   floor {:.0} ms   ratio {:.1}",
-        milliseconds(time),
-        bytes as f64 / 1e6,
-        milliseconds(floor),
-        time.as_secs_f64() / floor.as_secs_f64(),
-    );
-    let page = request("GET", "/v1/volumes?type=csi&per_page=100", None);
-    let (time, bytes) = best_of(20, agent.address, &page);
-    println!("  page 100 {:8.2} ms   {bytes} bytes", milliseconds(time));
+    println!("\n{volumes} volumes");
+    println!("  start       {:8.0} ms", milliseconds(started.elapsed()));
+    let times = (2_000_000 / volumes).clamp(20, 200);
+    let peer = std::env::var("NOMAD_CSI_BENCH_NOMAD").ok();
+    let peer: Option<SocketAddr> = peer.map(|address| address.parse().unwrap());
+    for (name, encoding) in [("plain", ""), ("compressed", COMPRESSED)] {
+        let whole = get("/v1/volumes?type=csi", encoding);
+        let mut lists = vec![List::new("agent", agent.address, whole.clone())];
+        if let Some(address) = peer {
+            let path = format!("/v1/volumes?type=csi&namespace=lists-{volumes}");
+            lists.push(List::new("Nomad", address, get(&path, encoding)));
+        }
+        measure(&mut lists, times);
+        let bytes = lists[0].bytes;
+        let mut floor = [List::new("floor", echo(whole.len(), bytes), whole)];
+        measure(&mut floor, times);
+        for list in lists.iter_mut().chain(&mut floor) {
+            list.print(name);
+        }
+    }
+    let page = get("/v1/volumes?type=csi&per_page=100", "");
+    let mut page = [List::new("agent", agent.address, page)];
+    measure(&mut page, times);
+    page[0].print("page of 100");
 }
 
-/// The shortest time of several requests over one connection, and the length of the response.
-fn best_of(times: usize, address: SocketAddr, request: &[u8]) -> (Duration, usize) {
-    let mut stream = TcpStream::connect(address).unwrap();
-    let answers = (0..times).map(|_| {
-        let sent = Instant::now();
-        let bytes = exchange(&mut stream, request).len();
-        (sent.elapsed(), bytes)
-    });
-    answers.min().unwrap()
+/// Also a client of this machine gets a compressed response, because it refuses every other.
+const COMPRESSED: &str = "accept-encoding: gzip, identity;q=0\r\n";
+
+fn get(path: &str, encoding: &str) -> Vec<u8> {
+    format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n{encoding}\r\n").into_bytes()
+}
+
+/// Repeated requests for a list over one connection.
+struct List {
+    server: &'static str,
+    stream: TcpStream,
+    request: Vec<u8>,
+    times: Vec<Duration>,
+    bytes: usize,
+}
+
+impl List {
+    fn new(server: &'static str, address: SocketAddr, request: Vec<u8>) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self {
+            server,
+            stream,
+            request,
+            times: vec![],
+            bytes: 0,
+        }
+    }
+
+    fn print(&mut self, what: &str) {
+        self.times.sort_unstable();
+        println!(
+            "  {what:11} {:5}  least {:8.2} ms  median {:8.2} ms  {:.3} MB",
+            self.server,
+            milliseconds(self.times[0]),
+            milliseconds(self.times[self.times.len() / 2]),
+            self.bytes as f64 / 1e6,
+        );
+    }
+}
+
+/// Requests each list so often, in turn.
+fn measure(lists: &mut [List], times: usize) {
+    for _ in 0..times {
+        for list in &mut *lists {
+            let sent = Instant::now();
+            list.bytes = exchange(&mut list.stream, &list.request).len();
+            list.times.push(sent.elapsed());
+        }
+    }
 }
 
 fn change(

@@ -1,7 +1,7 @@
 //! Random sequences of RPCs with repetitions and crashes, compared with a model of CSI.
 //!
 //! Mounts and devices are simulated in memory; the catalogue and the files are real. A crash
-//! interrupts a call at a random operation of the host. Then the plugin restarts and the call is
+//! interrupts a call before or after a random operation of the host. Then the plugin restarts and the call is
 //! repeated. Its answer, and all lists, must match the model. Each sequence ends with the removal
 //! of everything.
 
@@ -209,7 +209,11 @@ impl Simulation {
         let expected = self.model.expected(call);
         if rng.below(10) == 0 {
             let steps = u32::try_from(rng.below(6)).unwrap();
-            self.mounter.fail_after(Some(steps));
+            if rng.below(2) == 0 {
+                self.mounter.fail_after(Some(steps));
+            } else {
+                self.mounter.die_after(steps);
+            }
             self.send_beside_others(call, rng).await.ok();
             self.restart().await;
         }
@@ -315,29 +319,34 @@ impl Drop for SeedReporter {
 /// A plugin that dies after the first mount of a file system and before it records the preparation leaves
 /// the mount. The next staging prepares it before a caller can use it.
 #[tokio::test]
-async fn a_mount_whose_preparation_is_not_on_record_is_prepared_again() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().canonicalize().unwrap();
-    let mut simulation = Simulation::new(&path, false).await;
-    for call in [Call::Create(0, Kind::Image, 0), Call::Stage(0)] {
-        let result = simulation.send(call).await.unwrap();
-        simulation.model.apply(call, result);
-    }
-    let mut record = simulation.recorded(0);
-    assert!(record.content.is_prepared);
-    record.content.is_prepared = false;
-    let catalog = &simulation.plugin.as_ref().unwrap().catalog;
-    catalog.put_volume(&record).unwrap();
-    simulation.restart().await;
-    simulation.check().await;
-    let target = Call::Publish(0, 0, false);
+async fn a_death_between_mount_and_preparation_is_made_up_for() {
+    let (stage, target) = (Call::Stage(0), Call::Publish(0, 0, false));
+    // Each death is one step later, until the last step is the mount.
+    let mut steps = 0;
+    let (_directory, mut simulation) = loop {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().canonicalize().unwrap();
+        let mut simulation = Simulation::new(&path, false).await;
+        let create = Call::Create(0, Kind::Image, 0);
+        let result = simulation.send(create).await.unwrap();
+        simulation.model.apply(create, result);
+        simulation.mounter.die_after(steps);
+        simulation.send(stage).await.unwrap_err();
+        simulation.restart().await;
+        if !simulation.mounter.mounts().is_empty() {
+            break (directory, simulation);
+        }
+        steps += 1;
+    };
+    assert!(!simulation.recorded(0).content.is_prepared);
     let refused = simulation.send(target).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
-    simulation.send(Call::Stage(0)).await.unwrap();
-    assert!(simulation.recorded(0).content.is_prepared);
-    let result = simulation.send(target).await.unwrap();
-    simulation.model.apply(target, result);
-    simulation.check().await;
+    for call in [stage, target] {
+        let result = simulation.send(call).await.unwrap();
+        simulation.model.apply(call, result);
+        assert!(simulation.recorded(0).content.is_prepared);
+        simulation.check().await;
+    }
     simulation.tear_down().await;
 }
 

@@ -195,18 +195,23 @@ impl FakeAgent {
 
     /// Adds a second node, on which the plugin runs too.
     pub async fn add_node(&self) {
-        let external_node_id = Self::second_external_node();
-        self.backend.add_node(external_node_id.clone(), None);
-        let node = Self::node(Self::SECOND_NODE, "there");
+        let alloc = "88888888-2222-4333-8444-555555555555";
+        self.add_node_as(Self::SECOND_NODE, Self::second_external_node(), alloc)
+            .await;
+    }
+
+    /// Adds a node with this ID and the provider's ID, on which `alloc` runs the plugin.
+    pub async fn add_node_as(&self, id: &str, external: ExternalNodeId, alloc: &str) {
+        self.backend.add_node(external.clone(), None);
+        let node = Self::node(id, "there");
         self.record_event(EventKind::NodeRegistered { node }).await;
         let mut settings = self.backend.settings();
-        settings.description.external_node_id = external_node_id;
+        settings.description.external_node_id = external.clone();
         settings.controller = None;
-        let alloc = "88888888-2222-4333-8444-555555555555";
-        let plugin = FakePlugin::on_node(self.backend.clone(), Self::second_external_node());
+        let plugin = FakePlugin::on_node(self.backend.clone(), external);
         self.directory
             .insert(Self::PLUGIN.into(), alloc.into(), plugin.connection());
-        self.observe_on(Self::PLUGIN, alloc, settings, true, Self::SECOND_NODE)
+        self.observe_on(Self::PLUGIN, alloc, settings, true, id)
             .await;
     }
 

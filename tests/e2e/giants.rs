@@ -1,13 +1,15 @@
 //! Requests that are too large: the agent refuses them, and its memory stays within 200 MB of what it
 //! needs. Each limit is found at its edge from both sides.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 
+use flate2::bufread::GzDecoder;
 use serde_json::{Value, json};
 
 use crate::agent_process::AgentProcess;
 use crate::crowds::{connect_from, limited, raise_open_files, tcp};
+use crate::filled_journal::fill;
 use crate::http::{Address, Answer, read_answer};
 use crate::wait::until;
 
@@ -417,4 +419,46 @@ fn lists_that_no_client_reads_take_a_bounded_memory() {
             (answer.status == 200).then_some(()).ok_or(answer.text())
         });
     }
+}
+
+/// A list of 100,000 volumes, compressed for clients that read it and for some that do not. The JSON of the
+/// volumes belongs to the state, so the memory is compared with that after a plain list.
+#[test]
+fn compressed_lists_of_many_volumes_take_a_bounded_memory() {
+    let data = tempfile::tempdir().unwrap();
+    fill(data.path(), 100_000);
+    let agent = limited(data.path(), &[]);
+    let list = |accepted: &str| {
+        format!(
+            "GET /v1/volumes?type=csi HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+             accept-encoding: {accepted}\r\n\r\n"
+        )
+    };
+    let plain = agent.address.send(&[list("gzip").as_bytes()]).unwrap();
+    assert_eq!((plain.status, plain.head.contains("gzip")), (200, false));
+    let before = memory(&agent, "VmHWM");
+    let compressed = list("gzip, identity;q=0");
+    let idle: Vec<TcpStream> = (1..=6)
+        .map(|client| {
+            let mut stream = connect_from(client, tcp(&agent));
+            stream.write_all(compressed.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    std::thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| {
+                let packed = agent.address.send(&[compressed.as_bytes()]).unwrap();
+                assert_eq!(packed.status, 200, "{}", packed.text());
+                let mut list = vec![];
+                let mut decoder = GzDecoder::new(&packed.body[..]);
+                decoder.read_to_end(&mut list).unwrap();
+                assert!(list == plain.body, "{} bytes", list.len());
+            });
+        }
+    });
+    let added = memory(&agent, "VmHWM") - before;
+    eprintln!("{} MB before, {} MB added", before >> 20, added >> 20);
+    assert!(added < ROOM, "{} MB were added", added >> 20);
+    drop(idle);
 }

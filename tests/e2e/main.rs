@@ -27,6 +27,8 @@ mod crowds;
 #[path = "../support/damage.rs"]
 mod damage;
 mod embedded;
+#[path = "../support/filled_journal.rs"]
+mod filled_journal;
 mod giants;
 mod hostile_server;
 mod hostpath;

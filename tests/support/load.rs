@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use nomad_csi::model::SealedSecrets;
-use nomad_csi::ports::Journal as _;
-use nomad_csi::state::samples::{definition, key, provided};
-use nomad_csi::state::{Event, EventKind, State};
-use nomad_csi::store::EmbeddedJournal;
 use serde_json::Value;
+
+#[path = "filled_journal.rs"]
+mod filled_journal;
+
+pub(crate) use filled_journal::fill;
 
 /// A running agent.
 pub(crate) struct Agent {
@@ -199,34 +199,4 @@ pub(crate) fn echo(request: usize, answer: usize) -> SocketAddr {
         }
     });
     address
-}
-
-/// Writes the journal of an agent with that many registered volumes.
-pub(crate) fn fill(data: &Path, volumes: usize) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
-        let journal = EmbeddedJournal::open(data.join("journal.redb"))
-            .await
-            .unwrap();
-        let mut index = State::FIRST_INDEX + 1;
-        let ids: Vec<usize> = (0..volumes).collect();
-        for part in ids.chunks(1000) {
-            let events: Vec<Event> = part.iter().map(|at| registered(*at)).collect();
-            journal.append(index, events.into()).await.unwrap();
-            index += part.len() as u64;
-        }
-    });
-}
-
-fn registered(at: usize) -> Event {
-    let key = key("default", &format!("v{at}"));
-    let kind = EventKind::VolumeRegistered {
-        definition: Box::new(definition(&key)),
-        provided: Box::new(provided(&format!("external-{at}"))),
-        secrets: SealedSecrets::default(),
-    };
-    Event::new(1, kind)
 }

@@ -20,6 +20,8 @@ struct Table {
     unprivileged: bool,
     /// The number of further calls that succeed before the process counts as dead.
     steps: Option<u32>,
+    /// Whether the last of these calls ends its thread once it has its effect.
+    ends_thread: bool,
     busy: Vec<PathBuf>,
 }
 
@@ -41,7 +43,28 @@ impl FakeMounter {
     /// Makes every call after the next `steps` calls fail, as if the process had died. Calls of the
     /// block storage with this mounter count too. `None` ends this.
     pub fn fail_after(&self, steps: Option<u32>) {
-        self.table().steps = steps;
+        let mut table = self.table();
+        table.steps = steps;
+        table.ends_thread = false;
+    }
+
+    /// Like [`Self::fail_after`] with one step more. If that call mounts or unmounts, its thread ends after the
+    /// effect, as if the process had been killed there: nothing of the plugin runs after it.
+    pub fn die_after(&self, steps: u32) {
+        let mut table = self.table();
+        table.steps = Some(steps + 1);
+        table.ends_thread = true;
+    }
+
+    /// Ends the thread if its call was the last one before the death of the process.
+    fn end_if_dead(&self) {
+        let table = self.table();
+        let is_dead = table.ends_thread && table.steps == Some(0);
+        drop(table);
+        if is_dead {
+            // Not a panic, which would print a message.
+            std::panic::resume_unwind(Box::new("the process is dead"));
+        }
     }
 
     /// Counts one call. Fails if the process counts as dead.
@@ -170,6 +193,8 @@ impl MountCalls for FakeMounter {
             flags: over.flags.and(flags),
         };
         table.mounts.push(entry);
+        drop(table);
+        self.end_if_dead();
         Ok(())
     }
 
@@ -199,6 +224,8 @@ impl MountCalls for FakeMounter {
             source,
             flags,
         });
+        drop(table);
+        self.end_if_dead();
         Ok(())
     }
 
@@ -219,6 +246,8 @@ impl MountCalls for FakeMounter {
             .rposition(|mount| mount.target == target);
         let at = at.ok_or(io::ErrorKind::InvalidInput).map_err(failed)?;
         table.mounts.remove(at);
+        drop(table);
+        self.end_if_dead();
         Ok(())
     }
 

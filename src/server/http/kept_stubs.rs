@@ -5,7 +5,10 @@
 //! no event has to remove it. Texts of records that are gone are removed when a quarter more is kept than lives.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, Weak};
+
+use axum::body::Bytes;
 
 use super::volume_documents::volume_stub;
 use crate::state::{ClaimsRecord, PluginStatus, VolumeRecord, VolumeView};
@@ -15,7 +18,13 @@ const VOLUMES_PER_LOCK: usize = 256;
 /// So many texts are kept before the first search for those of records that are gone.
 const FEW: usize = 1024;
 
-type Text = Arc<[u8]>;
+/// The JSON of one volume without spaces, and a comma.
+#[derive(Clone, Debug)]
+pub(super) struct Text {
+    /// No other text has it, also if its bytes are the same.
+    pub(super) number: u64,
+    pub(super) bytes: Bytes,
+}
 
 /// The text of one volume, and what it was made from.
 #[derive(Debug)]
@@ -40,7 +49,10 @@ impl KeptStub {
 
 /// The kept texts.
 #[derive(Debug, Default)]
-pub(super) struct KeptStubs(RwLock<Table>);
+pub(super) struct KeptStubs {
+    table: RwLock<Table>,
+    next_number: AtomicU64,
+}
 
 #[derive(Debug, Default)]
 struct Table {
@@ -57,13 +69,12 @@ fn address(view: &VolumeView) -> usize {
 }
 
 impl KeptStubs {
-    /// Returns the JSON list of these volumes, without spaces.
+    /// Returns the texts of these volumes.
     ///
     /// # Errors
     /// If a volume cannot be encoded.
-    pub(super) fn encode(&self, volumes: &[VolumeView]) -> serde_json::Result<Vec<u8>> {
-        let mut list = Vec::with_capacity(volumes.len() * 640 + 2);
-        list.push(b'[');
+    pub(super) fn texts(&self, volumes: &[VolumeView]) -> serde_json::Result<Vec<Text>> {
+        let mut texts = Vec::with_capacity(volumes.len());
         for part in volumes.chunks(VOLUMES_PER_LOCK) {
             let known = self.known(part);
             let mut made = vec![];
@@ -71,25 +82,30 @@ impl KeptStubs {
                 let text = match known {
                     Some(text) => text,
                     None => {
-                        let text = Text::from(serde_json::to_vec(&volume_stub(view))?);
+                        let text = self.make(view)?;
                         made.push((view, text.clone()));
                         text
                     }
                 };
-                if list.len() > 1 {
-                    list.push(b',');
-                }
-                list.extend_from_slice(&text);
+                texts.push(text);
             }
             self.keep(made);
         }
-        list.push(b']');
-        Ok(list)
+        Ok(texts)
+    }
+
+    fn make(&self, view: &VolumeView) -> serde_json::Result<Text> {
+        let mut json = serde_json::to_vec(&volume_stub(view))?;
+        json.push(b',');
+        Ok(Text {
+            number: self.next_number.fetch_add(1, Ordering::Relaxed),
+            bytes: Bytes::from(json.into_boxed_slice()),
+        })
     }
 
     /// Returns the text of each volume that has one.
     fn known(&self, volumes: &[VolumeView]) -> Vec<Option<Text>> {
-        let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         let known = volumes.iter().map(|view| {
             let kept = table.stubs.get(&address(view))?;
             kept.is_of(view).then(|| kept.text.clone())
@@ -101,7 +117,7 @@ impl KeptStubs {
         if made.is_empty() {
             return;
         }
-        let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         for (view, text) in made {
             let stub = KeptStub {
                 record: Arc::downgrade(&view.record),
@@ -154,13 +170,21 @@ mod tests {
         volumes(state, &filter, None, 0).volumes
     }
 
+    /// The list that the texts make.
+    fn list(stubs: &KeptStubs, views: &[VolumeView]) -> Vec<u8> {
+        let texts = stubs.texts(views).unwrap();
+        let mut list: Vec<u8> = texts.iter().flat_map(|text| text.bytes.to_vec()).collect();
+        list.pop();
+        [b"[", &list[..], b"]"].concat()
+    }
+
     fn fresh(views: &[VolumeView]) -> Vec<u8> {
         let stubs: Vec<_> = views.iter().map(volume_stub).collect();
         serde_json::to_vec(&stubs).unwrap()
     }
 
     fn kept(stubs: &KeptStubs) -> usize {
-        stubs.0.read().unwrap().stubs.len()
+        stubs.table.read().unwrap().stubs.len()
     }
 
     proptest! {
@@ -178,7 +202,7 @@ mod tests {
                 }
                 if number % skipped == 0 {
                     let views = views(history.state());
-                    let list = stubs.encode(&views).unwrap();
+                    let list = list(&stubs, &views);
                     let (list, fresh) = (String::from_utf8(list), String::from_utf8(fresh(&views)));
                     prop_assert_eq!(list, fresh);
                 }
@@ -198,22 +222,21 @@ mod tests {
                 break views;
             }
         };
-        stubs.encode(&views).unwrap();
-        let texts = || stubs.known(&views);
-        let before = texts();
-        stubs.encode(&views).unwrap();
-        for (before, now) in before.iter().zip(texts()) {
-            assert!(Arc::ptr_eq(before.as_ref().unwrap(), &now.unwrap()));
-        }
+        let numbers = || {
+            let texts = stubs.texts(&views).unwrap();
+            texts.iter().map(|text| text.number).collect::<Vec<_>>()
+        };
+        let before = numbers();
+        assert_eq!(before, numbers());
         // Each pass lists a copy of the first volume, whose record is gone afterwards.
         for _ in 0..3 * FEW {
             let copy = VolumeView {
                 record: Arc::new(VolumeRecord::clone(&views[0].record)),
                 ..views[0].clone()
             };
-            stubs.encode(&[copy]).unwrap();
+            stubs.texts(&[copy]).unwrap();
         }
         assert!(kept(&stubs) <= views.len() + FEW + 2, "{}", kept(&stubs));
-        assert!(texts().iter().all(Option::is_some));
+        assert_eq!(before, numbers());
     }
 }

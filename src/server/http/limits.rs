@@ -6,7 +6,7 @@
 //! connections, before it is read and until its response is ready. A long response reserves its length
 //! too; without room, a read is dropped and repeated when there is room. A decoded request takes a few times
 //! the bytes of its body, because the number of its JSON values is bounded while they are decoded. The JSON of
-//! listed volumes that is kept (`kept_stubs`) belongs to the state: under 1 KiB a volume.
+//! listed volumes that is kept, as it is and compressed (`kept_lists`), belongs to the state: under 1 KiB a volume.
 //!
 //! `docs/security.md` lists the limits; a test compares it with this table.
 

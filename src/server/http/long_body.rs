@@ -1,10 +1,11 @@
 //! Long responses share one budget of memory, reserved until they are sent.
 //!
-//! A body is sent in parts, which are copies: when the last one is taken, the body is no longer in
-//! memory, even if the client reads slowly. A read whose response finds no room is dropped and
+//! A body consists of pieces, which other responses may share. It is sent in parts, which are copies: when the
+//! last one is taken, the body holds no memory, even if the client reads slowly. A read whose response finds no room is dropped and
 //! repeated when there is room, so waiting clients take no memory. A write cannot be repeated; its
 //! response waits.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -69,18 +70,62 @@ impl ResponseBudget {
     }
 }
 
+/// The bytes of a body, in order.
+#[derive(Debug, Default)]
+pub(super) struct Pieces {
+    pieces: VecDeque<Bytes>,
+    length: usize,
+}
+
+impl Pieces {
+    /// Adds bytes at the end.
+    pub(super) fn push(&mut self, piece: Bytes) {
+        self.length += piece.len();
+        self.pieces.push_back(piece);
+    }
+
+    /// The number of bytes.
+    pub(super) fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Removes and copies the next bytes, at most [`PART`].
+    pub(super) fn take_part(&mut self) -> Bytes {
+        let mut part = Vec::with_capacity(self.length.min(PART));
+        while let Some(mut piece) = self.pieces.pop_front() {
+            let room = PART - part.len();
+            if piece.len() > room {
+                part.extend_from_slice(&piece.split_to(room));
+                self.pieces.push_front(piece);
+                break;
+            }
+            part.extend_from_slice(&piece);
+        }
+        self.length -= part.len();
+        Bytes::from(part)
+    }
+}
+
+impl From<Vec<u8>> for Pieces {
+    fn from(bytes: Vec<u8>) -> Self {
+        let mut pieces = Self::default();
+        pieces.push(Bytes::from(bytes));
+        pieces
+    }
+}
+
 /// A body that is being sent.
 pub(super) struct LongBody {
-    /// The body and its reservation; `None` after the last part.
-    rest: Option<(Vec<u8>, OwnedSemaphorePermit)>,
-    at: usize,
+    rest: Pieces,
+    /// Returned with the last part.
+    reserved: Option<OwnedSemaphorePermit>,
 }
 
 impl LongBody {
-    pub(super) fn new(body: Vec<u8>, reserved: OwnedSemaphorePermit) -> Self {
+    pub(super) fn new(body: Pieces, reserved: Option<OwnedSemaphorePermit>) -> Self {
         Self {
-            rest: Some((body, reserved)),
-            at: 0,
+            rest: body,
+            reserved,
         }
     }
 }
@@ -93,29 +138,23 @@ impl Body for LongBody {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let at = self.at;
-        let Some((body, _)) = &self.rest else {
+        if self.is_end_stream() {
+            self.reserved = None;
             return Poll::Ready(None);
-        };
-        let end = body.len().min(at + PART);
-        let part = Bytes::copy_from_slice(&body[at..end]);
-        if end == body.len() {
-            self.rest = None;
         }
-        self.at = end;
+        let part = self.rest.take_part();
+        if self.is_end_stream() {
+            self.reserved = None;
+        }
         Poll::Ready(Some(Ok(Frame::data(part))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.rest.is_none()
+        self.rest.len() == 0
     }
 
     fn size_hint(&self) -> SizeHint {
-        let left = match &self.rest {
-            Some((body, _)) => body.len() - self.at,
-            None => 0,
-        };
-        SizeHint::with_exact(left as u64)
+        SizeHint::with_exact(self.rest.len() as u64)
     }
 }
 
@@ -141,18 +180,39 @@ mod tests {
         assert!(budget.reserve(usize::MAX).await.is_ok());
     }
 
+    /// For bodies of one piece, and of many that are shorter or longer than a part.
     #[tokio::test]
     async fn the_whole_body_is_sent_and_its_reservation_is_returned() {
         for length in [0, 1, PART - 1, PART, PART + 1, 3 * PART] {
-            let places = Arc::new(Semaphore::new(1));
-            let place = places.clone().acquire_owned().await.unwrap();
-            let list: Vec<u8> = (0..=255).cycle().take(length).collect();
-            let body = LongBody::new(list.clone(), place);
-            assert_eq!(body.size_hint().exact(), Some(length as u64));
-            assert_eq!(places.available_permits(), 0);
-            let sent = to_bytes(axum::body::Body::new(body), usize::MAX).await;
-            assert!(sent.unwrap() == list, "{length}");
-            assert_eq!(places.available_permits(), 1);
+            for piece in [1000, PART + 7, 4 * PART] {
+                let places = Arc::new(Semaphore::new(1));
+                let place = places.clone().acquire_owned().await.unwrap();
+                let list: Vec<u8> = (0..=255).cycle().take(length).collect();
+                let mut pieces = Pieces::default();
+                for piece in list.chunks(piece) {
+                    pieces.push(Bytes::copy_from_slice(piece));
+                }
+                let body = LongBody::new(pieces, Some(place));
+                assert_eq!(body.size_hint().exact(), Some(length as u64));
+                assert_eq!(places.available_permits(), 0);
+                let sent = to_bytes(axum::body::Body::new(body), usize::MAX).await;
+                assert!(sent.unwrap() == list, "{length} {piece}");
+                assert_eq!(places.available_permits(), 1);
+            }
         }
+    }
+
+    #[test]
+    fn a_body_is_sent_in_full_parts() {
+        let mut pieces = Pieces::default();
+        for _ in 0..2000 {
+            pieces.push(Bytes::from_static(&[b'x'; 100]));
+        }
+        let parts: Vec<usize> = std::iter::from_fn(|| {
+            let part = pieces.take_part().len();
+            (part > 0).then_some(part)
+        })
+        .collect();
+        assert_eq!(parts, [PART, PART, PART, 200_000 - 3 * PART]);
     }
 }

@@ -6,11 +6,13 @@
 //! `server::variables` and `state`. Before all of them `guard` refuses what a web page makes a browser
 //! send, and `limits` bounds what a client can use.
 
+mod accepted_encoding;
 mod allocs;
 mod blocking;
 mod body;
 mod claims;
 mod cluster;
+mod compressed_list;
 mod event_payload;
 mod events;
 mod filtering;
@@ -18,6 +20,7 @@ mod guard;
 mod history;
 mod job_documents;
 mod jobs;
+mod kept_lists;
 mod kept_stubs;
 mod limits;
 mod logs;

@@ -7,13 +7,13 @@
 use axum::body::{Body, Bytes};
 use axum::response::Response;
 use futures_util::stream::Stream;
-use http::header::{ACCEPT, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, VARY};
+use http::header::{ACCEPT, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, VARY};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
 use serde_json::ser::PrettyFormatter;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::long_body::LongBody;
+use super::long_body::{LongBody, Pieces};
 use crate::ports::METRICS_CONTENT_TYPE;
 use crate::server::error::{ServerError, shortened};
 use crate::wire::{AGENT, ErrorBody, INDEX, KNOWN_LEADER, LAST_CONTACT, NEXT_TOKEN};
@@ -22,11 +22,12 @@ use crate::wire::{AGENT, ErrorBody, INDEX, KNOWN_LEADER, LAST_CONTACT, NEXT_TOKE
 const LONGEST_ERROR: usize = 512 << 10;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const GZIP: HeaderValue = HeaderValue::from_static("gzip");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const METRICS: HeaderValue = HeaderValue::from_static(METRICS_CONTENT_TYPE);
 
-/// The response is sent as it is: compression would hold a stream back, and costs more than it saves on
-/// the way to a client of this machine.
+/// The response is sent as it is: compression would hold a stream back, or its client does not get it
+/// (`accepted_encoding`).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Uncompressed;
 
@@ -34,7 +35,9 @@ pub(super) struct Uncompressed;
 #[derive(Debug, Default)]
 pub(super) struct Reply {
     /// JSON, or no body.
-    body: Option<Vec<u8>>,
+    body: Option<Pieces>,
+    /// Whether `body` is compressed with gzip already.
+    is_compressed: bool,
     /// The index of the table that was read, or of the write; by default the state's.
     index: Option<u64>,
     next_token: Option<String>,
@@ -59,22 +62,29 @@ impl Reply {
         document: &T,
         pretty: bool,
     ) -> Result<Self, ServerError> {
-        Self::encoded(if pretty {
+        let body = if pretty {
             indented(document)
         } else {
             serde_json::to_vec(document)
-        })
+        };
+        let body = body.map_err(not_encoded)?;
+        Ok(Self::pieces(Pieces::from(body)))
     }
 
-    /// 200 with JSON that is encoded already.
-    pub(super) fn encoded(body: serde_json::Result<Vec<u8>>) -> Result<Self, ServerError> {
-        let body = body.map_err(|error| {
-            ServerError::Internal(format!("cannot encode the response: {error}"))
-        })?;
-        Ok(Self {
+    /// 200 with JSON in pieces.
+    pub(super) fn pieces(body: Pieces) -> Self {
+        Self {
             body: Some(body),
             ..Self::default()
-        })
+        }
+    }
+
+    /// 200 with JSON that is compressed with gzip.
+    pub(super) fn compressed(body: Pieces) -> Self {
+        Self {
+            is_compressed: true,
+            ..Self::pieces(body)
+        }
     }
 
     /// 200 with a stream of JSON objects, or of plain text.
@@ -120,7 +130,7 @@ impl Reply {
 
     /// The bytes of the body.
     pub(super) fn len(&self) -> usize {
-        self.body.as_ref().map_or(0, Vec::len)
+        self.body.as_ref().map_or(0, Pieces::len)
     }
 
     /// Holds the reservation of a long body until it is sent.
@@ -136,6 +146,11 @@ impl Reply {
         self.next_token = next;
         self
     }
+}
+
+/// The error of a document that is no JSON.
+pub(super) fn not_encoded(error: impl std::fmt::Display) -> ServerError {
+    ServerError::Internal(format!("cannot encode the response: {error}"))
 }
 
 fn indented<T: Serialize + ?Sized>(document: &T) -> serde_json::Result<Vec<u8>> {
@@ -178,12 +193,12 @@ impl ResponseBuilder {
         let mut response = match reply.body {
             None => Response::new(Body::empty()),
             Some(body) => {
-                let body = match reply.reserved {
-                    Some(reserved) => Body::new(LongBody::new(body, reserved)),
-                    None => Body::from(body),
-                };
-                let mut response = Response::new(body);
+                let body = LongBody::new(body, reply.reserved);
+                let mut response = Response::new(Body::new(body));
                 response.headers_mut().insert(CONTENT_TYPE, JSON);
+                if reply.is_compressed {
+                    response.headers_mut().insert(CONTENT_ENCODING, GZIP);
+                }
                 response
             }
         };

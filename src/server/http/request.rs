@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::body::ReceivedBody;
-use super::kept_stubs::KeptStubs;
+use super::kept_lists::KeptLists;
 use super::parameters::Parameters;
 use super::places::Connection;
 use crate::model::Secrets;
@@ -34,10 +34,12 @@ pub(super) struct ApiRequest {
     pub(super) connection: Connection,
     /// The places of long lists that are being encoded.
     pub(super) long_lists: Arc<Semaphore>,
-    /// The JSON of volumes in lists.
-    pub(super) kept_stubs: Arc<KeptStubs>,
+    /// What lists of volumes are made of.
+    pub(super) kept_lists: Arc<KeptLists>,
     /// Whether a blocking query has waited already, and its response is read again.
     pub(super) has_waited: bool,
+    /// Whether a long response is compressed.
+    pub(super) is_compressed: bool,
     /// Whether the client wants indented JSON.
     pub(super) pretty: bool,
 }

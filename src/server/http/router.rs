@@ -13,9 +13,11 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{Predicate as _, SizeAbove};
 
+use super::accepted_encoding::is_compressed;
 use super::body::{BodyBudget, ReceivedBody, drain, read_body};
+use super::compressed_list::LEVEL;
 use super::guard::{self, AllowedHosts};
-use super::kept_stubs::KeptStubs;
+use super::kept_lists::{KeptLists, MIN_COMPRESSED_BODY};
 use super::limits::Limits;
 use super::long_body::{LONG, ResponseBudget};
 use super::parameters::Parameters;
@@ -30,9 +32,6 @@ use super::{
 use crate::server::error::ServerError;
 use crate::server::services::Services;
 use crate::wire::DecodeLimits;
-
-/// Smaller bodies, such as one volume, take longer to compress than to send.
-const MIN_COMPRESSED_BODY: u16 = 4096;
 
 /// What an operator can set for the HTTP API.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,7 +50,7 @@ struct Shared {
     bodies: BodyBudget,
     responses: ResponseBudget,
     long_lists: Arc<Semaphore>,
-    kept_stubs: Arc<KeptStubs>,
+    kept_lists: Arc<KeptLists>,
 }
 
 /// Serves the API over these services. Every request gets a response, even if its handler panics. A
@@ -74,19 +73,19 @@ pub fn router(services: Services, settings: HttpSettings) -> axum::Router {
             bodies: BodyBudget::new(&settings.limits),
             responses: ResponseBudget::new(&settings.limits),
             long_lists: Arc::new(Semaphore::new(settings.limits.long_lists)),
-            kept_stubs: Arc::default(),
+            kept_lists: Arc::default(),
             settings: Arc::new(settings),
         })
         .layer(CatchPanicLayer::custom(panicked))
         .layer(
             CompressionLayer::new()
                 .gzip(true)
-                .quality(CompressionLevel::Fastest)
-                .compress_when(SizeAbove::new(MIN_COMPRESSED_BODY).and(is_compressed)),
+                .quality(CompressionLevel::Precise(i32::from(LEVEL)))
+                .compress_when(SizeAbove::new(MIN_COMPRESSED_BODY).and(may_be_compressed)),
         )
 }
 
-fn is_compressed(_: StatusCode, _: Version, _: &HeaderMap, extensions: &Extensions) -> bool {
+fn may_be_compressed(_: StatusCode, _: Version, _: &HeaderMap, extensions: &Extensions) -> bool {
     extensions.get::<Uncompressed>().is_none()
 }
 
@@ -97,15 +96,16 @@ async fn respond(State(shared): State<Shared>, request: Request) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let connection = request.extensions().get::<Connection>();
     let is_local = connection.is_none_or(Connection::is_local);
+    let is_compressed = is_compressed(request.headers(), is_local);
     let (cell, measurements) = (services.cell.clone(), services.measurements.clone());
     let (begun, mut measured) = (Instant::now(), Measured::default());
-    let result = handle(shared, request, &mut measured).await;
+    let result = handle(shared, request, is_compressed, &mut measured).await;
     let index = cell.index();
     let mut response = match result {
         Ok(reply) => builder.success(reply, index),
         Err(error) => builder.failure(&error, typed, index),
     };
-    if is_local {
+    if !is_compressed {
         response.extensions_mut().insert(Uncompressed);
     }
     let status = response.status().as_u16();
@@ -136,6 +136,7 @@ impl Measured {
 async fn handle(
     shared: Shared,
     request: Request,
+    is_compressed: bool,
     measured: &mut Measured,
 ) -> Result<Reply, ServerError> {
     let (parts, body) = request.into_parts();
@@ -165,7 +166,8 @@ async fn handle(
         },
         connection,
         long_lists: shared.long_lists,
-        kept_stubs: shared.kept_stubs,
+        kept_lists: shared.kept_lists,
+        is_compressed,
         has_waited: false,
         services: shared.services,
     };

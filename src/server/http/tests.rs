@@ -8,11 +8,14 @@ mod logs;
 mod namespaces;
 mod update;
 
+use std::io::Read as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request};
+use axum::response::Response;
+use flate2::bufread::GzDecoder;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tower::ServiceExt as _;
@@ -61,7 +64,10 @@ async fn agent() -> FakeAgent {
 
 async fn send(services: &Services, request: Request<Body>) -> Answer {
     let router = router(services.clone(), HttpSettings::default());
-    let response = router.oneshot(request).await.unwrap();
+    answer(router.oneshot(request).await.unwrap()).await
+}
+
+async fn answer(response: Response) -> Answer {
     let (parts, body) = response.into_parts();
     Answer {
         status: parts.status.as_u16(),
@@ -645,41 +651,94 @@ async fn a_client_that_accepts_it_gets_the_typed_error() {
     assert_eq!(send(&agent.services, request()).await.status, 200);
 }
 
-/// Returns a request that accepts gzip, over a connection from this machine or another one.
-async fn packed_request(path: &str, is_local: bool) -> Request<Body> {
+/// Returns a request over a connection from this machine or another one.
+async fn packed_request(path: &str, accepted: &str, is_local: bool) -> Request<Body> {
     let places = Places::new(1, 1, 1);
     let place = places.enter().await.unwrap();
     Request::builder()
         .uri(path)
         .header("Host", "127.0.0.1")
-        .header("Accept-Encoding", "gzip")
+        .header("Accept-Encoding", accepted)
         .extension(Connection::new(is_local, place))
         .body(Body::empty())
         .unwrap()
 }
 
-/// One volume is too small to be compressed. A client of this machine gets what it would unpack.
+fn unpacked(packed: &Answer) -> String {
+    assert_eq!(packed.header("Content-Encoding"), "gzip");
+    assert_eq!(packed.header("Vary"), "Accept-Encoding");
+    let mut text = String::new();
+    let mut decoder = GzDecoder::new(&packed.body[..]);
+    decoder.read_to_string(&mut text).unwrap();
+    assert!(decoder.into_inner().is_empty(), "more than one member");
+    text
+}
+
+/// One volume is too small to be compressed. A client of this machine gets what it would unpack, unless it
+/// refuses that.
 #[tokio::test(start_paused = true)]
-async fn long_responses_to_other_machines_are_compressed_on_request() {
+async fn long_responses_are_compressed_for_clients_that_gain_by_it() {
     let agent = agent().await;
     for at in 0..20 {
         create(&agent, &format!("db{at}")).await;
     }
-    let get = async |path: &str, is_local: bool| {
-        let request = packed_request(path, is_local).await;
-        send(&agent.services, request).await
+    let router = router(agent.services.clone(), HttpSettings::default());
+    let get = async |path: &str, accepted: &str, is_local: bool| {
+        let request = packed_request(path, accepted, is_local).await;
+        answer(router.clone().oneshot(request).await.unwrap()).await
     };
-    let short = get("/v1/volume/csi/db0", false).await;
+    let short = get("/v1/volume/csi/db0", "gzip", false).await;
     assert_eq!(short.status, 200);
     assert_eq!(short.header("Content-Encoding"), "");
-    let list = "/v1/volumes?type=csi";
-    let plain = get(list, true).await;
-    assert_eq!(plain.header("Content-Encoding"), "");
-    let packed = get(list, false).await;
-    assert_eq!(packed.header("Content-Encoding"), "gzip");
-    assert_eq!(packed.header("Vary"), "Accept-Encoding");
-    assert_eq!(&packed.body[..2], [0x1f, 0x8b]);
-    assert!(packed.body.len() * 4 < plain.body.len());
+    // A list from kept texts, and a document that is compressed while it is sent.
+    for list in ["/v1/volumes?type=csi", "/v1/volumes?type=csi&pretty"] {
+        let plain = get(list, "gzip", true).await;
+        assert_eq!(plain.header("Content-Encoding"), "");
+        let packed = get(list, "gzip", false).await;
+        assert_eq!(unpacked(&packed), plain.text());
+        assert!(
+            packed.body.len() * 4 < plain.body.len(),
+            "{}",
+            packed.body.len()
+        );
+        let refused = get(list, "gzip, identity;q=0", true).await;
+        assert_eq!(unpacked(&refused), plain.text());
+        assert_eq!(refused.index(), plain.index());
+    }
+}
+
+/// The kept groups of earlier lists never show in a later one.
+#[tokio::test(start_paused = true)]
+async fn a_compressed_list_equals_the_plain_one_across_changes() {
+    let agent = agent().await;
+    let router = router(agent.services.clone(), HttpSettings::default());
+    let get = async |path: &str, is_local: bool| {
+        let request = packed_request(path, "gzip", is_local).await;
+        answer(router.clone().oneshot(request).await.unwrap()).await
+    };
+    for at in 0..300 {
+        create(&agent, &format!("db{at}")).await;
+    }
+    let mut lengths = vec![];
+    for change in 0..12 {
+        match change % 4 {
+            0 => drop(create(&agent, &format!("db{change}x")).await),
+            1 => agent.observe(false).await,
+            2 => agent.observe(true).await,
+            _ => {
+                let line = format!("DELETE /v1/volume/csi/db{change}");
+                assert_eq!(send_line(&agent, &line, "").await.status, 200);
+            }
+        }
+        for path in ["/v1/volumes?type=csi", "/v1/volumes?type=csi&prefix=db1"] {
+            let (plain, packed) = (get(path, true).await, get(path, false).await);
+            assert_eq!(unpacked(&packed), plain.text(), "{change}");
+            lengths.push(plain.json().as_array().unwrap().len());
+        }
+    }
+    assert!(lengths.iter().all(|length| *length > 100), "{lengths:?}");
+    lengths.dedup();
+    assert!(lengths.len() > 12, "{lengths:?}");
 }
 
 /// The read waits until the index changes, not at all if it has changed, and at most for the given time.

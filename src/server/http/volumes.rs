@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::blocking::wait_for_index;
 use super::claims;
 use super::filtering::{fields, filter, is_listed};
-use super::kept_stubs::KeptStubs;
+use super::kept_lists::KeptLists;
 use super::parameters::Parameters;
 use super::reply::Reply;
 use super::request::{ApiRequest, LONG_LIST};
@@ -62,8 +62,9 @@ pub(super) async fn list(request: &ApiRequest) -> Result {
     };
     let (mut page, mut index) = read(few);
     let encoding = ListEncoding {
-        stubs: request.kept_stubs.clone(),
+        kept: request.kept_lists.clone(),
         pretty: request.pretty,
+        is_compressed: request.is_compressed,
     };
     let reply = if page.volumes.len() < LONG_LIST {
         encoding.encode(page, expression.as_ref(), limit)?
@@ -99,8 +100,9 @@ fn volume_topics(state: &State, key: &NamespacedId) -> Vec<Topic> {
 
 /// How a list is encoded.
 struct ListEncoding {
-    stubs: Arc<KeptStubs>,
+    kept: Arc<KeptLists>,
     pretty: bool,
+    is_compressed: bool,
 }
 
 impl ListEncoding {
@@ -115,7 +117,7 @@ impl ListEncoding {
             let stubs: Vec<VolumeStub> = page.volumes.iter().map(volume_stub).collect();
             Reply::json(&stubs, true)?
         } else {
-            Reply::encoded(self.stubs.encode(&page.volumes))?
+            self.kept.reply(&page.volumes, self.is_compressed)?
         };
         let next = page.next.as_ref().map(ToString::to_string);
         Ok(reply.with_next_token(next))

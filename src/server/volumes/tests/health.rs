@@ -1,13 +1,16 @@
 //! The health of volumes in lists, and of one volume.
 
 use super::*;
+use crate::claim::samples::{capability, key as claim_key};
+use crate::claim::{Claim, ClaimEvent, ClaimUsage, Intent, Known, SealedFlags};
 use crate::model::{
-    AccessMode, AllocId, ControllerCapabilities, ExternalVolume, NodeCapabilities, NodeId,
-    VolumeStatus, VolumeStatusKind,
+    AccessMode, AllocId, ControllerCapabilities, ExternalNodeId, ExternalVolume, NodeCapabilities,
+    NodeId, VolumeStatus, VolumeStatusKind,
 };
 use crate::ports::fake::Fault;
 use crate::ports::{PageRequest, StatusCode};
 use crate::server::claims::MountRequest;
+use crate::state::EventKind;
 
 fn reporting() -> PluginSettings {
     PluginSettings {
@@ -226,6 +229,68 @@ async fn the_nodes_that_use_a_volume_are_asked_at_once() {
         unreachable!("{health:?}");
     };
     assert!(reason.starts_with("node `"), "{reason}");
+}
+
+/// Adds a node with the plugin, and a claim of `db` there.
+async fn claim_on_new_node(agent: &FakeAgent, number: usize) {
+    let node = format!("node-{number}");
+    let external = ExternalNodeId::new(format!("i-{node}"));
+    let alloc = AllocId::new(format!("plugin-{number}"));
+    agent
+        .add_node_as(&node, external.clone(), alloc.as_str())
+        .await;
+    let alloc = AllocId::new(format!("task-{number}"));
+    let capability = capability(AccessMode::MultiNodeMultiWriter);
+    let node = NodeId::new(node);
+    let started = EventKind::AllocStarted {
+        alloc: alloc.clone(),
+        node: node.clone(),
+    };
+    agent.record_event(started).await;
+    let claim = Claim {
+        volume: FakeAgent::key("db"),
+        external_node: Some(external),
+        node,
+        usage: ClaimUsage::new(capability, "ext4", SealedFlags::default()),
+        read_only: false,
+        intent: Intent::Hold,
+        published: Known::No,
+        call: None,
+        target: None,
+        granted_at: 7,
+        problem: None,
+    };
+    let volume = agent.state().remote_volume(&FakeAgent::key("db")).unwrap();
+    let key = claim_key(alloc.as_str());
+    let event = Box::new(ClaimEvent::Granted {
+        key,
+        claim: Box::new(claim),
+    });
+    agent.record_event(EventKind::Claim { volume, event }).await;
+}
+
+/// None of the nodes answers before the deadline of 10 s, so the time tells how many are asked at once.
+#[tokio::test(start_paused = true)]
+async fn sixteen_nodes_are_asked_at_once() {
+    let agent = agent_with_volumes(&[]).await;
+    let mut request = FakeAgent::request("db");
+    request.capabilities[0].access_mode = AccessMode::MultiNodeMultiWriter;
+    agent.create(request).await.unwrap();
+    let rpc = Rpc::NodeGetVolumeHealth;
+    let mut added = 0;
+    for (nodes, seconds) in [(16, 10), (17, 20), (32, 20), (33, 30)] {
+        while added < nodes {
+            claim_on_new_node(&agent, added).await;
+            added += 1;
+        }
+        let before = agent.backend.count(rpc);
+        agent.backend.inject_faults(rpc, vec![Fault::Hang; nodes]);
+        let begun = tokio::time::Instant::now();
+        let health = agent.volumes.health(FakeAgent::key("db")).await.unwrap();
+        assert_eq!(begun.elapsed().as_secs(), seconds, "{nodes} nodes");
+        assert_eq!(health.unknown.len(), nodes);
+        assert_eq!(agent.backend.count(rpc) - before, nodes);
+    }
 }
 
 #[tokio::test(start_paused = true)]
