@@ -107,11 +107,14 @@ fn errors_and_a_full_file_system_are_reported() {
             if let Err(error) = std::fs::write(&trigger, "test of health") {
                 eprintln!("SKIPPED errors of ext4: cannot write {trigger}: {error}");
             } else {
-                assert!(
-                    reasons(&mut client)
-                        .await
-                        .contains(&"FileSystemErrors".to_owned())
-                );
+                // The kernel counts the error in the background.
+                until_async("the error of the file system", async || {
+                    let reasons = reasons(&mut client).await;
+                    let is_reported = reasons.contains(&"FileSystemErrors".to_owned());
+                    let message = || format!("{reasons:?}");
+                    is_reported.then_some(()).ok_or_else(message)
+                })
+                .await;
             }
             client.unstage(&id, &staging).await.unwrap();
             // Nothing of this concerns the data, which the controller reports.
