@@ -20,7 +20,7 @@ use super::long_body::Pieces;
 pub(super) const LEVEL: u8 = 2;
 /// On average, a group has so many volumes, which is about as long as references can reach.
 const GROUP: u64 = 64;
-const LARGEST_GROUP: usize = 4 * GROUP as usize;
+const LARGEST_GROUP: usize = 256;
 /// So many volumes are kept in one generation however short the lists are.
 const FEW: usize = 1024;
 
