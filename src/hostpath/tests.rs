@@ -327,7 +327,7 @@ async fn a_death_between_mount_and_preparation_is_made_up_for() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().canonicalize().unwrap();
         let mut simulation = Simulation::new(&path, false).await;
-        let create = Call::Create(0, Kind::Image, 0);
+        let create = Call::Create(0, Kind::Image, 16 << 20);
         let result = simulation.send(create).await.unwrap();
         simulation.model.apply(create, result);
         simulation.mounter.die_after(steps);
