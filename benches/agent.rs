@@ -21,7 +21,8 @@ use serde_json::{Value, json};
 #[path = "../tests/support/load.rs"]
 mod load;
 
-use load::{Agent, body, echo, exchange, fill, milliseconds, request, run};
+use load::filled_journal::fill;
+use load::{Agent, body, echo, exchange, milliseconds, request, run};
 
 const CLIENTS: [usize; 2] = [1, 64];
 const CHANGES: [usize; 2] = [1_000, 8_000];

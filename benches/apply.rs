@@ -33,7 +33,8 @@ mod plugin_process;
 #[expect(dead_code, reason = "tests use the rest")]
 mod wait;
 
-use load::{Agent, fill, milliseconds, request, run};
+use load::filled_journal::fill;
+use load::{Agent, milliseconds, request, run};
 use plugin_client::named;
 use plugin_process::PluginProcess;
 

@@ -36,7 +36,8 @@ mod plugin_process;
 #[path = "../tests/support/wait.rs"]
 mod wait;
 
-use load::{Agent, exchange, fill, milliseconds, request};
+use load::filled_journal::fill;
+use load::{Agent, exchange, milliseconds, request};
 use plugin_client::{Client, Publish, mount};
 use plugin_process::PluginProcess;
 

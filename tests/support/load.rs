@@ -11,9 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 #[path = "filled_journal.rs"]
-mod filled_journal;
-
-pub(crate) use filled_journal::fill;
+pub(crate) mod filled_journal;
 
 /// A running agent.
 pub(crate) struct Agent {

@@ -250,8 +250,7 @@ mod tests {
         ) {
             let groups = CompressedGroups::default();
             let mut texts: Vec<Text> = (0..first).map(text).collect();
-            let mut next = first;
-            for (at, what) in changes {
+            for (next, (at, what)) in (first..).zip(changes) {
                 let at = at.index(texts.len() + 1);
                 match what {
                     0 => texts.insert(at, text(next)),
@@ -259,7 +258,6 @@ mod tests {
                     2 if at < texts.len() => texts[at] = text(next),
                     _ => {}
                 }
-                next += 1;
                 let part = if what == 3 { &texts[..at] } else { &texts[..] };
                 let packed = joined(groups.compress(part).unwrap());
                 prop_assert_eq!(unpacked(&packed), plain(part));
