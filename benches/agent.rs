@@ -44,7 +44,7 @@ fn main() {
             registration(at, &external[at % external.len()])
         });
     }
-    LISTED.map(list);
+    LISTED.into_iter().for_each(list);
 }
 
 /// Lists volumes, plain and compressed, whole and in pages; the floor is the same bytes from a plain server.
