@@ -5,7 +5,7 @@
 pub enum Exit {
     /// Success, or nothing to do.
     Done,
-    /// `plan` found pending changes, `drift` found drift, `job run` found no place for an allocation, or
+    /// `plan` found pending changes or a volume without data, `drift` found drift, `job run` found no place for an allocation, or
     /// `plugin impact` found something that would be lost.
     ChangesPending,
     /// Approval is required and was not given.

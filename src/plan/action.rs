@@ -10,7 +10,7 @@ use super::ledger::DataIdentity;
 use super::merge::{Expansion, SecretsChange};
 use super::risk::Impact;
 use super::volume_version::VolumeVersion;
-use crate::diagnostic::{Diagnostic, Span};
+use crate::diagnostic::{Code, Diagnostic, Span};
 use crate::model::{HiddenField, NamespacedId, UnresolvedRequest};
 use crate::spec::VolumeSpec;
 
@@ -332,6 +332,13 @@ impl PlannedVolume {
         }
     }
 
+    /// Whether the provider no longer has the data of the volume.
+    fn is_without_data(&self) -> bool {
+        self.warnings
+            .iter()
+            .any(|warning| warning.code == Code::PlanDataGone)
+    }
+
     /// Returns the source location of the specification, if there is one.
     pub fn span(&self) -> Option<Span> {
         self.spec.as_ref().map(|spec| spec.span)
@@ -354,6 +361,7 @@ pub struct ActionCounts {
     pub waiting: usize,
     pub blocked: usize,
     pub protection: usize,
+    pub without_data: usize,
     pub unchanged: usize,
 }
 
@@ -363,6 +371,11 @@ impl ActionCounts {
         let writes = self.create + self.register + self.update + self.expand;
         let again = self.register_again + self.recreate;
         writes + again + self.protection + self.replace + self.deregister + self.delete_data
+    }
+
+    /// Whether nothing differs from the files: nothing is to be changed, and no volume has lost its data.
+    pub fn is_as_wanted(self) -> bool {
+        self.changes() + self.blocked_or_waiting() + self.without_data == 0
     }
 
     /// Returns how many volumes cannot be changed now.
@@ -398,6 +411,7 @@ impl Plan {
                 Action::WaitingForClaims(_) => &mut counts.waiting,
                 Action::Blocked(_) => &mut counts.blocked,
                 Action::Unchanged if planned.protection.is_some() => &mut counts.protection,
+                Action::Unchanged if planned.is_without_data() => &mut counts.without_data,
                 Action::Unchanged => &mut counts.unchanged,
             };
             *count += 1;

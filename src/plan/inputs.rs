@@ -106,6 +106,8 @@ pub struct OwnedSet {
     pub set: String,
     /// The volumes that it owns.
     pub volumes: BTreeMap<NamespacedId, OwnedVolume>,
+    /// Volumes of the files that it does not own yet, because the first write of each was interrupted.
+    pub interrupted: BTreeMap<NamespacedId, OwnedVolume>,
 }
 
 impl OwnedSet {
@@ -117,15 +119,27 @@ impl OwnedSet {
         secrets: impl Fn(&VolumeSpec) -> Option<Secrets>,
     ) -> Self {
         let specs: BTreeMap<_, _> = wanted.iter().map(|spec| (spec.key(), spec)).collect();
-        let volumes = set.owned().map(|(key, ownership)| {
+        let entry = |key: &NamespacedId, ownership: &Ownership| {
             let spec = specs.get(key).copied();
             let volume = OwnedVolume::of(set, key, ownership, spec, &secrets);
             (key.clone(), volume)
+        };
+        let unowned = set.intents().filter(|(key, intent)| {
+            intent.step.writes_values() && specs.contains_key(*key) && set.ownership(key).is_none()
         });
         Self {
             set: set.name().to_string(),
-            volumes: volumes.collect(),
+            volumes: set.owned().map(|(key, owned)| entry(key, owned)).collect(),
+            interrupted: unowned
+                .map(|(key, _)| entry(key, &Ownership::default()))
+                .collect(),
         }
+    }
+
+    /// Returns what is recorded of the values that a volume was last given.
+    pub(super) fn recorded_values(&self, volume: &NamespacedId) -> Option<&OwnedVolume> {
+        let owned = self.volumes.get(volume);
+        owned.or_else(|| self.interrupted.get(volume))
     }
 }
 
@@ -172,8 +186,8 @@ impl OwnedVolume {
             .filter(|flags| !flags.is_empty());
         let intent = set.intent(key);
         let is_uncertain = intent.is_some_and(|intent| intent.step.writes_values());
-        // An interrupted write may have reached the server, so the stored values may differ from
-        // the recorded ones.
+        // An interrupted write may have reached the server with values that another file had, so the values
+        // of this file are written again.
         let same = |same: Option<bool>| same.map(|same| same && !is_uncertain);
         Self {
             protect: ownership.protect,
@@ -181,10 +195,11 @@ impl OwnedVolume {
             open_step: intent.map(|intent| intent.step),
             secrets: match (set.secrets(key), given) {
                 (_, Some(None)) => RecordedValue::Unknown,
+                (_, Some(Some(_))) if is_uncertain => RecordedValue::DiffersFromFile,
                 (stored, given) => {
                     let given = given.flatten().filter(|given| !given.is_empty());
                     let given = given.and_then(|given| set.same_secrets(key, &given));
-                    recorded_value(stored, same(given))
+                    recorded_value(stored, given)
                 }
             },
             mount_flags: {

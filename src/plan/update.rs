@@ -147,7 +147,7 @@ pub(super) fn fields_unlike_file(
 }
 
 fn owned_volume<'a>(spec: &VolumeSpec, owned: Option<&'a OwnedSet>) -> Option<&'a OwnedVolume> {
-    owned?.volumes.get(&spec.key())
+    owned?.recorded_values(&spec.key())
 }
 
 fn update_action(

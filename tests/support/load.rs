@@ -59,8 +59,10 @@ impl Agent {
 }
 
 impl Drop for Agent {
+    /// Stops the agent in order, so that its tasks end too.
     fn drop(&mut self) {
-        self.child.kill().unwrap();
+        let process = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
         self.child.wait().unwrap();
     }
 }

@@ -146,10 +146,10 @@ async fn print_plan(
         save_plan(context, cluster, &request, &prepared, arguments)?;
     }
     let counts = plan.counts();
-    Ok(match (counts.blocked_or_waiting(), counts.changes()) {
-        (0, 0) => Exit::Done,
-        (0, _) => Exit::ChangesPending,
-        (_, _) => Exit::Blocked,
+    Ok(match counts.blocked_or_waiting() {
+        0 if counts.is_as_wanted() => Exit::Done,
+        0 => Exit::ChangesPending,
+        _ => Exit::Blocked,
     })
 }
 

@@ -170,6 +170,7 @@ pub(super) fn counts(counts: ActionCounts) -> String {
         (counts.delete_data, "to delete with data"),
         (counts.waiting, "waiting"),
         (counts.blocked, "blocked"),
+        (counts.without_data, "without data"),
         (counts.unchanged, "unchanged"),
     ]
     .into_iter()

@@ -38,6 +38,7 @@ pub(crate) fn plan_json(plan: &Plan, server: &str, sources: &SourceMap) -> Value
             "waiting": counts.waiting,
             "blocked": counts.blocked,
             "protection": counts.protection,
+            "without_data": counts.without_data,
             "unchanged": counts.unchanged,
         },
         "remarks": diagnostics(&plan.remarks, sources),

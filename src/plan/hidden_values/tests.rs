@@ -20,6 +20,7 @@ fn plan(
     let owned = OwnedSet {
         set: "prod".into(),
         volumes: [(volume.key(), entry)].into(),
+        ..OwnedSet::default()
     };
     let accept_loss = accepted.map(|field| (field, volume.key()));
     build_plan(PlanInputs {

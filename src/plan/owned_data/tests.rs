@@ -78,6 +78,7 @@ impl Case {
         let owned = OwnedSet {
             set: "prod".into(),
             volumes: [(existing().key(), self.owned)].into(),
+            ..OwnedSet::default()
         };
         let inputs = PlanInputs {
             wanted: vec![spec(self.wanted)],

@@ -148,6 +148,24 @@ fn changes_of_update(plan: &Plan) -> Vec<&'static str> {
         .collect()
 }
 
+/// The interrupted step may have written the secrets that the file had then.
+#[test]
+fn after_an_interrupted_write_the_secrets_of_the_file_are_written_again() {
+    for (is_owned, step) in [
+        (false, IntentStep::Create),
+        (false, IntentStep::Register),
+        (true, IntentStep::Register),
+    ] {
+        let mut set = set();
+        if is_owned {
+            set.own(existing().key(), Ownership::default());
+        }
+        set.record_intent(existing().key(), intent(step));
+        let changes = changes_of_update(&plan_of(&set, "second"));
+        assert_eq!(changes, ["secrets"], "{is_owned}, {step:?}");
+    }
+}
+
 /// For a volume that the set newly owns, and for one that an earlier program took in without its secrets.
 #[test]
 fn a_secret_that_changes_after_a_volume_was_taken_in_is_sent() {

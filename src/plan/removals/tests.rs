@@ -29,6 +29,7 @@ fn owned(protect: bool) -> Option<OwnedSet> {
     Some(OwnedSet {
         set: "prod".into(),
         volumes: [(key(), entry)].into(),
+        ..OwnedSet::default()
     })
 }
 

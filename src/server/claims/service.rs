@@ -361,7 +361,8 @@ impl ClaimService {
     /// release are gone (W16). A step that pauses after a failure is tried now. Returns the index.
     ///
     /// # Errors
-    /// If an allocation on the node still uses the volume, or if it is not detached after `wait`.
+    /// If an allocation on the node still uses the volume, if it is not detached after `wait`, or if the node
+    /// does not exist and nothing is left there.
     pub async fn detach(
         &self,
         volume: &NamespacedId,
@@ -370,6 +371,9 @@ impl ClaimService {
     ) -> Result<u64, ServerError> {
         let on_node = |_: &ClaimKey, claim: &Claim| claim.node == *node;
         let (remote, keys) = self.claims_of(volume, on_node)?;
+        if keys.is_empty() {
+            self.check_node(node)?;
+        }
         let users = self.ports.cell.read(|state| users(state, &remote, &keys));
         if !users.is_empty() {
             return Err(ServerError::VolumeInUse {
