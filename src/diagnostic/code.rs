@@ -381,7 +381,7 @@ codes! {
     LedgerFile = "ledger/file": "The ledger file cannot be used.",
         "Check that its directory exists, that you own it, and that its disk has free space.";
     LedgerInterrupted = "ledger/interrupted": "An earlier command was interrupted while it changed the volume, before it recorded the result.",
-        "Run `apply` to continue; no repair is needed, because the plan uses the volume's current state.";
+        "No repair is needed: a plan uses the current state of the volume, and the next apply records it. Repeat a removal that is still wanted.";
 
     // --- orphan: volumes of a provider that no server has registered
     OrphanRegistered = "orphan/registered": "The provider's volume is registered, so it is not an orphan; or another volume has the requested ID.",

@@ -207,7 +207,7 @@ impl NomadLedger {
                     let items = BTreeMap::from([(ITEM, text.as_str())]);
                     let put = self.variables().put(&path, index, &items, &action).await;
                     put.map(|put| match put {
-                        CheckAndSet::Written(variable) => Some(variable.modify_index),
+                        CheckAndSet::Written(index) => Some(index),
                         CheckAndSet::Conflict => None,
                     })
                 }

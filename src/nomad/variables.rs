@@ -16,7 +16,7 @@ use super::session::{ConditionalResponse, Session};
 use crate::diagnostic::Code;
 use crate::model::{Namespace, Secrets};
 use crate::ports::{ApiError, VariableReader};
-use crate::wire::{GoDuration, ItemsDocument, LockDocument, VariableDocument};
+use crate::wire::{GoDuration, ItemsDocument, LockDocument, VariableDocument, WrittenVariable};
 
 /// Variables per page of a list.
 const PER_PAGE: &str = "1000";
@@ -24,8 +24,8 @@ const PER_PAGE: &str = "1000";
 /// The result of a check-and-set.
 #[derive(Clone, Debug)]
 pub(super) enum CheckAndSet {
-    /// The variable as written.
-    Written(VariableDocument),
+    /// The variable was written, at this index.
+    Written(u64),
     /// The condition did not hold.
     Conflict,
 }
@@ -118,9 +118,10 @@ impl Variables<'_> {
             ..ApiRequest::new(Method::PUT, &segments)
         };
         match self.session.write_if(&put, action).await? {
-            ConditionalResponse::Applied(response) => Ok(CheckAndSet::Written(
-                self.session.document(&response, action)?,
-            )),
+            ConditionalResponse::Applied(response) => {
+                let written: WrittenVariable = self.session.document(&response, action)?;
+                Ok(CheckAndSet::Written(written.modify_index))
+            }
             ConditionalResponse::Conflict => Ok(CheckAndSet::Conflict),
         }
     }

@@ -17,6 +17,9 @@ use super::unread::inputs_of_unchanged;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{NamespacedId, Secrets};
 
+/// Up to this number, the volumes of a warning are named.
+const NAMED_VOLUMES: usize = 10;
+
 /// A change of what a set owns or protects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnershipChange {
@@ -172,24 +175,74 @@ fn close_intent(set: &mut LedgerSet, key: &NamespacedId) {
     set.clear_intent(key);
 }
 
-/// Warns about steps that earlier runs did not complete.
+/// Warns about the steps that earlier runs did not complete, once per run and kind of step.
 pub fn interrupted_step_warnings(set: &LedgerSet, observed: &ObservedState) -> Vec<Diagnostic> {
-    let warnings = set.intents().map(|(key, intent)| {
-        let message = format!(
-            "an earlier run did not complete the {} of volume {}",
-            intent.step.noun(),
-            key.quoted()
-        );
-        let there = match observed.volumes.get(key) {
-            Some(volume) => format!("the volume exists, at index {}", volume.spec_index),
-            None => "the volume does not exist".to_owned(),
-        };
-        Diagnostic::warning(Code::LedgerInterrupted, message)
-            .note(format!("{} started it", intent.by))
-            .note(there)
-            .help(Code::LedgerInterrupted.advice())
+    let mut runs: BTreeMap<(IntentStep, String), Vec<&NamespacedId>> = BTreeMap::new();
+    for (key, intent) in set.intents() {
+        let run = (intent.step, intent.by.to_string());
+        runs.entry(run).or_default().push(key);
+    }
+    let warnings = runs.iter().map(|((step, by), volumes)| match volumes[..] {
+        [volume] => interrupted_step(*step, by, volume, observed),
+        _ => interrupted_steps(*step, by, volumes, observed),
     });
     warnings.collect()
+}
+
+fn interrupted_step(
+    step: IntentStep,
+    by: &str,
+    volume: &NamespacedId,
+    observed: &ObservedState,
+) -> Diagnostic {
+    let message = format!(
+        "an earlier run did not complete the {} of volume {}",
+        step.noun(),
+        volume.quoted()
+    );
+    let state = match observed.volumes.get(volume) {
+        Some(volume) => format!("the volume exists, at index {}", volume.spec_index),
+        None => "the volume does not exist".to_owned(),
+    };
+    Diagnostic::warning(Code::LedgerInterrupted, message)
+        .note(format!("{by} started it"))
+        .note(state)
+        .help(Code::LedgerInterrupted.advice())
+}
+
+fn interrupted_steps(
+    step: IntentStep,
+    by: &str,
+    volumes: &[&NamespacedId],
+    observed: &ObservedState,
+) -> Diagnostic {
+    let message = format!(
+        "an earlier run did not complete the {} of {} volumes",
+        step.noun(),
+        volumes.len()
+    );
+    let warning = Diagnostic::warning(Code::LedgerInterrupted, message);
+    let (exist, gone): (Vec<_>, Vec<_>) = volumes
+        .iter()
+        .partition(|volume| observed.volumes.contains_key(**volume));
+    let states = [("exist", exist), ("do not exist", gone)];
+    let states = states.iter().filter(|(_, volumes)| !volumes.is_empty());
+    states
+        .fold(
+            warning.note(format!("{by} started them")),
+            |warning, (state, volumes)| warning.note(format!("these {state}: {}", names(volumes))),
+        )
+        .help(Code::LedgerInterrupted.advice())
+}
+
+/// Names volumes, the first of many.
+fn names(volumes: &[&NamespacedId]) -> String {
+    let named = volumes.iter().take(NAMED_VOLUMES);
+    let named: Vec<String> = named.map(ToString::to_string).collect();
+    match volumes.len().saturating_sub(NAMED_VOLUMES) {
+        0 => named.join(", "),
+        more => format!("{} and {more} more", named.join(", ")),
+    }
 }
 
 #[cfg(test)]

@@ -38,16 +38,16 @@ pub(super) struct LedgerWriter {
     /// Whether the set notes which volumes a plan leaves unchanged.
     takes_notes: bool,
     scope: RecordedScope,
-    wanted: BTreeMap<NamespacedId, Wanted>,
+    wanted: BTreeMap<NamespacedId, Arc<Wanted>>,
     /// The lock of the set; `None` if it has none.
     lock: Option<watch::Receiver<LockState>>,
 }
 
 /// What a plan requests for a volume's entry in the set.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 struct Wanted {
     /// The specification of a volume that is changed.
-    spec: Option<Arc<VolumeSpec>>,
+    spec: Option<VolumeSpec>,
     protect: Option<bool>,
     /// What the set records when the volume is removed.
     removal: RecordedRemoval,
@@ -105,7 +105,7 @@ impl LedgerWriter {
             let is_removed = removal != RecordedRemoval::Released;
             let changed = planned.spec.as_ref().filter(|_| !planned.is_unchanged());
             let wanted = Wanted {
-                spec: changed.cloned().map(Arc::new),
+                spec: changed.cloned(),
                 protect: planned.spec.as_ref().and_then(|spec| spec.protect),
                 removal,
                 is_new: is_removed || planned.expected_version == VolumeVersion::Absent,
@@ -116,7 +116,7 @@ impl LedgerWriter {
                     .unwrap_or_default(),
                 filled_in: filled_in(planned),
             };
-            (planned.key.clone(), wanted)
+            (planned.key.clone(), Arc::new(wanted))
         });
         let writer = Self {
             queue,
@@ -160,22 +160,16 @@ impl LedgerWriter {
         }
     }
 
-    fn wanted(&self, volume: &NamespacedId) -> Wanted {
+    fn wanted(&self, volume: &NamespacedId) -> Arc<Wanted> {
         self.wanted.get(volume).cloned().unwrap_or_default()
     }
 
     fn applied(&self, request: VolumeRequest, now: Option<&Volume>) -> Change {
         let volume = request.key();
-        let Wanted {
-            spec,
-            protect,
-            is_new,
-            cleared_fields,
-            filled_in,
-            ..
-        } = self.wanted(&volume);
+        let wanted = self.wanted(&volume);
+        let is_new = wanted.is_new;
         let mut none = none_left(&request, now, is_new, self.rules);
-        none.extend(cleared_fields);
+        none.extend(&wanted.cleared_fields);
         let scope = self.scope;
         let data = applied_data(&request, now, is_new);
         let at = self.clock.now();
@@ -195,17 +189,17 @@ impl LedgerWriter {
                 (RecordedData::Unrecorded | RecordedData::Removed, false) => {}
             }
             if let Some(owned) = set.ownership_mut(&volume) {
-                for field in &filled_in {
+                for field in &wanted.filled_in {
                     owned.applied.remove(*field);
                 }
-                owned.protect = protect.unwrap_or(owned.protect);
+                owned.protect = wanted.protect.unwrap_or(owned.protect);
             }
             set.clear_intent(&volume);
             let verified = now.as_ref().map(|now| LastVerified {
                 spec_index: now.spec_index,
                 at,
                 plan_inputs: noted_rules
-                    .zip(spec.as_ref())
+                    .zip(wanted.spec.as_ref())
                     .and_then(|(rules, spec)| inputs_of_unchanged(set, spec, now, rules)),
             });
             match (scope, set.ownership_mut(&volume)) {

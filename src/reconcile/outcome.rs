@@ -41,6 +41,11 @@ impl Status {
         }
     }
 
+    /// Whether the request was sent, and neither its reply nor the volume shows what it did.
+    pub fn is_unknown(&self) -> bool {
+        matches!(self, Self::Failed(why) if why.code == Code::ApiOutcomeUnknown)
+    }
+
     /// The status of a volume whose request was certainly not sent.
     pub(super) fn not_sent(why: Diagnostic) -> Self {
         match why.code {

@@ -3,6 +3,9 @@
 //! Nomad deletes the data before it checks for claims. So the checks are made here, on a volume that
 //! was read right before: which allocations claim it, and which other registration has its data (W09).
 //! A volume that is already gone is a success.
+//!
+//! The server may go away while it removes a volume. Once it is back and the volume is still there as before, the
+//! removal is sent again: removing twice has the result of removing once.
 
 use super::execution::Execution;
 use super::lost_reply::CONFIRMATION_PAUSES;
@@ -23,7 +26,7 @@ pub(super) async fn remove(
     removal: Removal,
 ) -> Outcome {
     let key = &planned.key;
-    until_sent(execution.into(), key, async || {
+    let step = async || {
         let check = Check::begin();
         match check_removable(execution.api, key, planned.expected_version, removal).await {
             Ok(None) => removed(execution.record, key, vec![]).await,
@@ -31,8 +34,17 @@ pub(super) async fn remove(
             Ok(Some(existing)) => send_planned(execution, &existing, removal, check).await,
             Err(outcome) => outcome,
         }
-    })
-    .await
+    };
+    let outcome = until_sent(execution.into(), key, step).await;
+    if is_unknown_after_outage(execution, &outcome) {
+        return until_sent(execution.into(), key, step).await;
+    }
+    outcome
+}
+
+/// Whether the server went away while it may have removed the volume, and is back.
+fn is_unknown_after_outage(execution: &Execution<'_>, outcome: &Outcome) -> bool {
+    outcome.status.is_unknown() && execution.api.has_recovered() && !execution.stop.is_cancelled()
 }
 
 /// Sends the removal of a volume that was checked, with the secrets of its file.

@@ -68,6 +68,14 @@ pub struct VariableDocument {
     pub path: String,
 }
 
+/// The response to a write of a variable, without what the writer sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub struct WrittenVariable {
+    /// The index of this write.
+    pub modify_index: u64,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -75,6 +75,7 @@ impl Progress {
             Status::Blocked => (RED, "blocked".to_owned()),
             Status::Stale(_) => (RED, "skipped: see the error".to_owned()),
             Status::DependencyFailed(_) => (RED, "not started: a dependency failed".to_owned()),
+            unknown if unknown.is_unknown() => (RED, "outcome unknown".to_owned()),
             Status::Failed(_) => (RED, "failed".to_owned()),
             Status::ServerAway(_) | Status::NotStarted => (YELLOW, "not started".to_owned()),
         };

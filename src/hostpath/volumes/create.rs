@@ -31,7 +31,6 @@ use crate::ports::{CopyMethod, FileSystem};
 
 /// The source of a new volume, locked against changes.
 enum OpenSource {
-    None,
     Snapshot { id: String, _operation: Operation },
     Volume(Box<CopySource>),
 }
@@ -52,8 +51,14 @@ pub(in crate::hostpath) fn create(
         None => {}
     }
     check_topology(plugin, &request)?;
-    let (open_source, source) = open_content_source(plugin, request.requested.source.as_ref())?;
-    let content = choose_content(plugin, &request, source)?;
+    let source = request.requested.source.as_ref();
+    let source = source.map(|source| open_content_source(plugin, source));
+    let source = source.transpose()?;
+    let content = choose_content(
+        plugin,
+        &request,
+        source.as_ref().map(|(_, content)| *content),
+    )?;
     let record = VolumeRecord {
         id: plugin.host.ids.uuid(),
         name: request.name,
@@ -63,10 +68,9 @@ pub(in crate::hostpath) fn create(
         content,
         attachment: None,
     };
-    if content.is_blank {
-        provision::<CreateVolumeError>(plugin, &record, content.bytes)?;
-    } else {
-        create_copy(plugin, &record, open_source)?;
+    match source {
+        Some((open_source, _)) if !content.is_blank => create_copy(plugin, &record, open_source)?,
+        Some(_) | None => provision::<CreateVolumeError>(plugin, &record, content.bytes)?,
     }
     tracing::info!(volume.external_id = %record.id, volume.name = %record.name,
         bytes = record.content.bytes, "created a volume");
@@ -173,11 +177,10 @@ fn check_topology(plugin: &Plugin, request: &CreateRequest) -> Result<(), Create
 /// Opens and locks the source, and returns it with its format.
 fn open_content_source(
     plugin: &Arc<Plugin>,
-    source: Option<&ContentSource>,
-) -> Result<(OpenSource, Option<Content>), CreateVolumeError> {
+    source: &ContentSource,
+) -> Result<(OpenSource, Content), CreateVolumeError> {
     match source {
-        None => Ok((OpenSource::None, None)),
-        Some(ContentSource::Snapshot(id)) => {
+        ContentSource::Snapshot(id) => {
             if !plugin.has(PluginCapability::CreateSnapshot) {
                 return Err(
                     InvalidArgument("this plugin does not support snapshots".to_owned()).into(),
@@ -191,9 +194,9 @@ fn open_content_source(
                 id: record.id,
                 _operation: operation,
             };
-            Ok((open_source, Some(record.content)))
+            Ok((open_source, record.content))
         }
-        Some(ContentSource::Volume(id)) => {
+        ContentSource::Volume(id) => {
             if !plugin.has(PluginCapability::Clone) {
                 return Err(
                     InvalidArgument("this plugin does not support cloning".to_owned()).into(),
@@ -203,7 +206,7 @@ fn open_content_source(
             let copy_source = CopySource::inspect(volume)?;
             copy_source.check_consistent_copy(1)?;
             let content = copy_source.content();
-            Ok((OpenSource::Volume(Box::new(copy_source)), Some(content)))
+            Ok((OpenSource::Volume(Box::new(copy_source)), content))
         }
     }
 }
@@ -266,7 +269,6 @@ fn write_content(
         is_frozen: false,
     };
     match open_source {
-        OpenSource::None => Ok(()),
         OpenSource::Snapshot { id, _operation } => {
             let from = plugin.snapshots.path_of(&id);
             copy(plugin, record, &from).map_err(at_rest)

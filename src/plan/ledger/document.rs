@@ -3,10 +3,12 @@
 //! A document of a newer format is refused. A document with an unknown field is also refused, because
 //! writing it back would lose that field.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
 
 use super::entry::{Entry, Ownership};
 use super::hash::{FieldHash, LedgerKey};
@@ -43,19 +45,19 @@ impl HeadDocument {
     }
 }
 
-/// The document of another shard: a part of the set's volumes.
+/// The document of another shard: a part of the set's volumes, as records or as their texts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ShardDocument {
+pub(super) struct ShardDocument<R = VolumeRecord<'static>> {
     pub(super) format: u32,
     /// The sequence of the head when this shard was written.
     pub(super) sequence: u64,
-    pub(super) volumes: Vec<VolumeRecord>,
+    pub(super) volumes: Vec<R>,
 }
 
-impl ShardDocument {
+impl<R: Serialize> ShardDocument<R> {
     /// Returns the text of a shard with these volumes.
-    pub(super) fn text(sequence: u64, volumes: Vec<VolumeRecord>) -> String {
+    pub(super) fn text(sequence: u64, volumes: Vec<R>) -> String {
         let format = FORMAT;
         write(&Self {
             format,
@@ -68,33 +70,44 @@ impl ShardDocument {
 /// The record of one volume in a shard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct VolumeRecord {
-    namespace: Namespace,
-    id: VolumeId,
+pub(super) struct VolumeRecord<'e> {
+    namespace: Cow<'e, Namespace>,
+    id: Cow<'e, VolumeId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    owned: Option<Ownership>,
+    owned: Option<Cow<'e, Ownership>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    intent: Option<Intent>,
+    intent: Option<Cow<'e, Intent>>,
 }
 
-impl VolumeRecord {
-    pub(super) fn new(key: &NamespacedId, entry: &Entry) -> Self {
+/// The JSON of a record.
+pub(super) type RecordText = Box<RawValue>;
+
+impl<'e> VolumeRecord<'e> {
+    pub(super) fn new(key: &'e NamespacedId, entry: &'e Entry) -> Self {
         Self {
-            namespace: key.namespace.clone(),
-            id: key.id.clone(),
-            owned: entry.owned.clone(),
-            intent: entry.intent.clone(),
+            namespace: Cow::Borrowed(&key.namespace),
+            id: Cow::Borrowed(&key.id),
+            owned: entry.owned.as_ref().map(Cow::Borrowed),
+            intent: entry.intent.as_ref().map(Cow::Borrowed),
         }
     }
 
+    pub(super) fn text(&self) -> RecordText {
+        // JSON can represent every value of these types.
+        to_raw_value(self).unwrap_or_default()
+    }
+
     pub(super) fn key(&self) -> NamespacedId {
-        NamespacedId::new(self.namespace.clone(), self.id.clone())
+        NamespacedId::new(
+            self.namespace.clone().into_owned(),
+            self.id.clone().into_owned(),
+        )
     }
 
     pub(super) fn into_entry(self) -> Entry {
         Entry {
-            owned: self.owned,
-            intent: self.intent,
+            owned: self.owned.map(Cow::into_owned),
+            intent: self.intent.map(Cow::into_owned),
         }
     }
 }

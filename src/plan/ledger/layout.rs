@@ -1,15 +1,18 @@
 //! [`SetLayout`]: which shards a stored set has, so that a write lays out only those that change.
 //!
 //! The size of every shard that was split is known. A changed volume changes the sizes on its path. The
-//! first shard on the path that is not split, or whose parts fit into it again, is laid out, and no other. The result is the one of [`LedgerSet::changes`], which lays out everything.
+//! first shard on the path that is not split, or whose parts fit into it again, is laid out, and no other, from
+//! the kept texts of the records. The result is the one of [`LedgerSet::changes`], which lays out everything.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
 
-use super::document::{ShardDocument, VolumeRecord};
+use serde_json::value::RawValue;
+
+use super::document::{RecordText, ShardDocument, VolumeRecord};
 use super::set::{LedgerSet, parse};
 use super::shard_name::{ShardName, ShardPath};
-use super::sharding::{FRAME, PlacedVolume, divide, record_size, room};
+use super::sharding::{FRAME, PlacedVolume, divide, room, size_in_shard};
 use super::stored_set::{LedgerProblem, ShardChange, StoredSet};
 use crate::model::{Namespace, NamespacedId, VolumeId};
 
@@ -18,8 +21,8 @@ use crate::model::{Namespace, NamespacedId, VolumeId};
 pub struct SetLayout {
     /// The sequence of the last write.
     sequence: u64,
-    /// The sizes of the records, in the order of their paths.
-    volumes: BTreeMap<(ShardPath, NamespacedId), usize>,
+    /// The records, in the order of their paths.
+    volumes: BTreeMap<(ShardPath, NamespacedId), RecordText>,
     /// The sizes of the records below every shard that was split.
     split: BTreeMap<ShardName, usize>,
     shards: BTreeSet<ShardName>,
@@ -76,29 +79,32 @@ impl SetLayout {
         let mut gone = vec![];
         for shard in outdated {
             let old = self.take_shards(&shard);
-            let new = self.divide(set, &shard, &old)?;
+            let new = self.divide(&shard, &old)?;
             let left = old.iter().filter(|name| !new.contains_key(name));
             gone.extend(left.map(|name| ShardChange::of(stored, name, None)));
             self.add_shards(&shard, &new);
-            changes.extend(new.into_iter().map(|(name, volumes)| {
-                let text = ShardDocument::text(self.sequence, volumes);
-                ShardChange::of(stored, &name, Some(text))
-            }));
+            changes.extend(
+                new.into_iter()
+                    .map(|(name, new)| ShardChange::of(stored, &name, Some(new.text))),
+            );
         }
         changes.extend(gone);
         Ok(changes)
     }
 
-    /// Takes over the size of a volume's record, and returns its path.
+    /// Takes over the record of a volume, and returns its path.
     fn measure(&mut self, set: &LedgerSet, volume: &NamespacedId) -> ShardPath {
         let path = ShardPath::of(volume);
         let place = (path.clone(), volume.clone());
         let entry = set.entries().get(volume);
-        let new = entry.map(|entry| record_size(&VolumeRecord::new(volume, entry)));
-        let old = match new {
-            Some(size) => self.volumes.insert(place, size),
+        let record = entry.map(|entry| VolumeRecord::new(volume, entry).text());
+        let size = |record: &RecordText| size_in_shard(record);
+        let new = record.as_ref().map(size);
+        let old = match record {
+            Some(record) => self.volumes.insert(place, record),
             None => self.volumes.remove(&place),
         };
+        let old = old.as_ref().map(size);
         for shard in ShardName::all_of(&path).take_while(|shard| is_split(&self.shards, shard)) {
             let size = self.split.entry(shard).or_default();
             *size = (*size + new.unwrap_or_default()).saturating_sub(old.unwrap_or_default());
@@ -117,31 +123,29 @@ impl SetLayout {
             .unwrap_or_else(ShardName::root)
     }
 
-    /// Divides the volumes of a shard that was taken.
+    /// Divides the volumes of a shard that was taken, and lays out the parts.
     fn divide(
-        &mut self,
-        set: &LedgerSet,
+        &self,
         shard: &ShardName,
         taken: &[ShardName],
-    ) -> Result<BTreeMap<ShardName, Vec<VolumeRecord>>, LedgerProblem> {
+    ) -> Result<BTreeMap<ShardName, LaidOutShard>, LedgerProblem> {
         let first = NamespacedId::new(Namespace::new(""), VolumeId::new(""));
         let inside = self
             .volumes
             .range((ShardPath::first_below(shard), first)..)
             .take_while(|((path, _), _)| shard.covers(path));
-        let placed: Vec<PlacedVolume<'_>> = inside
-            .filter_map(|((path, key), size)| {
-                Some(PlacedVolume {
-                    path: path.clone(),
-                    key,
-                    record: VolumeRecord::new(key, set.entries().get(key)?),
-                    size: *size,
-                })
+        let placed: Vec<PlacedVolume<'_, &RawValue>> = inside
+            .map(|((path, key), record)| PlacedVolume {
+                path,
+                key,
+                record: &**record,
+                size: size_in_shard(record),
             })
             .collect();
-        self.laid_out += placed.len();
         let was_split = |name: &ShardName| taken.iter().any(|other| other.is_below(name));
-        divide(shard.clone(), &placed, was_split)
+        let parts = divide(shard.clone(), &placed, was_split)?.into_iter();
+        let lay_out = |(name, records)| (name, LaidOutShard::new(self.sequence, records));
+        Ok(parts.map(lay_out).collect())
     }
 
     /// Takes a shard and those below it out of the layout.
@@ -160,13 +164,32 @@ impl SetLayout {
     }
 
     /// Adds a shard or its parts to the layout.
-    fn add_shards(&mut self, shard: &ShardName, new: &BTreeMap<ShardName, Vec<VolumeRecord>>) {
+    fn add_shards(&mut self, shard: &ShardName, new: &BTreeMap<ShardName, LaidOutShard>) {
         self.shards.extend(new.keys().cloned());
-        for (name, volumes) in new.iter().filter(|(name, _)| *name != shard) {
-            let size: usize = volumes.iter().map(record_size).sum();
+        self.laid_out += new.values().map(|new| new.records).sum::<usize>();
+        for (name, new) in new.iter().filter(|(name, _)| *name != shard) {
             for above in name.all_above().filter(|above| !shard.is_below(above)) {
-                *self.split.entry(above).or_default() += size;
+                *self.split.entry(above).or_default() += new.size;
             }
+        }
+    }
+}
+
+/// A shard to write.
+struct LaidOutShard {
+    text: String,
+    /// The number of its records.
+    records: usize,
+    /// The size of its records.
+    size: usize,
+}
+
+impl LaidOutShard {
+    fn new(sequence: u64, records: Vec<&RawValue>) -> Self {
+        Self {
+            records: records.len(),
+            size: records.iter().map(|record| size_in_shard(record)).sum(),
+            text: ShardDocument::text(sequence, records),
         }
     }
 }

@@ -10,6 +10,8 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::value::RawValue;
+
 use super::document::{ShardDocument, VolumeRecord};
 use super::entry::Entry;
 use super::shard_name::{DEEPEST, ShardName, ShardPath};
@@ -78,17 +80,17 @@ impl Overlap {
     }
 }
 
-/// A record on the way to its shard.
-pub(super) struct PlacedVolume<'e> {
-    pub(super) path: ShardPath,
+/// A record on the way to its shard, or its text.
+pub(super) struct PlacedVolume<'e, R> {
+    pub(super) path: &'e ShardPath,
     pub(super) key: &'e NamespacedId,
-    pub(super) record: VolumeRecord,
+    pub(super) record: R,
     pub(super) size: usize,
 }
 
 /// Returns the size of a record in a shard.
-pub(super) fn record_size(record: &VolumeRecord) -> usize {
-    super::document::write(record).len() + 1
+pub(super) fn size_in_shard(record: &RawValue) -> usize {
+    record.get().len() + 1
 }
 
 /// Returns the largest size of a shard before it splits, or before its halves stay apart.
@@ -97,35 +99,36 @@ pub(super) fn room(is_split: bool) -> usize {
 }
 
 /// Assigns the volumes to shards, given the existing shards.
-pub(super) fn assign_to_shards(
-    entries: &BTreeMap<NamespacedId, Entry>,
+pub(super) fn assign_to_shards<'e>(
+    entries: &'e BTreeMap<NamespacedId, Entry>,
     present: &BTreeMap<ShardName, ShardDocument>,
-) -> Result<BTreeMap<ShardName, Vec<VolumeRecord>>, LedgerProblem> {
-    let mut placed: Vec<PlacedVolume<'_>> = entries
+) -> Result<BTreeMap<ShardName, Vec<VolumeRecord<'e>>>, LedgerProblem> {
+    let mut paths: Vec<(ShardPath, &NamespacedId, &Entry)> = entries
         .iter()
-        .map(|(key, entry)| {
-            let record = VolumeRecord::new(key, entry);
-            let size = record_size(&record);
-            let path = ShardPath::of(key);
-            PlacedVolume {
-                path,
-                key,
-                record,
-                size,
-            }
-        })
+        .map(|(key, entry)| (ShardPath::of(key), key, entry))
         .collect();
-    placed.sort_by(|a, b| a.path.cmp(&b.path));
+    paths.sort_by(|(one, ..), (other, ..)| one.cmp(other));
+    let placed = paths.iter().map(|(path, key, entry)| {
+        let record = VolumeRecord::new(key, entry);
+        let size = size_in_shard(&record.text());
+        PlacedVolume {
+            path,
+            key,
+            record,
+            size,
+        }
+    });
+    let placed: Vec<PlacedVolume<'_, _>> = placed.collect();
     let is_split = |name: &ShardName| present.keys().any(|other| other.is_below(name));
     divide(ShardName::root(), &placed, is_split)
 }
 
 /// Divides the volumes of a shard, which are in the order of their paths, until every part fits.
-pub(super) fn divide(
+pub(super) fn divide<R: Clone>(
     shard: ShardName,
-    placed: &[PlacedVolume<'_>],
+    placed: &[PlacedVolume<'_, R>],
     is_split: impl Fn(&ShardName) -> bool,
-) -> Result<BTreeMap<ShardName, Vec<VolumeRecord>>, LedgerProblem> {
+) -> Result<BTreeMap<ShardName, Vec<R>>, LedgerProblem> {
     let mut shards = BTreeMap::new();
     let mut waiting = vec![(shard, placed)];
     while let Some((name, inside)) = waiting.pop() {
@@ -144,7 +147,7 @@ pub(super) fn divide(
             return Err(LedgerProblem::TooLarge(largest.key.clone()));
         }
         let [zero, one] = name.halves();
-        let middle = inside.partition_point(|one| zero.covers(&one.path));
+        let middle = inside.partition_point(|one| zero.covers(one.path));
         let (left, right) = inside.split_at(middle);
         waiting.extend([(zero, left), (one, right)]);
     }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::model::{SecretRefs, UnresolvedRequest, Volume};
+use crate::model::{Namespace, SecretRefs, UnresolvedRequest, Volume, VolumeId};
 use crate::plan::action::Update;
 use crate::plan::inputs::{OwnedSet, PlanInputs, PlanOptions};
 use crate::plan::ledger::{Actor, Intent, IntentStep, LedgerKey, Ownership, SetName, StoredValue};
@@ -219,4 +219,39 @@ fn an_unchanged_volume_is_recorded_once_a_day() {
     ] {
         assert_eq!(record(at, spec_index), expected, "{at} {spec_index}");
     }
+}
+
+#[test]
+fn interrupted_steps_of_one_run_are_one_warning() {
+    let mut set = set();
+    let volume =
+        |at: usize| NamespacedId::new(Namespace::default(), VolumeId::new(format!("v{at:02}")));
+    for at in 0..12 {
+        set.record_intent(volume(at), intent(IntentStep::Create));
+    }
+    set.record_intent(volume(20), intent(IntentStep::Delete));
+    let exists = Volume {
+        id: volume(3).id,
+        ..existing()
+    };
+    let observed = ObservedState {
+        volumes: [(exists.key(), exists)].into(),
+        ..ObservedState::default()
+    };
+    let warnings = interrupted_step_warnings(&set, &observed);
+    let messages: Vec<&str> = warnings.iter().map(|one| one.message.as_str()).collect();
+    assert_eq!(
+        messages,
+        [
+            "an earlier run did not complete the creation of 12 volumes",
+            "an earlier run did not complete the deletion of volume `v20`"
+        ]
+    );
+    assert_eq!(warnings[0].notes[1], "these exist: v03");
+    let gone = &warnings[0].notes[2];
+    assert!(
+        gone.starts_with("these do not exist: v00, v01, v02, v04"),
+        "{gone}"
+    );
+    assert!(gone.ends_with("v10 and 1 more"), "{gone}");
 }

@@ -13,7 +13,7 @@ use crate::model::{
     ExternalVolume, Namespace, NamespacedId, PluginId, Secret, SecretRef, SecretRefs, Secrets,
     Snapshot, SnapshotId, UnresolvedRequest, VolumeId,
 };
-use crate::plan::{IntentStep, MergeRules, PlanInputs, PlanOptions, build_plan};
+use crate::plan::{IntentStep, MergeRules, PlanInputs, PlanOptions, VolumeVersion, build_plan};
 use crate::ports::VolumeReader as _;
 use crate::ports::fake::{CallFault, FakeServer};
 use crate::ports::{
@@ -276,6 +276,43 @@ async fn a_lost_reply_of_an_update_is_resolved_from_the_volume() {
             "{outcome:?}"
         );
         assert_eq!(server.writes(), ["create db", "register db"]);
+    }
+}
+
+/// A removal is sent again if the server went away meanwhile, unless the volume has changed.
+#[tokio::test(start_paused = true)]
+async fn a_removal_that_a_server_took_with_it_is_sent_again() {
+    for (recovers, changes, writes) in [(true, false, 2), (false, false, 1), (true, true, 1)] {
+        let server = server();
+        let create = plan(&server, vec![wanted("db", 2000)]).await;
+        run_one(&server, &create).await;
+        let planned = PlannedVolume {
+            action: Action::DeleteData,
+            spec: None,
+            expected_version: VolumeVersion::At(11),
+            ..create.volumes[0].clone()
+        };
+        let plan = Plan {
+            volumes: vec![planned],
+            remarks: vec![],
+        };
+        server.fail_next("delete", CallFault::RequestLost);
+        if recovers {
+            server.recover();
+        }
+        let seen = Seen::default();
+        let running = execute_plan(&server, &plan, &seen, 1);
+        let changing = async {
+            tokio::time::sleep(Duration::from_millis(1500)).await;
+            if changes {
+                server.change(&key("db"), |volume| volume.name = "other".into());
+            }
+        };
+        let (outcomes, ()) = tokio::join!(running, changing);
+        let deletes = server.writes().into_iter().filter(|one| one == "delete db");
+        assert_eq!(deletes.count(), writes, "{recovers} {changes}");
+        let is_removed = matches!(outcomes[0].status, Status::Removed);
+        assert_eq!(is_removed, recovers && !changes, "{outcomes:?}");
     }
 }
 

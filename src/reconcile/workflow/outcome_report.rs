@@ -66,14 +66,15 @@ pub(super) fn report_outcomes(
 /// Counts the outcomes, unless there is only one or all succeeded.
 fn summary(outcomes: &[Outcome]) -> Option<String> {
     let count = |is: fn(&Status) -> bool| outcomes.iter().filter(|one| is(&one.status)).count();
-    let failed = count(|status| matches!(status, Status::Failed(_)));
+    let unknown = count(Status::is_unknown);
+    let failed = count(|status| matches!(status, Status::Failed(_))) - unknown;
     let skipped = count(|status| {
         matches!(
             status,
             Status::Blocked | Status::Stale(_) | Status::DependencyFailed(_)
         )
     });
-    if outcomes.len() < 2 || failed + skipped == 0 {
+    if outcomes.len() < 2 || failed + unknown + skipped == 0 {
         return None;
     }
     let done = count(|status| matches!(status, Status::Done(_) | Status::Removed));
@@ -82,6 +83,7 @@ fn summary(outcomes: &[Outcome]) -> Option<String> {
     let parts = [
         (done, "done"),
         (failed, "failed"),
+        (unknown, "unknown"),
         (skipped, "skipped"),
         (not_started, "not started"),
         (unchanged, "unchanged"),

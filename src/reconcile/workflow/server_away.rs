@@ -17,7 +17,9 @@ pub fn fold_server_away(plan: &Plan, outcomes: &mut [Outcome]) -> Option<Diagnos
         return None;
     }
     let volumes = || plan.volumes.iter().zip(outcomes.iter());
-    let unknown: Vec<_> = volumes().filter(|(_, one)| is_unknown(one)).collect();
+    let unknown: Vec<_> = volumes()
+        .filter(|(_, one)| one.status.is_unknown())
+        .collect();
     let not_begun: Vec<_> = volumes().filter(|(_, one)| is_not_begun(one)).collect();
     let is_done = |one: &&Outcome| matches!(one.status, Status::Done(_) | Status::Removed);
     let done = outcomes.iter().filter(is_done).count();
@@ -49,11 +51,7 @@ pub fn fold_server_away(plan: &Plan, outcomes: &mut [Outcome]) -> Option<Diagnos
 
 /// Whether the problem of this outcome is a part of the one for all.
 pub fn is_folded(outcome: &Outcome) -> bool {
-    is_unknown(outcome) || matches!(outcome.status, Status::ServerAway(_))
-}
-
-fn is_unknown(outcome: &Outcome) -> bool {
-    matches!(&outcome.status, Status::Failed(why) if why.code == Code::ApiOutcomeUnknown)
+    outcome.status.is_unknown() || matches!(outcome.status, Status::ServerAway(_))
 }
 
 fn is_not_begun(outcome: &Outcome) -> bool {

@@ -1,9 +1,9 @@
 //! Long responses share one budget of memory, reserved until they are sent.
 //!
 //! A body consists of pieces, which other responses may share. It is sent in parts, which are copies: when the
-//! last one is taken, the body holds no memory, even if the client reads slowly. A read whose response finds no room is dropped and
-//! repeated when there is room, so waiting clients take no memory. A write cannot be repeated; its
-//! response waits.
+//! last one is taken, the body holds no memory, even if the client reads slowly. A read whose response finds no
+//! room is dropped and repeated when there is room, so waiting clients take no memory. A write cannot be
+//! repeated; its response waits.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;

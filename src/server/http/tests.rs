@@ -163,7 +163,11 @@ async fn every_path_responds_like_nomad() {
             500,
             "no such volume",
         ),
-        ("DELETE /v1/volume/csi/db/detach?node=n", 200, ""),
+        (
+            "DELETE /v1/volume/csi/db/detach?node=n",
+            404,
+            "node `n` does not exist",
+        ),
         (
             "GET /v1/volume/csi/%FF",
             400,
