@@ -21,6 +21,12 @@ impl OutageLines {
         }
     }
 
+    fn begin_live_line(&self, server: &str) {
+        let line = format!("waiting for server {}", one_line(server));
+        let live = WaitLine::show(&self.printer, &line);
+        *self.live.lock().unwrap_or_else(PoisonError::into_inner) = live;
+    }
+
     fn end_live_line(&self) {
         let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         drop({ live }.take());
@@ -30,9 +36,12 @@ impl OutageLines {
 impl OutageObserver for OutageLines {
     fn server_away(&self, server: &str, why: &ApiError, at_most: Duration) {
         self.printer.print_status(&away_line(server, why, at_most));
-        let line = format!("waiting for server {}", one_line(server));
-        let live = WaitLine::show(&self.printer, &line);
-        *self.live.lock().unwrap_or_else(PoisonError::into_inner) = live;
+        self.begin_live_line(server);
+    }
+
+    fn server_silent(&self, server: &str, since: Duration) {
+        self.printer.print_status(&silent_line(server, since));
+        self.begin_live_line(server);
     }
 
     fn server_back(&self, server: &str, after: Duration) {
@@ -54,6 +63,10 @@ impl OutageObserver for OutageLog {
         tracing::warn!("{}", away_line(server, why, at_most));
     }
 
+    fn server_silent(&self, server: &str, since: Duration) {
+        tracing::warn!("{}", silent_line(server, since));
+    }
+
     fn server_back(&self, server: &str, after: Duration) {
         tracing::info!("{}", back_line(server, after));
     }
@@ -67,6 +80,14 @@ fn away_line(server: &str, why: &ApiError, at_most: Duration) -> String {
     let (server, at_most) = (one_line(server), TimeSpan(at_most));
     let why = one_line(&why.message);
     format!("server {server}: does not respond, waiting up to {at_most} ({why})")
+}
+
+fn silent_line(server: &str, since: Duration) -> String {
+    let since = TimeSpan(Duration::from_secs(since.as_secs().max(1)));
+    format!(
+        "server {}: no response for {since}, still waiting",
+        one_line(server)
+    )
 }
 
 fn back_line(server: &str, after: Duration) -> String {

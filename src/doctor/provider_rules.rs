@@ -113,11 +113,6 @@ fn attached_elsewhere(facts: &VolumeFacts<'_>, listed: &ExternalVolume) -> Optio
         .iter()
         .map(|node| format!("`{}`", one_line(node.as_str())))
         .collect();
-    let mut remedies = vec![];
-    remedies.extend(known.map(|(node, _)| super::remedies::detach(facts, node, false)));
-    remedies.push(act(
-        "check whether another cluster uses the volume, then detach it at the provider",
-    ));
     Some(Finding {
         rule: Rule::AttachedWithoutClaim,
         verdict: format!("the volume is attached to node {name}, on which nothing claims it"),
@@ -126,7 +121,10 @@ fn attached_elsewhere(facts: &VolumeFacts<'_>, listed: &ExternalVolume) -> Optio
             FactSource::Provider,
             format!("the provider has it attached to {}", names.join(", ")),
         )],
-        remedies,
+        // The server releases claims, and there is none.
+        remedies: vec![act(
+            "check whether another cluster uses the volume, then detach it at the provider",
+        )],
     })
 }
 

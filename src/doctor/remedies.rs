@@ -98,7 +98,9 @@ pub(super) fn start_plugin(facts: &VolumeFacts<'_>, place: &str) -> Remedy {
             format!("nomad job status {}", shell_quoted(job)),
         ),
         None => Remedy {
-            action: format!("start plugin `{plugin}`{place}"),
+            action: format!(
+                "start the job that runs plugin `{plugin}`{place}, then check the plugin"
+            ),
             ..plugin_status(facts)
         },
     }

@@ -3,13 +3,17 @@
 //! All requests of a session wait here together. One of them probes the server with one light read at a
 //! time, and the others wait for its result. The wait counts from the first failure, so all of them end
 //! together, and a request that is sent later fails at once, until the server responds.
+//!
+//! A server can also keep its connections and not respond. A request that waits for long is therefore followed by
+//! one probe, and if that gets no response either, the silence is reported. The request goes on: its change may be
+//! under way.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::ports::{ApiError, IdSource as _, RandomIds, ServerWait};
 use crate::retry::RetryPolicy;
@@ -17,6 +21,11 @@ use crate::retry::RetryPolicy;
 /// The time that requests wait unless a command says how long: enough for a leader election, a restart,
 /// or a burst of connections to end.
 pub(super) const DEFAULT_WAIT: Duration = Duration::from_secs(30);
+
+/// How long a request waits before the server is probed.
+const SILENCE: Duration = Duration::from_secs(10);
+/// How long that probe waits.
+const PROBE_WAIT: Duration = Duration::from_secs(5);
 
 /// The wait of one session.
 #[derive(Debug)]
@@ -38,6 +47,8 @@ pub(super) struct Outage {
 enum State {
     /// It responds, as far as known.
     Responding,
+    /// It keeps its connections, and has not responded since then.
+    Silent { since: Instant },
     /// It has not responded since then.
     Away { since: Instant, gave_up: bool },
 }
@@ -74,14 +85,14 @@ impl Outage {
 
     /// Whether a probe has failed since the server last responded.
     pub(super) fn is_away(&self) -> bool {
-        *self.state() != State::Responding
+        matches!(*self.state(), State::Away { .. })
     }
 
     /// Records that the server has responded.
     pub(super) fn end(&self) {
         self.responses.fetch_add(1, Ordering::Relaxed);
         let before = std::mem::replace(&mut *self.state(), State::Responding);
-        let State::Away { since, .. } = before else {
+        let (State::Silent { since } | State::Away { since, .. }) = before else {
             return;
         };
         self.has_recovered.store(true, Ordering::Relaxed);
@@ -93,6 +104,46 @@ impl Outage {
     /// Whether the server stopped responding, and responded again.
     pub(super) fn has_recovered(&self) -> bool {
         self.has_recovered.load(Ordering::Relaxed)
+    }
+
+    /// Carries out an attempt, and reports if the server is silent meanwhile.
+    pub(super) async fn attend<A, F>(&self, attempt: A, probe: impl Fn() -> F) -> A::Output
+    where
+        A: Future + Send,
+        F: Future<Output = bool> + Send,
+    {
+        let mut attempt = std::pin::pin!(attempt);
+        let (start, responses) = (Instant::now(), self.responses.load(Ordering::Relaxed));
+        if let Ok(ended) = timeout(SILENCE, attempt.as_mut()).await {
+            return ended;
+        }
+        let is_silent = async {
+            let turn = self.probing.try_acquire();
+            let others = self.responses.load(Ordering::Relaxed) != responses;
+            turn.is_ok() && !others && !timeout(PROBE_WAIT, probe()).await.unwrap_or(false)
+        };
+        tokio::select! {
+            biased;
+            ended = attempt.as_mut() => return ended,
+            is_silent = is_silent => if is_silent {
+                self.report_silence(start);
+            },
+        }
+        attempt.await
+    }
+
+    /// Reports that the server has been silent since then, once until it responds.
+    fn report_silence(&self, since: Instant) {
+        {
+            let mut state = self.state();
+            if *state != State::Responding {
+                return;
+            }
+            *state = State::Silent { since };
+        }
+        if let Some(wait) = &self.wait {
+            wait.observer.server_silent(&self.server, since.elapsed());
+        }
     }
 
     /// Waits until the server responds to a probe. Returns `false` if it does not in time.
@@ -152,7 +203,7 @@ impl Outage {
     fn give_up(&self) {
         let is_first = match &mut *self.state() {
             State::Away { gave_up, .. } => !std::mem::replace(gave_up, true),
-            State::Responding => false,
+            State::Responding | State::Silent { .. } => false,
         };
         if let (true, Some(wait)) = (is_first, &self.wait) {
             wait.observer.gave_up(&self.server);

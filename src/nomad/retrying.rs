@@ -146,7 +146,7 @@ impl Retrying {
     {
         let mut attempts = Attempts::begin();
         loop {
-            let failed = match send().await {
+            let failed = match self.outage.attend(send(), &probe).await {
                 Ok(value) => {
                     self.note_response();
                     return Ok(value);

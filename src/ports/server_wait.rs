@@ -10,6 +10,8 @@ use super::volume_api::ApiError;
 pub trait OutageObserver: Send + Sync {
     /// The server does not respond, and the client waits up to `at_most` for it.
     fn server_away(&self, server: &str, why: &ApiError, at_most: Duration);
+    /// The server keeps its connections and has not responded for this time. The client's requests go on.
+    fn server_silent(&self, server: &str, since: Duration);
     /// The server responds again after this time.
     fn server_back(&self, server: &str, after: Duration);
     /// The server did not respond in time. The client's requests fail until it responds.

@@ -89,6 +89,10 @@ impl OutageObserver for Outages {
         self.0.lock().expect("no panic").push("away");
     }
 
+    fn server_silent(&self, _: &str, _: Duration) {
+        self.0.lock().expect("no panic").push("silent");
+    }
+
     fn server_back(&self, _: &str, _: Duration) {
         self.0.lock().expect("no panic").push("back");
     }
@@ -256,7 +260,11 @@ async fn reads_time_out_after_a_minute_and_writes_after_fifteen() {
         (error.code, start.elapsed().as_secs() / 60),
         (Code::ApiOutcomeUnknown, 15)
     );
-    assert_eq!(server.requests().len(), 2);
+    assert_eq!(
+        server.requests().len(),
+        4,
+        "each request and one probe, none repeated"
+    );
 }
 
 #[tokio::test]

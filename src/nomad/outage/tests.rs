@@ -24,6 +24,10 @@ impl OutageObserver for Lines {
         self.add(format!("{server} away: {} ({at_most:?})", why.message));
     }
 
+    fn server_silent(&self, server: &str, since: Duration) {
+        self.add(format!("{server} silent: {since:?}"));
+    }
+
     fn server_back(&self, server: &str, _: Duration) {
         self.add(format!("{server} back"));
     }
@@ -116,4 +120,28 @@ async fn an_interrupted_request_hands_its_turn_over() {
     let (interrupted, other) = tokio::join!(interrupted, outage.wait(&error, back));
     assert!(interrupted.is_err());
     assert!(other);
+}
+
+/// Sixteen requests wait for a minute on a server that responds to probes, or does not.
+#[tokio::test(start_paused = true)]
+async fn a_silent_server_is_reported_once_and_its_requests_go_on() {
+    for (responds, expected) in [
+        (true, vec![]),
+        (false, vec!["nomad silent: 15s", "nomad back"]),
+    ] {
+        let (outage, lines) = outage();
+        let probe = async || match responds {
+            true => true,
+            false => std::future::pending().await,
+        };
+        let request = || async {
+            let waited = outage.attend(sleep(Duration::from_secs(60)), probe).await;
+            outage.end();
+            waited
+        };
+        join_all((0..16).map(|_| request())).await;
+        assert!(!outage.is_away());
+        assert_eq!(outage.has_recovered(), !responds);
+        assert_eq!(*lines.0.lock().unwrap(), expected);
+    }
 }
