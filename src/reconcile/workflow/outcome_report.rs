@@ -4,8 +4,8 @@ use super::context::WorkflowContext;
 use super::error::{FailureKind, Failures};
 use super::server_away::{fold_server_away, is_folded};
 use super::specifications::Specifications;
-use crate::diagnostic::Diagnostics;
-use crate::plan::Plan;
+use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::plan::{Plan, PlannedVolume};
 use crate::reconcile::outcome::{Outcome, Status};
 
 /// Reports what failed, and counts it in `failures`. Problems of a server that stopped responding are one.
@@ -29,11 +29,11 @@ pub(super) fn report_outcomes(
             Status::Unchanged | Status::Done(_) | Status::Removed => {}
             Status::Blocked => failures.add(FailureKind::Blocked),
             Status::Stale(why) | Status::DependencyFailed(why) => {
-                problems.push(why.clone());
+                problems.push(at_its_place(why, planned));
                 failures.add(FailureKind::Blocked);
             }
             Status::Failed(why) => {
-                problems.push(why.clone());
+                problems.push(at_its_place(why, planned));
                 failures.add(FailureKind::Failed);
             }
             Status::ServerAway(_) => {}
@@ -61,6 +61,16 @@ pub(super) fn report_outcomes(
     let list = not_started.join(", ");
     reporter.status(&format!("{why}; not started: {list}"));
     failures.add(kind);
+}
+
+/// Returns the problem of a volume with the place of its specification, so that reports show it there and like
+/// problems of many volumes are folded.
+fn at_its_place(problem: &Diagnostic, planned: &PlannedVolume) -> Diagnostic {
+    let problem = problem.clone();
+    match planned.span() {
+        Some(span) if problem.labels.is_empty() => problem.label(span, ""),
+        Some(_) | None => problem,
+    }
 }
 
 /// Counts the outcomes, unless there is only one or all succeeded.
