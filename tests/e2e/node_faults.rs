@@ -153,13 +153,14 @@ fn a_job_starts_when_a_full_disk_has_room_for_its_staging() {
         // One inode for the directory itself, and none for a mount point.
         let full = "mode=0700,nr_inodes=1";
         run(&["mount", "-t", "tmpfs", "-o", full, "full", directory]);
-        let script = "echo written > /data/file; sleep 600";
+        let script = "echo written > /data/file; echo ready; sleep 600";
         machine.run(&machine.job("writer", "service", &volume("data", WRITER), script));
         wait_for_failure(&machine, "NodeStageVolume", "No space left on device");
         let alloc = machine.allocs("writer").remove(0);
         assert_eq!(alloc["ClientStatus"], "pending", "{alloc:#}");
         run(&["mount", "-o", "remount,nr_inodes=1000", directory]);
-        machine.wait_for("writer", "running", 1);
+        let alloc = machine.wait_for("writer", "running", 1).remove(0);
+        until_true("the task to write", || machine.output(&alloc) == "ready\n");
         machine.stop("writer");
         machine.wait_for("writer", "complete", 1);
         until_true("all claims to be gone", || machine.claims().is_empty());
