@@ -142,7 +142,8 @@ impl FileLedger {
             .max()
             .unwrap_or(0);
         for change in changes {
-            let now = shards.get(change.shard.as_str());
+            let name = change.shard.to_string();
+            let now = shards.get(&name);
             if now.map(|shard| shard.revision) != change.expected {
                 return Err(LedgerError::conflict(set));
             }
@@ -151,9 +152,9 @@ impl FileLedger {
                     let content = serde_json::from_str(text)
                         .map_err(|error| self.unavailable("write", &error.into()))?;
                     let shard = Shard { revision, content };
-                    shards.insert(change.shard.as_str().to_owned(), shard);
+                    shards.insert(name, shard);
                 }
-                None => drop(shards.remove(change.shard.as_str())),
+                None => drop(shards.remove(&name)),
             }
         }
         if shards.is_empty() {
@@ -261,13 +262,12 @@ impl Ledger for FileLedger {
         &self,
         set: &SetName,
         stored: &mut StoredSet,
-        changes: &[ShardChange],
+        changes: Vec<ShardChange>,
     ) -> Result<(), LedgerError> {
-        let (this, set, owned) = (self.clone(), set.clone(), changes.to_vec());
-        let revision = blocking(move || this.write_blocking(&set, &owned)).await?;
-        changes
-            .iter()
-            .for_each(|change| stored.record(change, revision));
+        let (this, set, written) = (self.clone(), set.clone(), changes.clone());
+        let revision = blocking(move || this.write_blocking(&set, &written)).await?;
+        let changes = changes.into_iter();
+        changes.for_each(|change| stored.record(change, revision));
         Ok(())
     }
 

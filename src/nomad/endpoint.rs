@@ -125,12 +125,12 @@ impl Endpoint {
         }
     }
 
-    /// Sends a request once and receives the response, whatever its status.
     /// Whether requests carry a token.
     pub(super) fn has_token(&self) -> bool {
         self.has_token
     }
 
+    /// Sends a request once and receives the response, whatever its status.
     pub(super) async fn send(
         &self,
         request: &ApiRequest<'_>,

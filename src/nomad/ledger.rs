@@ -135,11 +135,11 @@ impl NomadLedger {
             .filter_map(|path| ShardName::parse(path.strip_prefix(&prefix)?))
             .collect();
         // The head is read first, whether it is listed or not.
-        let head = ShardName::head();
+        let head = ShardName::Head;
         let others = names
             .iter()
             .filter(|name| **name != head)
-            .cloned()
+            .copied()
             .collect();
         let mut read = self.read_shards(set, vec![head], &action).await?;
         read.extend(self.read_shards(set, others, &action).await?);
@@ -173,7 +173,7 @@ impl NomadLedger {
         let variables = self.variables();
         stream::iter(shards)
             .map(|shard| {
-                let path = variable_path(set, shard.as_str());
+                let path = variable_path(set, &shard.to_string());
                 async move {
                     let found = variables.read(&path, action).await;
                     found.map(|found| (shard, found))
@@ -198,7 +198,7 @@ impl NomadLedger {
     /// Writes one change and returns its revision.
     async fn write_change(&self, set: &SetName, change: &ShardChange) -> Result<u64, LedgerError> {
         let action = format!("write the ledger of set `{set}`");
-        let path = variable_path(set, change.shard.as_str());
+        let path = variable_path(set, &change.shard.to_string());
         let index = change.expected.unwrap_or_default();
         let mut lost = None;
         for _ in 0..ATTEMPTS {
@@ -349,10 +349,10 @@ impl Ledger for NomadLedger {
         &self,
         set: &SetName,
         stored: &mut StoredSet,
-        changes: &[ShardChange],
+        changes: Vec<ShardChange>,
     ) -> Result<(), LedgerError> {
         for change in changes {
-            let revision = self.write_change(set, change).await?;
+            let revision = self.write_change(set, &change).await?;
             stored.record(change, revision);
         }
         Ok(())

@@ -1,8 +1,8 @@
 //! Interprets responses: a document, nothing, or an error.
 //!
 //! Nomad reports every success as 200. Everything else is an error, and so is a 200 that Nomad
-//! cannot have sent. The embedded agent sends 202 for claims that it goes on with. The embedded agent sends typed errors, which take precedence over the error
-//! text. The table in [`super::error_table`] interprets a text.
+//! cannot have sent. The embedded agent sends 202 for claims that it goes on with, and typed errors, which
+//! take precedence over the error text. The table in [`super::error_table`] interprets a text.
 
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, LOCATION};

@@ -16,7 +16,9 @@ use super::session::{ConditionalResponse, Session};
 use crate::diagnostic::Code;
 use crate::model::{Namespace, Secrets};
 use crate::ports::{ApiError, VariableReader};
-use crate::wire::{GoDuration, ItemsDocument, LockDocument, VariableDocument, WrittenVariable};
+use crate::wire::{
+    BorrowedItems, GoDuration, LockDocument, VariableDocument, VariableRequest, WrittenVariable,
+};
 
 /// Variables per page of a list.
 const PER_PAGE: &str = "1000";
@@ -217,15 +219,21 @@ impl Variables<'_> {
         lock: Option<LockDocument>,
         action: &str,
     ) -> Result<Vec<u8>, ApiError> {
-        let items = items.map(|items| items.iter().map(|(key, text)| (*key, *text)));
-        let variable = VariableDocument {
-            namespace: self.namespace.to_owned(),
-            items: items.map(|items| ItemsDocument(Secrets::from_iter(items))),
+        let size: usize = items
+            .into_iter()
+            .flatten()
+            .map(|(_, text)| text.len())
+            .sum();
+        let variable = VariableRequest {
+            namespace: self.namespace,
+            items: items.map(BorrowedItems),
             lock,
-            ..VariableDocument::default()
         };
-        serde_json::to_vec(&variable)
-            .map_err(|error| unsendable_request(action, &error.to_string()))
+        // A text of JSON grows by its quotes.
+        let mut body = Vec::with_capacity(size + size / 4);
+        serde_json::to_writer(&mut body, &variable)
+            .map_err(|error| unsendable_request(action, &error.to_string()))?;
+        Ok(body)
     }
 }
 

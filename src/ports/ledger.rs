@@ -154,7 +154,7 @@ pub trait Ledger: Send + Sync {
         &self,
         set: &SetName,
         stored: &mut StoredSet,
-        changes: &[ShardChange],
+        changes: Vec<ShardChange>,
     ) -> Result<(), LedgerError>;
 
     /// Acquires the lock of a set without waiting. Fails with [`LedgerFailure::Locked`] and the

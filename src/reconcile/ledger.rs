@@ -165,7 +165,7 @@ impl SetLedger {
         };
         if !changes.is_empty() {
             let stored = &mut self.stored;
-            self.ledger.write(set.name(), stored, &changes).await?;
+            self.ledger.write(set.name(), stored, changes).await?;
         }
         Ok(layout)
     }

@@ -6,7 +6,7 @@
 //! A write costs as much as the shards that it changes. So the volumes of one shard are worked on together
 //! if there are many.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -38,7 +38,7 @@ pub(super) struct LedgerWriter {
     /// Whether the set notes which volumes a plan leaves unchanged.
     takes_notes: bool,
     scope: RecordedScope,
-    wanted: BTreeMap<NamespacedId, Arc<Wanted>>,
+    wanted: HashMap<NamespacedId, Arc<Wanted>>,
     /// The lock of the set; `None` if it has none.
     lock: Option<watch::Receiver<LockState>>,
 }

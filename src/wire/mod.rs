@@ -101,7 +101,9 @@ pub use request::{SecretsDocument, VolumeWrite, WriteRequest, WriteResponse};
 pub use snapshot::{SnapshotDocument, SnapshotsRequest, SnapshotsResponse};
 pub use task_state::{TaskEventDocument, TaskStateDocument};
 pub use time::from_wire as nanoseconds_from_wire;
-pub use variable::{ItemsDocument, LockDocument, VariableDocument, WrittenVariable};
+pub use variable::{
+    BorrowedItems, ItemsDocument, LockDocument, VariableDocument, VariableRequest, WrittenVariable,
+};
 pub use volume::{
     CapabilityDocument, MountOptionsDocument, Null, TopologyDocument, TopologyRequestDocument,
     VolumeDocument, VolumeStub,

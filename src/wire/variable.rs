@@ -1,9 +1,11 @@
 //! Variables and their locks (Nomad's Variables API).
 //!
-//! One document serves all requests and responses. List entries have no items, and clients without
+//! One document serves all responses. List entries have no items, and clients without
 //! permission get no lock. Items may be secrets, so no `Debug` output and no decoding error contains
 //! a value. The URL selects the variable and the query contains the index to compare; servers ignore
 //! path, indexes and times in a body.
+
+use std::collections::BTreeMap;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -23,7 +25,6 @@ impl Serialize for ItemsDocument {
 
 impl<'de> Deserialize<'de> for ItemsDocument {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        use std::collections::BTreeMap;
         let hidden = |_| D::Error::custom("items must be strings");
         let pairs = BTreeMap::<String, String>::deserialize(deserializer).map_err(hidden)?;
         Ok(Self(pairs.into_iter().collect()))
@@ -66,6 +67,32 @@ pub struct VariableDocument {
     pub namespace: String,
     /// The path.
     pub path: String,
+}
+
+/// A variable in the body of a request.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct VariableRequest<'a> {
+    /// The namespace.
+    pub namespace: &'a str,
+    /// Missing in requests that only renew or release a lock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub items: Option<BorrowedItems<'a>>,
+    /// Missing in requests without a lock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lock: Option<LockDocument>,
+}
+
+/// The items of a variable that are sent where they are; hidden in `Debug`.
+#[derive(Clone, Copy, Serialize)]
+#[serde(transparent)]
+pub struct BorrowedItems<'a>(pub &'a BTreeMap<&'a str, &'a str>);
+
+impl std::fmt::Debug for BorrowedItems<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let hidden = self.0.keys().map(|key| (key, format_args!("[REDACTED]")));
+        f.debug_map().entries(hidden).finish()
+    }
 }
 
 /// The response to a write of a variable, without what the writer sent.

@@ -58,7 +58,7 @@ async fn save(
     save: &str,
 ) -> Result<(), LedgerError> {
     let changes = set.changes(stored, save).expect("the changes fit");
-    ledger.write(&name(), stored, &changes).await
+    ledger.write(&name(), stored, changes).await
 }
 
 async fn read(ledger: &NomadLedger) -> (StoredSet, LedgerSet) {

@@ -220,7 +220,7 @@ async fn real_only_one_of_two_concurrent_writers_succeeds() {
         let changes = changed
             .changes(&stored, &RandomIds.uuid())
             .expect("the changes fit");
-        ledger.write(&name, &mut stored, &changes).await
+        ledger.write(&name, &mut stored, changes).await
     };
     assert_eq!(write(&first, "db0").await, Ok(()));
     let refused = write(&second, "db1")

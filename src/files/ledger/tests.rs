@@ -40,7 +40,7 @@ async fn save(
     stored: &mut StoredSet,
 ) -> Result<(), LedgerError> {
     let changes = set.changes(stored, "a-save").unwrap();
-    ledger.write(&name(), stored, &changes).await
+    ledger.write(&name(), stored, changes).await
 }
 
 #[tokio::test]

@@ -131,7 +131,7 @@ impl Versioned for ShardDocument {
 
 /// Reads a document of this or an earlier format. The format of a document that is not understood is read
 /// alone.
-pub(super) fn read<T: Versioned>(shard: &ShardName, text: &str) -> Result<T, LedgerProblem> {
+pub(super) fn read<T: Versioned>(shard: ShardName, text: &str) -> Result<T, LedgerProblem> {
     #[derive(Deserialize)]
     struct Version {
         format: u32,
@@ -144,12 +144,9 @@ pub(super) fn read<T: Versioned>(shard: &ShardName, text: &str) -> Result<T, Led
             .map(|Version { format }| format),
     };
     match format.filter(|format| *format > FORMAT) {
-        Some(format) => Err(LedgerProblem::TooNew {
-            shard: shard.clone(),
-            format,
-        }),
+        Some(format) => Err(LedgerProblem::TooNew { shard, format }),
         None => parsed.map_err(|error| LedgerProblem::Damaged {
-            shard: shard.clone(),
+            shard,
             why: error.to_string(),
         }),
     }

@@ -3,7 +3,7 @@
 //! The first change of an entry keeps the entry as it was. So a write lays out only what changed, and a
 //! write that failed is undone, both without a copy of the set.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map};
 
 use super::entry::Entry;
 use crate::model::NamespacedId;
@@ -42,11 +42,22 @@ impl Entries {
 
     /// Returns an entry for a change, a new one if there is none.
     pub(super) fn entry(&mut self, volume: NamespacedId) -> &mut Entry {
-        if !self.stored.contains_key(&volume) {
-            let stored = self.now.get(&volume).cloned();
-            self.stored.insert(volume.clone(), stored);
+        let is_first = !self.stored.contains_key(&volume);
+        match self.now.entry(volume) {
+            btree_map::Entry::Occupied(place) => {
+                if is_first {
+                    let stored = Some(place.get().clone());
+                    self.stored.insert(place.key().clone(), stored);
+                }
+                place.into_mut()
+            }
+            btree_map::Entry::Vacant(place) => {
+                if is_first {
+                    self.stored.insert(place.key().clone(), None);
+                }
+                place.insert(Entry::default())
+            }
         }
-        self.now.entry(volume).or_default()
     }
 
     /// Removes an entry that says nothing.

@@ -11,8 +11,8 @@ use serde_json::value::RawValue;
 
 use super::document::{RecordText, ShardDocument, VolumeRecord};
 use super::set::{LedgerSet, parse};
-use super::shard_name::{ShardName, ShardPath};
-use super::sharding::{FRAME, PlacedVolume, divide, room, size_in_shard};
+use super::shard_name::{ShardName, ShardPath, VolumeShard};
+use super::sharding::{PlacedVolume, divide, fits_again, size_in_shard};
 use super::stored_set::{LedgerProblem, ShardChange, StoredSet};
 use crate::model::{Namespace, NamespacedId, VolumeId};
 
@@ -24,8 +24,8 @@ pub struct SetLayout {
     /// The records, in the order of their paths.
     volumes: BTreeMap<(ShardPath, NamespacedId), RecordText>,
     /// The sizes of the records below every shard that was split.
-    split: BTreeMap<ShardName, usize>,
-    shards: BTreeSet<ShardName>,
+    split: BTreeMap<VolumeShard, usize>,
+    shards: BTreeSet<VolumeShard>,
     /// The number of records that were laid out.
     laid_out: usize,
 }
@@ -74,19 +74,19 @@ impl SetLayout {
             .into_iter()
             .map(|volume| self.measure(set, volume))
             .collect();
-        let outdated: BTreeSet<ShardName> = paths.iter().map(|path| self.outdated(path)).collect();
+        let outdated: BTreeSet<VolumeShard> =
+            paths.into_iter().map(|path| self.outdated(path)).collect();
         let mut changes = vec![set.head_change(stored, self.sequence, save)];
         let mut gone = vec![];
         for shard in outdated {
-            let old = self.take_shards(&shard);
-            let new = self.divide(&shard, &old)?;
+            let old = self.take_shards(shard);
+            let new = self.divide(shard, &old)?;
             let left = old.iter().filter(|name| !new.contains_key(name));
-            gone.extend(left.map(|name| ShardChange::of(stored, name, None)));
-            self.add_shards(&shard, &new);
-            changes.extend(
-                new.into_iter()
-                    .map(|(name, new)| ShardChange::of(stored, &name, Some(new.text))),
-            );
+            gone.extend(left.map(|name| ShardChange::of(stored, ShardName::Volumes(*name), None)));
+            self.add_shards(shard, &new);
+            changes.extend(new.into_iter().map(|(name, new)| {
+                ShardChange::of(stored, ShardName::Volumes(name), Some(new.text))
+            }));
         }
         changes.extend(gone);
         Ok(changes)
@@ -95,7 +95,7 @@ impl SetLayout {
     /// Takes over the record of a volume, and returns its path.
     fn measure(&mut self, set: &LedgerSet, volume: &NamespacedId) -> ShardPath {
         let path = ShardPath::of(volume);
-        let place = (path.clone(), volume.clone());
+        let place = (path, volume.clone());
         let entry = set.entries().get(volume);
         let record = entry.map(|entry| VolumeRecord::new(volume, entry).text());
         let size = |record: &RecordText| size_in_shard(record);
@@ -105,7 +105,7 @@ impl SetLayout {
             None => self.volumes.remove(&place),
         };
         let old = old.as_ref().map(size);
-        for shard in ShardName::all_of(&path).take_while(|shard| is_split(&self.shards, shard)) {
+        for shard in VolumeShard::all_of(path).take_while(|shard| is_split(&self.shards, *shard)) {
             let size = self.split.entry(shard).or_default();
             *size = (*size + new.unwrap_or_default()).saturating_sub(old.unwrap_or_default());
         }
@@ -113,62 +113,59 @@ impl SetLayout {
     }
 
     /// Returns the shard on a path that has to be laid out again.
-    fn outdated(&self, path: &ShardPath) -> ShardName {
-        let fits = |shard: &ShardName| {
-            let size = self.split.get(shard).copied().unwrap_or_default();
-            FRAME + size <= room(true)
-        };
-        ShardName::all_of(path)
-            .find(|shard| !is_split(&self.shards, shard) || fits(shard))
-            .unwrap_or_else(ShardName::root)
+    fn outdated(&self, path: ShardPath) -> VolumeShard {
+        let size = |shard| self.split.get(&shard).copied().unwrap_or_default();
+        VolumeShard::all_of(path)
+            .find(|shard| !is_split(&self.shards, *shard) || fits_again(size(*shard)))
+            .unwrap_or(VolumeShard::ROOT)
     }
 
     /// Divides the volumes of a shard that was taken, and lays out the parts.
     fn divide(
         &self,
-        shard: &ShardName,
-        taken: &[ShardName],
-    ) -> Result<BTreeMap<ShardName, LaidOutShard>, LedgerProblem> {
+        shard: VolumeShard,
+        taken: &[VolumeShard],
+    ) -> Result<BTreeMap<VolumeShard, LaidOutShard>, LedgerProblem> {
         let first = NamespacedId::new(Namespace::new(""), VolumeId::new(""));
         let inside = self
             .volumes
             .range((ShardPath::first_below(shard), first)..)
-            .take_while(|((path, _), _)| shard.covers(path));
+            .take_while(|((path, _), _)| shard.covers(*path));
         let placed: Vec<PlacedVolume<'_, &RawValue>> = inside
             .map(|((path, key), record)| PlacedVolume {
-                path,
+                path: *path,
                 key,
                 record: &**record,
                 size: size_in_shard(record),
             })
             .collect();
-        let was_split = |name: &ShardName| taken.iter().any(|other| other.is_below(name));
-        let parts = divide(shard.clone(), &placed, was_split)?.into_iter();
+        let was_split = |shard: VolumeShard| taken.iter().any(|other| other.is_below(shard));
+        let parts = divide(shard, &placed, was_split)?.into_iter();
         let lay_out = |(name, records)| (name, LaidOutShard::new(self.sequence, records));
         Ok(parts.map(lay_out).collect())
     }
 
     /// Takes a shard and those below it out of the layout.
-    fn take_shards(&mut self, shard: &ShardName) -> Vec<ShardName> {
-        let from = self.shards.range(shard..);
+    fn take_shards(&mut self, shard: VolumeShard) -> Vec<VolumeShard> {
+        let from = self.shards.range(shard..).copied();
         let taken = from.take_while(|name| *name == shard || name.is_below(shard));
-        let taken: Vec<ShardName> = taken.cloned().collect();
+        let taken: Vec<VolumeShard> = taken.collect();
         for name in &taken {
             self.shards.remove(name);
         }
-        if taken.iter().any(|name| name != shard) {
+        if taken.iter().any(|name| *name != shard) {
             self.split
-                .retain(|name, _| name != shard && !name.is_below(shard));
+                .retain(|name, _| *name != shard && !name.is_below(shard));
         }
         taken
     }
 
     /// Adds a shard or its parts to the layout.
-    fn add_shards(&mut self, shard: &ShardName, new: &BTreeMap<ShardName, LaidOutShard>) {
-        self.shards.extend(new.keys().cloned());
+    fn add_shards(&mut self, shard: VolumeShard, new: &BTreeMap<VolumeShard, LaidOutShard>) {
+        self.shards.extend(new.keys());
         self.laid_out += new.values().map(|new| new.records).sum::<usize>();
-        for (name, new) in new.iter().filter(|(name, _)| *name != shard) {
-            for above in name.all_above().filter(|above| !shard.is_below(above)) {
+        for (name, new) in new.iter().filter(|(name, _)| **name != shard) {
+            for above in name.all_above().filter(|above| !shard.is_below(*above)) {
                 *self.split.entry(above).or_default() += new.size;
             }
         }
@@ -194,7 +191,7 @@ impl LaidOutShard {
     }
 }
 
-fn is_split(shards: &BTreeSet<ShardName>, shard: &ShardName) -> bool {
+fn is_split(shards: &BTreeSet<VolumeShard>, shard: VolumeShard) -> bool {
     let mut below = shards.range((Excluded(shard), Unbounded));
     below.next().is_some_and(|next| next.is_below(shard))
 }

@@ -9,7 +9,7 @@ use super::entry::{Entry, Ownership, StoredValue};
 use super::hash::{FieldHash, FieldHashes, LedgerKey};
 use super::history::SetHistory;
 use super::intent::Intent;
-use super::shard_name::ShardName;
+use super::shard_name::{ShardName, VolumeShard};
 use super::sharding::{assign_to_shards, merge_shards};
 use super::stored_set::{FORMAT, LedgerProblem, ShardChange, StoredSet};
 use crate::model::{
@@ -98,16 +98,18 @@ impl LedgerSet {
         let written = written.chain(head.iter().map(|head| head.sequence));
         let sequence = written.max().unwrap_or_default() + 1;
         let layout = assign_to_shards(self.entries.all(), &old)?;
-        let change = |shard: &ShardName, text: Option<String>| ShardChange::of(stored, shard, text);
+        let change = |shard: VolumeShard, text: Option<String>| {
+            ShardChange::of(stored, ShardName::Volumes(shard), text)
+        };
         let mut changes = vec![];
-        for (name, volumes) in &layout {
-            if old.get(name).is_none_or(|old| old.volumes != *volumes) {
+        for (shard, volumes) in &layout {
+            if old.get(shard).is_none_or(|old| old.volumes != *volumes) {
                 let text = ShardDocument::text(sequence, volumes.clone());
-                changes.push(change(name, Some(text)));
+                changes.push(change(*shard, Some(text)));
             }
         }
-        let gone = old.keys().filter(|name| !layout.contains_key(name));
-        changes.extend(gone.map(|name| change(name, None)));
+        let gone = old.keys().filter(|shard| !layout.contains_key(shard));
+        changes.extend(gone.map(|shard| change(*shard, None)));
         let is_same = |head: HeadDocument| head.history() == self.history && head.key == self.key;
         if changes.is_empty() && head.is_some_and(is_same) {
             return Ok(vec![]);
@@ -126,7 +128,7 @@ impl LedgerSet {
             plans: self.history.plans.clone(),
             released: self.history.released.clone(),
         });
-        ShardChange::of(stored, &ShardName::head(), Some(text))
+        ShardChange::of(stored, ShardName::Head, Some(text))
     }
 
     /// Counts the set as stored.
@@ -379,14 +381,15 @@ impl LedgerSet {
 
 pub(super) fn parse(
     stored: &StoredSet,
-) -> Result<(Option<HeadDocument>, BTreeMap<ShardName, ShardDocument>), LedgerProblem> {
+) -> Result<(Option<HeadDocument>, BTreeMap<VolumeShard, ShardDocument>), LedgerProblem> {
     let mut head = None;
     let mut shards = BTreeMap::new();
     for (name, shard) in &stored.shards {
-        if name.is_head() {
-            head = Some(document::read(name, &shard.text)?);
-        } else {
-            shards.insert(name.clone(), document::read(name, &shard.text)?);
+        match *name {
+            ShardName::Head => head = Some(document::read(*name, &shard.text)?),
+            ShardName::Volumes(part) => {
+                shards.insert(part, document::read(*name, &shard.text)?);
+            }
         }
     }
     Ok((head, shards))

@@ -5,106 +5,130 @@ use sha2::{Digest as _, Sha256};
 use crate::model::NamespacedId;
 
 /// The maximum number of hash bits in a shard's name.
-pub(super) const DEEPEST: usize = 40;
+pub(super) const DEEPEST: u32 = 40;
 
-/// The name of a shard: `head`, or `v` and the bits that its volumes share.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ShardName(String);
+/// The name of a shard, in the order of the texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ShardName {
+    /// The head: `head`.
+    Head,
+    /// A shard of volumes: `v` and the bits that its volumes share.
+    Volumes(VolumeShard),
+}
 
 impl ShardName {
-    /// Returns the name of the head.
-    pub fn head() -> Self {
-        Self("head".to_owned())
-    }
-
-    pub(super) fn root() -> Self {
-        Self("v".to_owned())
-    }
-
-    pub(super) fn halves(&self) -> [Self; 2] {
-        [Self(format!("{}0", self.0)), Self(format!("{}1", self.0))]
-    }
-
     /// Parses a name; `None` if it is not the name of a shard.
     pub fn parse(text: &str) -> Option<Self> {
-        let bits = text.strip_prefix('v');
-        let shard = bits.is_some_and(|bits| {
-            bits.len() <= DEEPEST && bits.bytes().all(|bit| matches!(bit, b'0' | b'1'))
-        });
-        (shard || text == "head").then(|| Self(text.to_owned()))
-    }
-
-    /// Returns the name as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// Returns the shards that can hold a volume with this path, from the root down.
-    pub(super) fn all_of(path: &ShardPath) -> impl Iterator<Item = Self> {
-        (1..=path.0.len()).map(|length| Self(path.0[..length].to_owned()))
-    }
-
-    /// Returns the shards that this one is a part of, from the root down.
-    pub(super) fn all_above(&self) -> impl Iterator<Item = Self> {
-        (1..self.0.len()).map(|length| Self(self.0[..length].to_owned()))
-    }
-
-    pub(super) fn is_head(&self) -> bool {
-        self.0 == "head"
-    }
-
-    pub(super) fn depth(&self) -> usize {
-        self.0.len() - 1
-    }
-
-    /// Whether the shard is a part of another one that has been split.
-    pub(super) fn is_below(&self, other: &Self) -> bool {
-        self != other && self.0.starts_with(&other.0)
-    }
-
-    /// Whether the shard can hold a volume with this path.
-    pub(super) fn covers(&self, path: &ShardPath) -> bool {
-        !self.is_head() && path.0.starts_with(&self.0)
+        if text == "head" {
+            return Some(Self::Head);
+        }
+        VolumeShard::parse(text.strip_prefix('v')?).map(Self::Volumes)
     }
 }
 
 impl std::fmt::Display for ShardName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
+        match self {
+            Self::Head => f.write_str("head"),
+            Self::Volumes(shard) => shard.fmt(f),
+        }
     }
 }
 
-/// The path of a volume: the name of the deepest shard that can hold it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct ShardPath(String);
+/// A shard of volumes: the first bits that the hashes of their names share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct VolumeShard {
+    /// The bits, from the highest one down; the others are zero.
+    bits: u64,
+    /// The number of bits.
+    depth: u32,
+}
 
-impl ShardPath {
-    /// Returns the smallest path below a shard.
-    pub(super) fn first_below(shard: &ShardName) -> Self {
-        Self(shard.0.clone())
+impl VolumeShard {
+    /// The shard of all volumes.
+    pub(super) const ROOT: Self = Self { bits: 0, depth: 0 };
+
+    fn parse(digits: &str) -> Option<Self> {
+        let one = |shard: Self, digit: u8| {
+            let [zero, one] = (shard.depth < DEEPEST).then(|| shard.halves())?;
+            match digit {
+                b'0' => Some(zero),
+                b'1' => Some(one),
+                _ => None,
+            }
+        };
+        digits.bytes().try_fold(Self::ROOT, one)
     }
 
-    pub(super) fn of(key: &NamespacedId) -> Self {
-        let hash = path_hash(key);
-        let bits = hash
-            .iter()
-            .flat_map(|byte| (0..8).map(move |n| byte >> (7 - n) & 1));
-        let bits = bits
-            .take(DEEPEST)
-            .map(|bit| if bit == 0 { '0' } else { '1' });
-        Self(std::iter::once('v').chain(bits).collect())
+    /// Returns the two parts that the shard is split into. A shard of [`DEEPEST`] has none.
+    pub(super) fn halves(self) -> [Self; 2] {
+        let depth = self.depth + 1;
+        let last = 1 << (u64::BITS - depth);
+        [self.bits, self.bits | last].map(|bits| Self { bits, depth })
+    }
+
+    /// Returns the shards that can hold a volume with this path, from the root down.
+    pub(super) fn all_of(path: ShardPath) -> impl Iterator<Item = Self> {
+        (0..=DEEPEST).map(move |depth| Self::above(path.0, depth))
+    }
+
+    /// Returns the shards that this one is a part of, from the root down.
+    pub(super) fn all_above(self) -> impl Iterator<Item = Self> {
+        (0..self.depth).map(move |depth| Self::above(self.bits, depth))
+    }
+
+    fn above(bits: u64, depth: u32) -> Self {
+        let bits = bits & mask(depth);
+        Self { bits, depth }
+    }
+
+    pub(super) fn depth(self) -> u32 {
+        self.depth
+    }
+
+    /// Whether the shard is a part of another one that has been split.
+    pub(super) fn is_below(self, other: Self) -> bool {
+        self.depth > other.depth && self.bits & mask(other.depth) == other.bits
+    }
+
+    /// Whether the shard can hold a volume with this path.
+    pub(super) fn covers(self, path: ShardPath) -> bool {
+        path.0 & mask(self.depth) == self.bits
+    }
+}
+
+impl std::fmt::Display for VolumeShard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("v")?;
+        let bits = (1..=self.depth).map(|depth| self.bits >> (u64::BITS - depth) & 1);
+        bits.into_iter().try_for_each(|bit| write!(f, "{bit}"))
+    }
+}
+
+/// Returns the highest bits.
+fn mask(depth: u32) -> u64 {
+    u64::MAX.checked_shl(u64::BITS - depth).unwrap_or(0)
+}
+
+/// The path of a volume: the bits of the deepest shard that can hold it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ShardPath(u64);
+
+impl ShardPath {
+    pub(super) fn of(volume: &NamespacedId) -> Self {
+        let name = format!("{}\0{}", volume.namespace, volume.id);
+        let hash: [u8; 32] = Sha256::digest(name.as_bytes()).into();
+        let first = hash.first_chunk().copied().unwrap_or_default();
+        Self(u64::from_be_bytes(first) & mask(DEEPEST))
+    }
+
+    /// Returns the smallest path below a shard.
+    pub(super) fn first_below(shard: VolumeShard) -> Self {
+        Self(shard.bits)
     }
 }
 
 /// Returns a number by which the volumes of one shard follow each other.
 pub fn shard_order(volume: &NamespacedId) -> u64 {
-    let hash = path_hash(volume);
-    hash.iter()
-        .take(DEEPEST / 8)
-        .fold(0, |order, byte| order << 8 | u64::from(*byte))
-}
-
-fn path_hash(volume: &NamespacedId) -> [u8; 32] {
-    let name = format!("{}\0{}", volume.namespace, volume.id);
-    Sha256::digest(name.as_bytes()).into()
+    ShardPath::of(volume).0
 }

@@ -32,12 +32,11 @@ impl StoredSet {
     }
 
     /// Applies a change that was written with this revision.
-    pub fn record(&mut self, change: &ShardChange, revision: u64) {
-        match &change.text {
+    pub fn record(&mut self, change: ShardChange, revision: u64) {
+        match change.text {
             Some(text) => {
-                let text = text.clone();
                 let stored = StoredShard { revision, text };
-                self.shards.insert(change.shard.clone(), stored);
+                self.shards.insert(change.shard, stored);
             }
             None => drop(self.shards.remove(&change.shard)),
         }
@@ -57,10 +56,10 @@ pub struct ShardChange {
 
 impl ShardChange {
     /// Returns the write of a shard that replaces the stored one.
-    pub(super) fn of(stored: &StoredSet, shard: &ShardName, text: Option<String>) -> Self {
+    pub(super) fn of(stored: &StoredSet, shard: ShardName, text: Option<String>) -> Self {
         Self {
-            shard: shard.clone(),
-            expected: stored.shards.get(shard).map(|stored| stored.revision),
+            shard,
+            expected: stored.shards.get(&shard).map(|stored| stored.revision),
             text,
         }
     }

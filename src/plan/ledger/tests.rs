@@ -2,8 +2,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
-use super::shard_name::ShardPath;
-use super::sharding::LARGEST;
+use super::shard_name::{ShardPath, VolumeShard};
+use super::sharding::{LARGEST, ROOM};
 use super::*;
 use crate::model::HiddenField;
 use crate::model::{
@@ -90,7 +90,7 @@ fn write(stored: &mut StoredSet, changes: &[ShardChange], revision: &mut u64) {
         let now = stored.shards.get(&change.shard).map(|shard| shard.revision);
         assert_eq!(now, change.expected, "{}", change.shard);
         *revision += 1;
-        stored.record(change, *revision);
+        stored.record(change.clone(), *revision);
     }
 }
 
@@ -240,7 +240,7 @@ fn only_the_latest_hundred_released_volumes_are_known() {
     let is_released = |at: usize| set.has_released(&volume(format!("volume-{at}")));
     assert_eq!([49, 50, 149].map(is_released), [false, true, true]);
     assert!(!set.has_released(&volume("another")));
-    let head = &stored.shards[&ShardName::head()].text;
+    let head = &stored.shards[&ShardName::Head].text;
     assert!(!head.contains("volume-") && head.len() < 5_000, "{head}");
 }
 
@@ -262,14 +262,14 @@ fn one_changed_volume_rewrites_its_shard_and_the_head() {
     set.ownership_mut(&volume("volume-7")).unwrap().protect = true;
     let changes = save(&set, &mut stored);
     assert_eq!(changes.len(), 2);
-    assert!(changes[0].shard.is_head());
+    assert_eq!(changes[0].shard, ShardName::Head);
 }
 
 #[test]
 fn a_lost_head_loses_hashes_but_no_ownership() {
     let mut stored = StoredSet::default();
     save(&many(3), &mut stored);
-    stored.shards.remove(&ShardName::head());
+    stored.shards.remove(&ShardName::Head);
     let left = read(&stored);
     assert_eq!(left.owned().count(), 3);
     assert_eq!(left.secrets(&volume("volume-0")), StoredValue::Unknown);
@@ -319,11 +319,7 @@ fn a_ledger_of_format_1_is_read_and_written_as_format_4() {
     };
     let root = ShardName::parse("v").unwrap();
     let mut stored = StoredSet {
-        shards: [
-            (ShardName::head(), shard(&head)),
-            (root.clone(), shard(old)),
-        ]
-        .into(),
+        shards: [(ShardName::Head, shard(&head)), (root.clone(), shard(old))].into(),
     };
     let mut set = read(&stored);
     let owned = set.ownership(&volume("db")).unwrap();
@@ -333,7 +329,7 @@ fn a_ledger_of_format_1_is_read_and_written_as_format_4() {
     set.fill_in_data(&volume("db"), data("vol-1"));
     save(&set, &mut stored);
     assert_eq!(read(&stored), set);
-    for name in [ShardName::head(), root] {
+    for name in [ShardName::Head, root] {
         let text = &stored.shards[&name].text;
         assert!(text.starts_with(r#"{"format":4,"#), "{text}");
     }
@@ -399,8 +395,25 @@ fn a_shard_name_is_head_or_bits() {
         ("v2", false),
         ("lock", false),
         ("", false),
+        (&format!("v{}", "01".repeat(20)), true),
+        (&format!("v{}0", "01".repeat(20)), false),
     ] {
-        assert_eq!(ShardName::parse(text).is_some(), is_one, "{text}");
+        let shard = ShardName::parse(text);
+        let expected = is_one.then(|| text.to_owned());
+        assert_eq!(shard.map(|shard| shard.to_string()), expected, "{text}");
+    }
+}
+
+proptest! {
+    /// Shards follow each other as their names do.
+    #[test]
+    fn shards_are_in_the_order_of_their_names(one in "v[01]{0,8}", other in "v[01]{0,8}") {
+        let [first, second] = [&one, &other].map(|text| ShardName::parse(text).unwrap());
+        prop_assert_eq!(first.cmp(&second), one.cmp(&other));
+        let (ShardName::Volumes(first), ShardName::Volumes(second)) = (first, second) else {
+            unreachable!("the names begin with `v`");
+        };
+        prop_assert_eq!(first.is_below(second), one != other && one.starts_with(&other));
     }
 }
 
@@ -426,9 +439,11 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(one, 1..600)
 }
 
-/// A volume with so long a name that few fit into a shard.
+/// A volume with so long a name that few fit into a shard, or that it needs one of its own.
 fn long_name(id: u16) -> NamespacedId {
-    volume(format!("{}{id}", "volume-".repeat(110)))
+    let is_alone = id.is_multiple_of(40);
+    let times = if is_alone { ROOM / 6 } else { 110 };
+    volume(format!("{}{id}", "volume-".repeat(times)))
 }
 
 fn apply_step(set: &mut LedgerSet, step: &Step, applied: &FieldHashes) {
@@ -538,10 +553,13 @@ fn the_volumes_of_a_shard_follow_each_other() {
     volumes.sort_by_key(|key| shard_order(key));
     let shard_of = |key: &&NamespacedId| {
         let path = ShardPath::of(key);
-        let mut shards = stored.shards.keys();
-        shards.find(|shard| shard.covers(&path)).unwrap().clone()
+        let mut shards = stored.shards.keys().filter_map(|shard| match shard {
+            ShardName::Head => None,
+            ShardName::Volumes(shard) => Some(*shard),
+        });
+        shards.find(|shard| shard.covers(path)).unwrap()
     };
-    let mut shards: Vec<ShardName> = volumes.iter().map(shard_of).collect();
+    let mut shards: Vec<VolumeShard> = volumes.iter().map(shard_of).collect();
     shards.dedup();
     assert!(shards.len() > 5, "{shards:?}");
     assert_eq!(shards.len(), stored.shards.len() - 1, "all but the head");
@@ -583,7 +601,7 @@ proptest! {
         let volumes = |stored: &StoredSet| -> BTreeMap<ShardName, String> {
             let text = |text: &str| text.split_once("\"volumes\"").unwrap_or_default().1.to_owned();
             let shards = stored.shards.iter();
-            shards.map(|(name, shard)| (name.clone(), text(&shard.text))).collect()
+            shards.map(|(name, shard)| (*name, text(&shard.text))).collect()
         };
         for step in &steps {
             apply_step(&mut set, step, &applied);

@@ -69,7 +69,7 @@ impl Content {
             return Err(LedgerError::conflict(set));
         }
         self.revision += 1;
-        stored.record(change, self.revision);
+        stored.record(change.clone(), self.revision);
         Ok(self.revision)
     }
 }
@@ -104,7 +104,7 @@ impl Ledger for MemoryLedger {
         &self,
         set: &SetName,
         stored: &mut StoredSet,
-        changes: &[ShardChange],
+        changes: Vec<ShardChange>,
     ) -> Result<(), LedgerError> {
         let mut content = self.content();
         let fault = content.faults.pop_front();
@@ -113,8 +113,8 @@ impl Ledger for MemoryLedger {
             Some(LedgerFault::ConflictAfterFirst) => changes.len().min(1),
             Some(LedgerFault::Unavailable) => 0,
         };
-        for change in &changes[..arriving] {
-            let revision = content.change(set, change)?;
+        for change in changes.into_iter().take(arriving) {
+            let revision = content.change(set, &change)?;
             if fault.is_none() {
                 stored.record(change, revision);
             }
