@@ -65,7 +65,14 @@ pub async fn apply(
         }
     })
     .await?;
-    let (writer, updates) = LedgerWriter::new(plan, execution.rules, scope, actor, clock);
+    let (writer, updates) = LedgerWriter::new(
+        plan,
+        execution.parallelism,
+        execution.rules,
+        scope,
+        actor,
+        clock,
+    );
     let writer = writer.under_lock(set.lock_state());
     let writer = writer.taking_notes(takes_notes);
     let executing = async move {

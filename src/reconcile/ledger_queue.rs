@@ -4,8 +4,8 @@
 //! result of a step does not wait: the queue keeps the order, so the next step of a run that starts after
 //! a result waits for both. Results that could not be written are returned at the end.
 //!
-//! A write costs as much as the shards that it changes. So with many volumes a write waits until no update
-//! has come for a moment.
+//! A write costs as much as the shards that it changes. So with many volumes a write waits until as many
+//! steps wait for it as are worked on at the same time, or no update has come for a moment.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::ports::{LedgerError, LedgerFailure};
 
 /// The largest number of queued updates, and of those in one write.
 const QUEUE_SIZE: usize = 256;
-/// How long a write waits for another update, if there are many volumes.
+/// How long a write of many volumes waits for another update.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// A change of a set.
@@ -58,14 +58,33 @@ pub(super) struct LedgerQueue(mpsc::Sender<LedgerUpdate>);
 #[derive(Debug)]
 pub(super) struct QueuedUpdates {
     updates: mpsc::Receiver<LedgerUpdate>,
-    /// Whether the updates of many volumes come close together.
-    has_many: bool,
+    burst: Burst,
 }
 
-/// Returns a queue. `has_many` says that the updates of many volumes come close together.
-pub(super) fn ledger_queue(has_many: bool) -> (LedgerQueue, QueuedUpdates) {
+/// How the updates of a plan come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Burst {
+    /// One by one, because the volumes are few.
+    Few,
+    /// Close together, from at most so many steps at the same time.
+    Many(usize),
+}
+
+impl Burst {
+    /// Whether a write waits for more updates than it has.
+    fn waits_for_more(self, batch: &[LedgerUpdate]) -> bool {
+        let is_step = |update: &&LedgerUpdate| matches!(update.1, Written::Step(_));
+        match self {
+            Self::Few => false,
+            Self::Many(steps) => batch.iter().filter(is_step).count() < steps,
+        }
+    }
+}
+
+/// Returns a queue for updates that come so.
+pub(super) fn ledger_queue(burst: Burst) -> (LedgerQueue, QueuedUpdates) {
     let (sender, updates) = mpsc::channel(QUEUE_SIZE);
-    (LedgerQueue(sender), QueuedUpdates { updates, has_many })
+    (LedgerQueue(sender), QueuedUpdates { updates, burst })
 }
 
 impl LedgerQueue {
@@ -97,7 +116,7 @@ impl QueuedUpdates {
         if self.updates.recv_many(batch, QUEUE_SIZE).await == 0 {
             return false;
         }
-        while self.has_many && batch.len() < QUEUE_SIZE {
+        while batch.len() < QUEUE_SIZE && self.burst.waits_for_more(batch) {
             let room = QUEUE_SIZE - batch.len();
             match timeout(PAUSE, self.updates.recv_many(batch, room)).await {
                 Ok(0) | Err(_) => break,
@@ -139,12 +158,14 @@ fn closed() -> LedgerError {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::Instant;
+
     use super::*;
     use crate::model::{Namespace, VolumeId};
 
     /// Returns how many writes three results need that come one after the other.
-    async fn writes(has_many: bool) -> usize {
-        let (queue, mut queued) = ledger_queue(has_many);
+    async fn writes(burst: Burst) -> usize {
+        let (queue, mut queued) = ledger_queue(burst);
         let writing = async {
             let (mut writes, mut batch) = (0, vec![]);
             while queued.receive(&mut batch).await {
@@ -165,7 +186,26 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn updates_of_many_volumes_share_a_write() {
-        assert_eq!(writes(true).await, 1);
-        assert_ne!(writes(false).await, 1);
+        assert_eq!(writes(Burst::Many(3)).await, 1);
+        assert_ne!(writes(Burst::Few).await, 1);
+    }
+
+    /// The clock stands still unless everything waits for it.
+    #[tokio::test(start_paused = true)]
+    async fn a_write_does_not_pause_when_every_step_waits_for_it() {
+        let pause = async |steps: usize| {
+            let (queue, mut queued) = ledger_queue(Burst::Many(2));
+            let (start, mut batch) = (Instant::now(), vec![]);
+            let waiting = (0..steps).map(|_| queue.write(Box::new(|_| ())));
+            let receiving = async {
+                queued.receive(&mut batch).await;
+                let paused = start.elapsed();
+                batch.clear();
+                paused
+            };
+            tokio::join!(receiving, futures_util::future::join_all(waiting)).0
+        };
+        assert_eq!(pause(2).await, Duration::ZERO);
+        assert!(pause(1).await >= PAUSE);
     }
 }

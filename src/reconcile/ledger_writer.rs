@@ -12,7 +12,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::sync::watch;
 
-use super::ledger_queue::{Change, LedgerQueue, QueuedUpdates, ledger_queue};
+use super::ledger_queue::{Burst, Change, LedgerQueue, QueuedUpdates, ledger_queue};
 use super::lock_state::{LockState, is_held};
 use super::record::{Record, Recorded};
 use super::recorded_scope::RecordedScope;
@@ -91,15 +91,22 @@ impl RecordedRemoval {
 }
 
 impl LedgerWriter {
-    /// Returns a writer for a plan's steps, and what it queues for [`super::ledger_queue::write_updates`].
+    /// Returns a writer for a plan's steps, of which `parallelism` are taken at the same time, and what it
+    /// queues for [`super::ledger_queue::write_updates`].
     pub(super) fn new(
         plan: &Plan,
+        parallelism: usize,
         rules: MergeRules,
         scope: RecordedScope,
         by: Actor,
         clock: Arc<dyn Clock>,
     ) -> (Self, QueuedUpdates) {
-        let (queue, queued) = ledger_queue(plan.volumes.len() > LARGEST_IN_PLAN_ORDER);
+        let burst = if plan.volumes.len() > LARGEST_IN_PLAN_ORDER {
+            Burst::Many(parallelism)
+        } else {
+            Burst::Few
+        };
+        let (queue, queued) = ledger_queue(burst);
         let wanted = plan.volumes.iter().map(|planned| {
             let removal = RecordedRemoval::of(&planned.action);
             let is_removed = removal != RecordedRemoval::Released;

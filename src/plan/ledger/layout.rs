@@ -42,7 +42,7 @@ impl SetLayout {
             shards: shards.into_keys().collect(),
             ..Self::default()
         };
-        for volume in set.entries().all().keys() {
+        for (volume, _) in set.entries().all() {
             layout.measure(set, volume);
         }
         Ok(layout)

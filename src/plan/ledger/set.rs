@@ -35,7 +35,7 @@ pub struct LedgerSet {
 impl PartialEq for LedgerSet {
     fn eq(&self, other: &Self) -> bool {
         let content = |set: &Self| (set.name.clone(), set.key.clone(), set.history.clone());
-        content(self) == content(other) && self.entries.all() == other.entries.all()
+        content(self) == content(other) && self.entries.all().eq(other.entries.all())
     }
 }
 
@@ -165,7 +165,6 @@ impl LedgerSet {
     pub fn owned(&self) -> impl Iterator<Item = (&NamespacedId, &Ownership)> {
         self.entries
             .all()
-            .iter()
             .filter_map(|(key, entry)| Some((key, entry.owned.as_ref()?)))
     }
 
@@ -299,7 +298,6 @@ impl LedgerSet {
     pub fn intents(&self) -> impl Iterator<Item = (&NamespacedId, &Intent)> {
         self.entries
             .all()
-            .iter()
             .filter_map(|(key, entry)| Some((key, entry.intent.as_ref()?)))
     }
 

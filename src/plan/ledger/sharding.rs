@@ -104,11 +104,10 @@ pub(super) fn fits_again(size: usize) -> bool {
 
 /// Assigns the volumes to shards, given the existing shards.
 pub(super) fn assign_to_shards<'e>(
-    entries: &'e BTreeMap<NamespacedId, Entry>,
+    entries: impl Iterator<Item = (&'e NamespacedId, &'e Entry)>,
     present: &BTreeMap<VolumeShard, ShardDocument>,
 ) -> Result<BTreeMap<VolumeShard, Vec<VolumeRecord<'e>>>, LedgerProblem> {
     let mut paths: Vec<(ShardPath, &NamespacedId, &Entry)> = entries
-        .iter()
         .map(|(key, entry)| (ShardPath::of(key), key, entry))
         .collect();
     paths.sort_by_key(|(path, ..)| *path);
