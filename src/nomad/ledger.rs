@@ -36,6 +36,8 @@ const LOCK: &str = "lock";
 const TIME_TO_LIVE: Duration = Duration::from_secs(15);
 /// Limit of concurrent reads of shards.
 const MAX_CONCURRENT_READS: usize = 16;
+/// Limit of concurrent writes of shards, beside the calls of the steps that they record.
+const MAX_CONCURRENT_WRITES: usize = 4;
 /// Attempts to read a set that changes meanwhile, and to send a request whose response is lost.
 const ATTEMPTS: usize = 4;
 
@@ -241,6 +243,26 @@ impl NomadLedger {
         }
     }
 
+    /// Writes changes in any order. After a failure, what was begun is ended.
+    async fn write_shards(
+        &self,
+        set: &SetName,
+        stored: &mut StoredSet,
+        changes: Vec<ShardChange>,
+    ) -> Result<(), LedgerError> {
+        let mut writes = stream::iter(changes)
+            .map(async |change| (self.write_change(set, &change).await, change))
+            .buffer_unordered(MAX_CONCURRENT_WRITES);
+        let mut failed = None;
+        while let Some((written, change)) = writes.next().await {
+            match written {
+                Ok(revision) => stored.record(change, revision),
+                Err(error) => drop(failed.get_or_insert(error)),
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
     /// Acquires a lock with an ID derived from the holder. An attempt whose response is lost can
     /// then be repeated without waiting for its own lock.
     async fn acquire(
@@ -351,9 +373,12 @@ impl Ledger for NomadLedger {
         stored: &mut StoredSet,
         changes: Vec<ShardChange>,
     ) -> Result<(), LedgerError> {
-        for change in changes {
-            let revision = self.write_change(set, &change).await?;
-            stored.record(change, revision);
+        let (head, others): (Vec<_>, Vec<_>) = changes
+            .into_iter()
+            .partition(|change| change.shard == ShardName::Head);
+        let (written, removed) = others.into_iter().partition(|change| change.text.is_some());
+        for changes in [head, written, removed] {
+            self.write_shards(set, stored, changes).await?;
         }
         Ok(())
     }

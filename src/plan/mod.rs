@@ -84,7 +84,7 @@ pub use rules::{
     UnreportedFields, UpdateRule, server_version_warning,
 };
 pub use saved_plan::{PlanOrigin, SavedPlan, SavedPlanProblem};
-pub use unread::{NotedVolumes, inputs_of_unchanged, noted_volumes, unread_volumes};
+pub use unread::{NotedRules, NotedVolumes, inputs_of_unchanged, noted_volumes, unread_volumes};
 pub use update::remaining_differences;
 pub use update_answers::{UpdateAnswers, update_answers};
 pub use volume_drift::{Baseline, DriftState, FieldDrift, FileState, VolumeDrift};

@@ -12,8 +12,7 @@ use std::collections::{BTreeMap, HashSet};
 use super::action::{Action, Plan, PlannedVolume};
 use super::inputs::ObservedState;
 use super::ledger::{DataIdentity, IntentStep, LastVerified, LedgerSet, RecordedData, StoredValue};
-use super::rules::MergeRules;
-use super::unread::inputs_of_unchanged;
+use super::unread::{NotedRules, inputs_of_unchanged};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{NamespacedId, Secrets};
 
@@ -86,7 +85,7 @@ pub fn record_observations(
     observed: &ObservedState,
     taken_secrets: &BTreeMap<NamespacedId, Secrets>,
     at: i64,
-    noted_rules: Option<MergeRules>,
+    noted_rules: Option<&NotedRules>,
 ) {
     let created = interrupted_creates(set);
     for planned in plan.volumes.iter().filter(is_unchanged) {

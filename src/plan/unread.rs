@@ -9,6 +9,7 @@
 //! not in the hash, because no volume shows them. They are compared each time.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -33,7 +34,7 @@ pub fn noted_volumes(
     rules: MergeRules,
     options: &PlanOptions,
 ) -> NotedVolumes {
-    let rules = RulesText::of(rules);
+    let rules = NotedRules::of(rules);
     let noted = wanted.iter().filter_map(|spec| {
         let key = spec.key();
         let owned = owned.volumes.get(&key)?;
@@ -71,20 +72,27 @@ pub fn inputs_of_unchanged(
     set: &LedgerSet,
     spec: &VolumeSpec,
     volume: &Volume,
-    rules: MergeRules,
+    rules: &NotedRules,
 ) -> Option<FieldHash> {
     let key = spec.key();
     let owned = OwnedVolume::of(set, &key, set.ownership(&key)?, Some(spec), |_| None);
-    is_unchanged_but_for_secrets(spec, volume, &owned, rules)
-        .then(|| plan_inputs(set.key(), spec, owned.mount_flags, &RulesText::of(rules)))
+    is_unchanged_but_for_secrets(spec, volume, &owned, rules.rules)
+        .then(|| plan_inputs(set.key(), spec, owned.mount_flags, rules))
 }
 
-/// The rules of a server as text, for a hash.
-struct RulesText(String);
+/// The rules of a server that notes depend on, made once for many volumes.
+#[derive(Clone, Debug)]
+pub struct NotedRules {
+    rules: MergeRules,
+    /// The rules as the hashes cover them.
+    text: Arc<str>,
+}
 
-impl RulesText {
-    fn of(rules: MergeRules) -> Self {
-        Self(format!("{rules:?}"))
+impl NotedRules {
+    /// Returns these rules for notes.
+    pub fn of(rules: MergeRules) -> Self {
+        let text = format!("{rules:?}").into();
+        Self { rules, text }
     }
 }
 
@@ -105,12 +113,12 @@ fn plan_inputs(
     key: &LedgerKey,
     spec: &VolumeSpec,
     recorded_flags: RecordedValue,
-    rules: &RulesText,
+    rules: &NotedRules,
 ) -> FieldHash {
     let options = spec.request.mount_options.as_ref();
     let inputs = PlanDependencies {
         program: env!("CARGO_PKG_VERSION"),
-        rules: &rules.0,
+        rules: &rules.text,
         request: CanonicalRequest::of(&spec.request),
         mount_flags: options.map(|options| options.mount_flags.as_slice()),
         recorded_flags: format!("{recorded_flags:?}"),

@@ -147,8 +147,8 @@ pub trait Ledger: Send + Sync {
     /// Returns every shard of a set with its revision; empty if the set does not exist.
     async fn read(&self, set: &SetName) -> Result<StoredSet, LedgerError>;
 
-    /// Writes changes in order and records each one in `stored`. Stops at the first failure; earlier
-    /// changes stay. If a reply is lost, the ledger reads the shard again. It returns
+    /// Writes the head, then the other shards, then removes shards, and records each change in `stored`.
+    /// Nothing of the next kind is written after a failure; what was written stays. If a reply is lost, the ledger reads the shard again. It returns
     /// [`LedgerFailure::OutcomeUnknown`] only if that read fails too.
     async fn write(
         &self,

@@ -14,7 +14,7 @@ use super::ledger_queue::{UnwrittenResult, write_updates};
 use super::ledger_writer::{LedgerWriter, unwritten_result};
 use super::outcome::Outcome;
 use super::recorded_scope::RecordedScope;
-use crate::plan::{Actor, ObservedState, Plan, record_observations};
+use crate::plan::{Actor, NotedRules, ObservedState, Plan, record_observations};
 use crate::ports::{Clock, LedgerError};
 
 /// The set that records a plan.
@@ -55,11 +55,12 @@ pub async fn apply(
         scope,
     } = recording;
     let now = clock.now();
-    let takes_notes = set.is_on_server();
-    let noted_rules = Some(execution.rules).filter(|_| takes_notes);
+    let noted_rules = set
+        .is_on_server()
+        .then(|| NotedRules::of(execution.rules));
     let taken_secrets = execution.resolved.taken_secrets();
     set.update(|set| {
-        record_observations(set, plan, observed, taken_secrets, now, noted_rules);
+        record_observations(set, plan, observed, taken_secrets, now, noted_rules.as_ref());
         if let Some(id) = saved_plan {
             set.record_plan(id, now);
         }
@@ -74,7 +75,7 @@ pub async fn apply(
         clock,
     );
     let writer = writer.under_lock(set.lock_state());
-    let writer = writer.taking_notes(takes_notes);
+    let writer = writer.taking_notes(noted_rules);
     let executing = async move {
         let recorded = Execution {
             record: &writer,

@@ -20,7 +20,7 @@ use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{NamespacedId, Volume, VolumeRequest};
 use crate::plan::{
     Action, Actor, DataIdentity, HiddenField, Intent, IntentStep, LastVerified, LedgerSet,
-    MergeRules, OmittedMap, Ownership, Plan, PlannedVolume, RecordedData, VolumeVersion,
+    MergeRules, NotedRules, OmittedMap, Ownership, Plan, PlannedVolume, RecordedData, VolumeVersion,
     inputs_of_unchanged, shard_order,
 };
 use crate::ports::{Clock, LedgerError};
@@ -35,8 +35,8 @@ pub(super) struct LedgerWriter {
     by: Actor,
     clock: Arc<dyn Clock>,
     rules: MergeRules,
-    /// Whether the set notes which volumes a plan leaves unchanged.
-    takes_notes: bool,
+    /// The rules of the server, if the set notes which volumes a plan leaves unchanged.
+    noted_rules: Option<NotedRules>,
     scope: RecordedScope,
     wanted: HashMap<NamespacedId, Arc<Wanted>>,
     /// The lock of the set; `None` if it has none.
@@ -130,7 +130,7 @@ impl LedgerWriter {
             by,
             clock,
             rules,
-            takes_notes: false,
+            noted_rules: None,
             scope,
             wanted: wanted.collect(),
             lock: None,
@@ -138,11 +138,11 @@ impl LedgerWriter {
         (writer, queued)
     }
 
-    /// Notes which volumes a plan leaves unchanged, if `true`.
+    /// Notes which volumes a plan under these rules leaves unchanged, if there are any.
     #[must_use]
-    pub(super) fn taking_notes(self, takes_notes: bool) -> Self {
+    pub(super) fn taking_notes(self, noted_rules: Option<NotedRules>) -> Self {
         Self {
-            takes_notes,
+            noted_rules,
             ..self
         }
     }
@@ -181,7 +181,7 @@ impl LedgerWriter {
         let data = applied_data(&request, now, is_new);
         let at = self.clock.now();
         let now = now.cloned();
-        let noted_rules = Some(self.rules).filter(|_| self.takes_notes);
+        let noted_rules = self.noted_rules.clone();
         Box::new(move |set| {
             match scope {
                 RecordedScope::WholeRequest => set.record_applied(&request),
@@ -206,6 +206,7 @@ impl LedgerWriter {
                 spec_index: now.spec_index,
                 at,
                 plan_inputs: noted_rules
+                    .as_ref()
                     .zip(wanted.spec.as_ref())
                     .and_then(|(rules, spec)| inputs_of_unchanged(set, spec, now, rules)),
             });

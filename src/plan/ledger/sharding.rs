@@ -6,8 +6,9 @@
 //! half of it merge. So one changed volume rewrites one shard and the head. A volume that needs more
 //! room has a shard of its own, up to [`LARGEST`].
 //!
-//! A write starts with the head, by check-and-set, and removes old shards last. After a crash, the
-//! shard with the highest sequence decides each volume, so a write applies entirely or not at all.
+//! A write starts with the head, by check-and-set, and removes old shards last; between these, shards
+//! are written in any order. After a crash, the shard with the highest sequence decides each volume, so
+//! each volume is as before the write or as after it.
 
 use std::collections::BTreeMap;
 

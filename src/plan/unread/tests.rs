@@ -223,7 +223,7 @@ impl Situation {
             &observed,
             &BTreeMap::new(),
             1,
-            Some(self.rules),
+            Some(&NotedRules::of(self.rules)),
         );
     }
 
@@ -402,7 +402,10 @@ fn only_a_volume_that_a_plan_leaves_unchanged_is_noted() {
     let stories = [quiet()];
     let mut situation = situation(&stories, MergeRules::NOMAD, false);
     let volume = volume_of(0, &stories[0]);
-    let inputs = |of: &Situation| inputs_of_unchanged(&of.set, &of.files[0], &volume, of.rules);
+    let inputs = |of: &Situation| {
+        let rules = NotedRules::of(of.rules);
+        inputs_of_unchanged(&of.set, &of.files[0], &volume, &rules)
+    };
     assert!(inputs(&situation).is_some());
     (fields()[6].write)(&mut situation.files[0].request, Form::Given);
     let (planned, _) = situation.plan(&NotedVolumes::new());
