@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use http::header::ACCEPT_ENCODING;
 use http::{HeaderMap, HeaderValue, Method};
 
 use super::address::Address;
@@ -34,6 +35,15 @@ impl<'a> ApiRequest<'a> {
             body: None,
             timeout: None,
         }
+    }
+
+    /// Asks for a response that is not compressed. A server compresses what hardly shrinks, such as
+    /// hashes, more slowly than a network carries it.
+    #[must_use]
+    pub(super) fn uncompressed(mut self) -> Self {
+        let identity = HeaderValue::from_static("identity");
+        self.headers.insert(ACCEPT_ENCODING, identity);
+        self
     }
 }
 

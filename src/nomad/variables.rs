@@ -94,7 +94,7 @@ impl Variables<'_> {
         let segments = segments(path);
         let get = ApiRequest {
             query: vec![("namespace", self.namespace)],
-            ..ApiRequest::new(Method::GET, &segments)
+            ..ApiRequest::new(Method::GET, &segments).uncompressed()
         };
         let found = self
             .session
@@ -117,7 +117,7 @@ impl Variables<'_> {
         let put = ApiRequest {
             query: vec![("namespace", self.namespace), ("cas", &cas)],
             body: Some(&body),
-            ..ApiRequest::new(Method::PUT, &segments)
+            ..ApiRequest::new(Method::PUT, &segments).uncompressed()
         };
         match self.session.write_if(&put, action).await? {
             ConditionalResponse::Applied(response) => {
@@ -202,7 +202,7 @@ impl Variables<'_> {
         let put = ApiRequest {
             query: vec![("namespace", self.namespace), (operation, "")],
             body: Some(body),
-            ..ApiRequest::new(Method::PUT, &segments)
+            ..ApiRequest::new(Method::PUT, &segments).uncompressed()
         };
         match self.session.write_if(&put, action).await? {
             ConditionalResponse::Applied(response) => {

@@ -55,12 +55,17 @@ pub async fn apply(
         scope,
     } = recording;
     let now = clock.now();
-    let noted_rules = set
-        .is_on_server()
-        .then(|| NotedRules::of(execution.rules));
+    let noted_rules = set.is_on_server().then(|| NotedRules::of(execution.rules));
     let taken_secrets = execution.resolved.taken_secrets();
     set.update(|set| {
-        record_observations(set, plan, observed, taken_secrets, now, noted_rules.as_ref());
+        record_observations(
+            set,
+            plan,
+            observed,
+            taken_secrets,
+            now,
+            noted_rules.as_ref(),
+        );
         if let Some(id) = saved_plan {
             set.record_plan(id, now);
         }

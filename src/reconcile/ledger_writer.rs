@@ -20,8 +20,8 @@ use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{NamespacedId, Volume, VolumeRequest};
 use crate::plan::{
     Action, Actor, DataIdentity, HiddenField, Intent, IntentStep, LastVerified, LedgerSet,
-    MergeRules, NotedRules, OmittedMap, Ownership, Plan, PlannedVolume, RecordedData, VolumeVersion,
-    inputs_of_unchanged, shard_order,
+    MergeRules, NotedRules, OmittedMap, Ownership, Plan, PlannedVolume, RecordedData,
+    VolumeVersion, inputs_of_unchanged, shard_order,
 };
 use crate::ports::{Clock, LedgerError};
 use crate::spec::VolumeSpec;

@@ -87,6 +87,62 @@ async fn a_set_of_many_shards_is_read_back_and_shrinks() {
     assert_eq!(sets.into_iter().collect::<Vec<_>>(), [name()]);
 }
 
+/// The head is the condition of the whole write. What other shards replace is removed last.
+#[tokio::test]
+async fn a_write_begins_with_the_head_and_ends_with_removals() {
+    let variables = Variables::new();
+    let (server, ledger) = serve(&variables).await;
+    let mut stored = StoredSet::default();
+    let mut sent = vec![];
+    for (number, volumes) in [4_000, 5].into_iter().enumerate() {
+        save(
+            &ledger,
+            &owning(0..volumes),
+            &mut stored,
+            &number.to_string(),
+        )
+        .await
+        .expect("the write succeeds");
+        let mut lines = vec![];
+        for seen in server.requests() {
+            lines.push(seen.line());
+        }
+        sent.push(lines);
+    }
+    let (first, second) = (&sent[0], &sent[1][sent[0].len()..]);
+    for lines in [first, second] {
+        let head = "PUT /v1/var/nomad-csi/sets/web/head?";
+        assert!(lines[0].starts_with(head), "{}", lines[0]);
+    }
+    let removed = second.iter().position(|line| line.starts_with("DELETE"));
+    let (written, removed) = second.split_at(removed.expect("shards are removed"));
+    assert!(written.iter().all(|line| line.starts_with("PUT")));
+    assert!(removed.iter().all(|line| line.starts_with("DELETE")));
+    assert!(removed.len() > 3, "{removed:?}");
+}
+
+/// Hashes hardly shrink, so compressing them would cost the server more than it saves.
+#[tokio::test]
+async fn shards_are_not_compressed() {
+    let variables = Variables::new();
+    let (server, ledger) = serve(&variables).await;
+    let mut stored = StoredSet::default();
+    save(&ledger, &owning(0..5), &mut stored, "1")
+        .await
+        .expect("the write succeeds");
+    read(&ledger).await;
+    for seen in server.requests() {
+        let is_list = seen.line().starts_with("GET /v1/vars?");
+        let expected = if is_list { "gzip" } else { "identity" };
+        assert_eq!(
+            seen.header("accept-encoding"),
+            Some(expected),
+            "{}",
+            seen.line()
+        );
+    }
+}
+
 /// A first writer may write between the list of variables and the read of the head.
 #[tokio::test]
 async fn a_set_written_during_a_read_is_read_again() {

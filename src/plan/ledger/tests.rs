@@ -319,7 +319,7 @@ fn a_ledger_of_format_1_is_read_and_written_as_format_4() {
     };
     let root = ShardName::parse("v").unwrap();
     let mut stored = StoredSet {
-        shards: [(ShardName::Head, shard(&head)), (root.clone(), shard(old))].into(),
+        shards: [(ShardName::Head, shard(&head)), (root, shard(old))].into(),
     };
     let mut set = read(&stored);
     let owned = set.ownership(&volume("db")).unwrap();
