@@ -85,7 +85,11 @@ fn errors_and_a_full_file_system_are_reported() {
             assert_eq!(client.node_health(&id).await.unwrap(), []);
             let mut file = std::fs::File::create(staging.join("large")).unwrap();
             let chunk = vec![1; 4096];
-            while file.write_all(&chunk).is_ok() {}
+            // A sync gives back the space that ext4 reserves for what it has not written yet.
+            while file.write_all(&chunk).is_ok() {
+                while file.write_all(&chunk).is_ok() {}
+                file.sync_all().unwrap();
+            }
             drop(file);
             let reasons = async |client: &mut Client| -> Vec<String> {
                 let health = client.node_health(&id).await.unwrap();
