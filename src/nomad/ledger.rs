@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::stream::FuturesUnordered;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use sha2::{Digest as _, Sha256};
 
@@ -243,24 +244,32 @@ impl NomadLedger {
         }
     }
 
-    /// Writes changes in any order. After a failure, what was begun is ended.
+    /// Writes changes in any order. After a failure nothing more is begun, and what was begun is ended.
     async fn write_shards(
         &self,
         set: &SetName,
         stored: &mut StoredSet,
         changes: Vec<ShardChange>,
     ) -> Result<(), LedgerError> {
-        let mut writes = stream::iter(changes)
-            .map(async |change| (self.write_change(set, &change).await, change))
-            .buffer_unordered(MAX_CONCURRENT_WRITES);
+        let write = async |change| (self.write_change(set, &change).await, change);
+        let mut waiting = changes.into_iter();
+        let mut running = FuturesUnordered::new();
         let mut failed = None;
-        while let Some((written, change)) = writes.next().await {
+        loop {
+            while failed.is_none()
+                && running.len() < MAX_CONCURRENT_WRITES
+                && let Some(change) = waiting.next()
+            {
+                running.push(write(change));
+            }
+            let Some((written, change)) = running.next().await else {
+                return failed.map_or(Ok(()), Err);
+            };
             match written {
                 Ok(revision) => stored.record(change, revision),
                 Err(error) => drop(failed.get_or_insert(error)),
             }
         }
-        failed.map_or(Ok(()), Err)
     }
 
     /// Acquires a lock with an ID derived from the holder. An attempt whose response is lost can

@@ -148,8 +148,8 @@ pub trait Ledger: Send + Sync {
     async fn read(&self, set: &SetName) -> Result<StoredSet, LedgerError>;
 
     /// Writes the head, then the other shards, then removes shards, and records each change in `stored`.
-    /// Nothing of the next kind is written after a failure; what was written stays. If a reply is lost, the ledger reads the shard again. It returns
-    /// [`LedgerFailure::OutcomeUnknown`] only if that read fails too.
+    /// Nothing more is begun after a failure; what was written stays. If a reply is lost, the ledger
+    /// reads the shard again. It returns [`LedgerFailure::OutcomeUnknown`] only if that read fails too.
     async fn write(
         &self,
         set: &SetName,
