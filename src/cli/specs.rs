@@ -121,7 +121,11 @@ pub(super) fn read_specifications(
     let (mut volumes, mut sets) = (vec![], vec![]);
     for (source, syntax) in &texts {
         let parsed = parse_text(&mut sources, *source, *syntax, &defaults, &mut diagnostics);
-        volumes.extend(parsed.volumes);
+        // The first ones, mostly all, are not copied.
+        match volumes.is_empty() {
+            true => volumes = parsed.volumes,
+            false => volumes.extend(parsed.volumes),
+        }
         sets.extend(parsed.sets);
         let is_reported = has_too_many_volumes(&diagnostics);
         if volumes.len() > MAX_VOLUMES && !is_reported {

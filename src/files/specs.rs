@@ -134,7 +134,7 @@ struct SpecFilesReader<'r> {
 impl SpecFilesReader<'_> {
     fn stdin(&mut self, stdin: &mut dyn Read) {
         if !std::mem::replace(&mut self.stdin_was_read, true) {
-            self.text("<stdin>", None, stdin);
+            self.text("<stdin>", None, 0, stdin);
         }
     }
 
@@ -299,18 +299,17 @@ impl SpecFilesReader<'_> {
             return;
         }
         let metadata = file.metadata();
-        if metadata
-            .as_ref()
-            .is_ok_and(|file| file.len() > self.kind.max_bytes())
-        {
+        let length = metadata.as_ref().map_or(0, fs::Metadata::len);
+        if length > self.kind.max_bytes() {
             return self.too_large(name);
         }
         let syntax = Syntax::from_path(Path::new(name));
         let read = match metadata {
             Ok(metadata) if !metadata.is_file() => {
-                self.text(name, syntax, &mut TimedReader::new(file, self.pipe_limit))
+                let mut reader = TimedReader::new(file, self.pipe_limit);
+                self.text(name, syntax, length, &mut reader)
             }
-            Ok(_) | Err(_) => self.text(name, syntax, &mut { file }),
+            Ok(_) | Err(_) => self.text(name, syntax, length, &mut { file }),
         };
         if let Some(source) = read.filter(|_| is_foreign) {
             self.sources.withhold(source);
@@ -349,15 +348,18 @@ impl SpecFilesReader<'_> {
         self.is_done = true;
     }
 
-    /// Reads a text, and returns its source. Reports why it cannot be read.
+    /// Reads a text of about this length, and returns its source. Reports why it cannot be read.
     fn text(
         &mut self,
         name: &str,
         syntax: Option<Syntax>,
+        length: u64,
         from: &mut dyn Read,
     ) -> Option<SourceId> {
-        let mut bytes = vec![];
         let most = self.kind.max_bytes();
+        // One more shows the end without growing.
+        let room = usize::try_from(length.min(most)).map_or(0, |length| length + 1);
+        let mut bytes = Vec::with_capacity(room);
         if let Err(error) = from.take(most + 1).read_to_end(&mut bytes) {
             self.refuse_path(name, &error);
             return None;

@@ -86,8 +86,9 @@ fn protection_change(planned: &PlannedVolume, inputs: &PlanInputs<'_>) -> Option
     if !planned.action.reasons().is_empty() {
         return None;
     }
+    let is_wanted = planned.spec.as_ref()?.protect?;
     let owned = inputs.owned?.volumes.get(&planned.key)?;
-    match planned.spec.as_ref()?.protect? {
+    match is_wanted {
         true if !owned.protect => Some(ProtectionChange::Protect),
         false if owned.protect => Some(ProtectionChange::Unprotect),
         true | false => None,

@@ -1,6 +1,6 @@
 //! The inputs of a plan.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::deny::DenyRule;
 use super::ledger::{
@@ -11,7 +11,8 @@ use super::risk::LastSnapshot;
 use super::rules::MergeRules;
 use super::volume_version::VolumeVersion;
 use crate::model::{
-    HiddenField, Namespace, NamespacedId, Plugin, PluginId, Secrets, Volume, VolumeSummary,
+    HiddenField, Namespace, NamespacedId, Plugin, PluginId, Secrets, Volume, VolumeId,
+    VolumeSummary,
 };
 use crate::spec::{Purpose, VolumeSpec};
 
@@ -118,14 +119,19 @@ impl OwnedSet {
         wanted: &[VolumeSpec],
         secrets: impl Fn(&VolumeSpec) -> Option<Secrets>,
     ) -> Self {
-        let specs: BTreeMap<_, _> = wanted.iter().map(|spec| (spec.key(), spec)).collect();
+        let specs = wanted.iter().map(|spec| {
+            let request = &spec.request;
+            ((&request.namespace, &request.id), spec)
+        });
+        let specs: HashMap<(&Namespace, &VolumeId), &VolumeSpec> = specs.collect();
+        let spec_of = |key: &NamespacedId| specs.get(&(&key.namespace, &key.id)).copied();
         let entry = |key: &NamespacedId, ownership: &Ownership| {
-            let spec = specs.get(key).copied();
+            let spec = spec_of(key);
             let volume = OwnedVolume::of(set, key, ownership, spec, &secrets);
             (key.clone(), volume)
         };
         let unowned = set.intents().filter(|(key, intent)| {
-            intent.step.writes_values() && specs.contains_key(*key) && set.ownership(key).is_none()
+            intent.step.writes_values() && spec_of(key).is_some() && set.ownership(key).is_none()
         });
         Self {
             set: set.name().to_string(),
@@ -189,22 +195,23 @@ impl OwnedVolume {
         // An interrupted write may have reached the server with values that another file had, so the values
         // of this file are written again.
         let same = |same: Option<bool>| same.map(|same| same && !is_uncertain);
+        let applied = set.applied_values(key, ownership);
         Self {
             protect: ownership.protect,
             data: ownership.data.clone(),
             open_step: intent.map(|intent| intent.step),
-            secrets: match (set.secrets(key), given) {
+            secrets: match (applied.secrets(), given) {
                 (_, Some(None)) => RecordedValue::Unknown,
                 (_, Some(Some(_))) if is_uncertain => RecordedValue::DiffersFromFile,
                 (stored, given) => {
                     let given = given.flatten().filter(|given| !given.is_empty());
-                    let given = given.and_then(|given| set.same_secrets(key, &given));
+                    let given = given.and_then(|given| applied.are_secrets(&given));
                     recorded_value(stored, given)
                 }
             },
             mount_flags: {
-                let given = flags.and_then(|flags| set.same_mount_flags(key, flags));
-                recorded_value(set.mount_flags(key), same(given))
+                let given = flags.and_then(|flags| applied.are_mount_flags(flags));
+                recorded_value(applied.mount_flags(), same(given))
             },
         }
     }

@@ -61,9 +61,9 @@ pub use inputs::{
     UnreadVolume,
 };
 pub use ledger::{
-    Actor, DataIdentity, FieldHash, FieldHashes, Intent, IntentStep, LastVerified, LedgerKey,
-    LedgerProblem, LedgerSet, Ownership, RecordedData, SetLayout, SetName, SetNameProblem,
-    ShardChange, ShardName, StoredSet, StoredShard, StoredValue, shard_order,
+    Actor, AppliedValues, DataIdentity, FieldHash, FieldHashes, Intent, IntentStep, LastVerified,
+    LedgerKey, LedgerProblem, LedgerSet, Ownership, RecordedData, SetLayout, SetName,
+    SetNameProblem, ShardChange, ShardName, StoredSet, StoredShard, StoredValue, shard_order,
 };
 pub use merge::{Expansion, Merged, Refusal, SecretsChange, merge};
 pub use ownership_changes::{

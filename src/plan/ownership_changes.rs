@@ -72,8 +72,14 @@ pub fn takes_secrets(planned: &PlannedVolume, set: &LedgerSet) -> bool {
     let secrets = secrets.and_then(|spec| spec.request.secrets.as_ref());
     planned.action == Action::Unchanged
         && secrets.is_some_and(|secrets| !secrets.is_empty())
-        && set.secrets(&planned.key) == StoredValue::Unknown
+        && !knows_secrets(set, &planned.key)
         && set.intent(&planned.key).is_none()
+}
+
+/// Whether a set records the secrets that a volume was last given.
+fn knows_secrets(set: &LedgerSet, volume: &NamespacedId) -> bool {
+    let owned = set.ownership(volume);
+    owned.is_some_and(|owned| set.applied_values(volume, owned).secrets() != StoredValue::Unknown)
 }
 
 /// Records in the ledger what a plan observed. `taken_secrets` are those of the volumes for which

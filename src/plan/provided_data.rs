@@ -18,6 +18,9 @@ type SourceName = (PluginId, String);
 
 /// Blocks the changes that cannot succeed, and reports the volumes whose data is gone.
 pub(super) fn compare_with_providers(volumes: &mut [PlannedVolume], observed: &ObservedState) {
+    if observed.provided.is_empty() && observed.provided_snapshots.is_empty() {
+        return;
+    }
     let sources = declared_sources(volumes);
     for planned in volumes {
         let data = observed.data_of(&planned.key);

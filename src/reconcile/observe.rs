@@ -9,7 +9,6 @@ use std::time::Duration;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use tokio::time::timeout;
 
-use super::unread_volumes::list_unread;
 use super::volume_list::list_all_volumes;
 use crate::diagnostic::Code;
 use crate::model::{Namespace, NamespacedId, PluginId, Secrets, Snapshot, Volume};
@@ -33,8 +32,8 @@ pub struct ObserveRequest<'a> {
     pub wanted: &'a [VolumeSpec],
     /// Other volumes: those to remove, and those that the command line names.
     pub other_volumes: BTreeSet<NamespacedId>,
-    /// Volumes that need not be read if the server has them as noted.
-    pub noted: NotedVolumes,
+    /// Volumes that are not read, because the server has them as noted.
+    pub unread: NotedVolumes,
     /// Whether to list all volumes, to find other registrations of the same data.
     pub lists_all_volumes: bool,
     /// Whether to keep the server's own JSON.
@@ -49,14 +48,15 @@ pub struct ObserveRequest<'a> {
 /// If a volume cannot be read.
 pub async fn observe(
     api: &dyn VolumeApi,
-    request: &ObserveRequest<'_>,
+    request: ObserveRequest<'_>,
 ) -> Result<Observation, ApiError> {
     let mut observation = Observation::default();
-    let unread = list_unread(api, &request.noted).await;
     let wanted = request.wanted.iter().map(VolumeSpec::key);
     let keys = wanted.chain(request.other_volumes.iter().cloned());
-    let keys: BTreeSet<NamespacedId> = keys.filter(|key| !unread.contains_key(key)).collect();
-    observation.observed.unread = unread;
+    let keys: BTreeSet<NamespacedId> = keys
+        .filter(|key| !request.unread.contains_key(key))
+        .collect();
+    observation.observed.unread = request.unread;
     let reads = keys
         .iter()
         .map(async |key| Ok::<_, ApiError>((key, api.read_volume(key).await?)));

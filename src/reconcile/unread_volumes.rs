@@ -6,38 +6,49 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::Namespace;
+use crate::model::{Namespace, VolumeSummary};
 use crate::plan::{NotedVolumes, unread_volumes};
 use crate::ports::VolumeReader;
+use crate::spec::VolumeSpec;
 
 /// Fewer volumes of one namespace are read at once, as fast as they are listed.
 const FEWEST: usize = 50;
 /// So many entries of a list cost as much as a read.
 const ENTRIES_PER_READ: usize = 20;
 
-/// Returns the noted volumes that the server still has as noted.
-pub(super) async fn list_unread(
-    reader: &(impl VolumeReader + ?Sized),
-    noted: &NotedVolumes,
-) -> NotedVolumes {
-    let mut counts: BTreeMap<&Namespace, usize> = BTreeMap::new();
-    for key in noted.keys() {
-        *counts.entry(&key.namespace).or_default() += 1;
-    }
-    let mut unread = NotedVolumes::new();
-    for (namespace, count) in counts {
-        if count < FEWEST {
-            continue;
+/// The volumes of whole namespaces, as the server listed them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NamespaceLists(Vec<VolumeSummary>);
+
+impl NamespaceLists {
+    /// Lists each namespace that many of these volumes are in.
+    pub async fn read(reader: &(impl VolumeReader + ?Sized), wanted: &[VolumeSpec]) -> Self {
+        let mut counts: BTreeMap<&Namespace, usize> = BTreeMap::new();
+        for spec in wanted {
+            *counts.entry(&spec.request.namespace).or_default() += 1;
         }
-        let most = count.saturating_mul(ENTRIES_PER_READ);
-        match reader.summarize_volumes(namespace, most).await {
-            Ok(Some(listed)) => unread.extend(unread_volumes(noted, &listed)),
-            Ok(None) => tracing::debug!(%namespace, most, "the list is longer than it saves reads"),
-            Err(error) => {
-                let (code, why) = (error.code.as_str(), &error.message);
-                tracing::debug!(code, "every volume is read: {why}");
+        let mut lists = vec![];
+        for (namespace, count) in counts {
+            if count < FEWEST {
+                continue;
+            }
+            let most = count.saturating_mul(ENTRIES_PER_READ);
+            match reader.summarize_volumes(namespace, most).await {
+                Ok(Some(listed)) => lists.extend(listed),
+                Ok(None) => {
+                    tracing::debug!(%namespace, most, "the list is longer than it saves reads");
+                }
+                Err(error) => {
+                    let (code, why) = (error.code.as_str(), &error.message);
+                    tracing::debug!(code, "every volume is read: {why}");
+                }
             }
         }
+        Self(lists)
     }
-    unread
+
+    /// Returns the noted volumes that the server still has as noted.
+    pub(super) fn unread(&self, noted: &NotedVolumes) -> NotedVolumes {
+        unread_volumes(noted, &self.0)
+    }
 }

@@ -24,7 +24,7 @@ use crate::ports::{ClusterApi, IdSource as _, RandomIds, ServerKind};
 use crate::reconcile::SetLedger;
 use crate::reconcile::workflow::{
     PlanRequest, PreparedPlan, ProviderCheck, Reading, SetSelection, Specifications, check_owners,
-    prepare_plan, refuse_unused_approvals,
+    open_planned_set, prepare_plan, refuse_unused_approvals,
 };
 use crate::spec::Purpose;
 
@@ -107,9 +107,17 @@ async fn print_plan(
     let workflow = context.workflow(cluster, "plan", arguments.parallelism.parallelism);
     let access = ledger_access(context, &arguments.ledger, cluster);
     let selection = SetSelection::new(access.clone(), specifications.set.as_ref());
-    let set = match &selection {
-        Some(selection) => Some(workflow.unless_interrupted(selection.open()).await??),
-        None => None,
+    let (set, reading) = match &selection {
+        Some(selection) if arguments.refresh.refresh => {
+            let set = workflow.unless_interrupted(selection.open()).await??;
+            (Some(set), Reading::Everything)
+        }
+        Some(selection) => {
+            let wanted = &specifications.volumes;
+            let (set, reading) = open_planned_set(&workflow, selection, wanted).await?;
+            (Some(set), reading)
+        }
+        None => (None, Reading::Everything),
     };
     let request = PlanRequest {
         specifications,
@@ -119,7 +127,7 @@ async fn print_plan(
         reads_whole_set: false,
         provider_check: ProviderCheck::Always,
         set: set.as_ref().map(SetLedger::set),
-        reading: Reading::of(set.as_ref(), arguments.refresh.refresh),
+        reading,
     };
     let mut prepared = prepare_plan(&workflow, &request).await?;
     if let Some(access) = &access {

@@ -9,6 +9,7 @@
 //! [`LedgerSet`] is the ledger of a set. [`StoredSet`] is its stored form: shards, written by
 //! check-and-set, for an adapter of `ports::Ledger`. A ledger has only hashes of values.
 
+mod applied_values;
 mod data_identity;
 mod document;
 mod entries;
@@ -23,6 +24,7 @@ mod sharding;
 mod stored_set;
 
 pub use crate::model::{SetName, SetNameProblem};
+pub use applied_values::AppliedValues;
 pub(crate) use data_identity::changed_data;
 pub use data_identity::{DataIdentity, RecordedData};
 pub use entry::{LastVerified, Ownership, StoredValue};

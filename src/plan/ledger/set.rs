@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use super::applied_values::{AppliedValues, MOUNT_FLAGS, SECRETS};
 use super::data_identity::{DataIdentity, RecordedData};
 use super::document::{self, HeadDocument, ShardDocument};
 use super::entries::Entries;
-use super::entry::{Entry, Ownership, StoredValue};
-use super::hash::{FieldHash, FieldHashes, LedgerKey};
+use super::entry::{Entry, Ownership};
+use super::hash::{FieldHashes, LedgerKey};
 use super::history::SetHistory;
 use super::intent::Intent;
 use super::shard_name::{ShardName, VolumeShard};
@@ -16,10 +17,6 @@ use crate::model::{
     HiddenField, MountOptions, NamespacedId, Secret, Secrets, SetName, UnresolvedRequest, Volume,
     VolumeRequest,
 };
-
-/// The names of the hashes of hidden fields.
-const SECRETS: &str = "secrets";
-const MOUNT_FLAGS: &str = "mount_options.mount_flags";
 
 /// The volumes that one set owns, and its open intents.
 #[derive(Clone, Debug)]
@@ -166,6 +163,12 @@ impl LedgerSet {
         self.entries
             .all()
             .filter_map(|(key, entry)| Some((key, entry.owned.as_ref()?)))
+    }
+
+    /// Whether the set notes of any volume that a plan left it unchanged; see [`crate::plan::NotedVolumes`].
+    pub fn has_notes(&self) -> bool {
+        let is_noted = |owned: &Ownership| owned.last_verified?.plan_inputs;
+        self.owned().any(|(_, owned)| is_noted(owned).is_some())
     }
 
     /// Returns the ownership of a volume; `None` if the set does not own it.
@@ -326,44 +329,16 @@ impl LedgerSet {
         self.history.add_plan(id.into(), at);
     }
 
-    /// Returns what is recorded of a volume's secrets.
-    pub fn secrets(&self, volume: &NamespacedId) -> StoredValue {
-        self.hidden(volume, SECRETS, || {
-            self.key.of_secrets(volume, &Secrets::default())
-        })
-    }
-
-    /// Whether these secrets are the last applied ones; `None` if unknown.
-    pub fn same_secrets(&self, volume: &NamespacedId, secrets: &Secrets) -> Option<bool> {
-        let hash = self.key.of_secrets(volume, secrets);
-        Some(self.applied(volume, SECRETS)? == hash)
-    }
-
-    /// Returns what is recorded of a volume's mount flags.
-    pub fn mount_flags(&self, volume: &NamespacedId) -> StoredValue {
-        self.hidden(volume, MOUNT_FLAGS, || self.key.of_mount_flags(volume, &[]))
-    }
-
-    /// Whether these flags are the last applied ones; `None` if unknown.
-    pub fn same_mount_flags(&self, volume: &NamespacedId, flags: &[String]) -> Option<bool> {
-        let hash = self.key.of_mount_flags(volume, flags);
-        Some(self.applied(volume, MOUNT_FLAGS)? == hash)
-    }
-
-    fn applied(&self, volume: &NamespacedId, field: &str) -> Option<FieldHash> {
-        self.ownership(volume)?.applied.get(field).copied()
-    }
-
-    fn hidden(
-        &self,
-        volume: &NamespacedId,
-        field: &str,
-        empty: impl FnOnce() -> FieldHash,
-    ) -> StoredValue {
-        match self.applied(volume, field) {
-            None => StoredValue::Unknown,
-            Some(hash) if hash == empty() => StoredValue::Empty,
-            Some(_) => StoredValue::Given,
+    /// Returns the hidden values that a volume of this ownership was last given.
+    pub fn applied_values<'s>(
+        &'s self,
+        volume: &'s NamespacedId,
+        owned: &'s Ownership,
+    ) -> AppliedValues<'s> {
+        AppliedValues {
+            key: &self.key,
+            volume,
+            hashes: &owned.applied,
         }
     }
 

@@ -155,31 +155,38 @@ fn no_shard_contains_a_secret_or_mount_flag() {
 fn applied_hidden_values_are_recognised() {
     let mut set = set();
     let db = volume("db");
-    assert_eq!(set.secrets(&db), StoredValue::Unknown);
-    assert_eq!(set.same_secrets(&db, &Secrets::default()), None);
+    let nothing = Ownership::default();
+    let values = |set: &LedgerSet| {
+        let owned = set.ownership(&db).unwrap_or(&nothing);
+        let applied = set.applied_values(&db, owned);
+        (applied.secrets(), applied.mount_flags())
+    };
+    let owned = |set: &LedgerSet| set.ownership(&db).unwrap().clone();
+    assert_eq!(values(&set), (StoredValue::Unknown, StoredValue::Unknown));
+    let unknown = set.applied_values(&db, &nothing);
+    assert_eq!(unknown.are_secrets(&Secrets::default()), None);
     set.record_applied(&request("db"));
-    assert_eq!(set.secrets(&db), StoredValue::Given);
-    assert_eq!(set.mount_flags(&db), StoredValue::Given);
+    assert_eq!(values(&set), (StoredValue::Given, StoredValue::Given));
+    let recorded = owned(&set);
+    let applied = set.applied_values(&db, &recorded);
     let same = Secrets::from_iter([("token", SECRET)]);
-    assert_eq!(set.same_secrets(&db, &same), Some(true));
+    assert_eq!(applied.are_secrets(&same), Some(true));
     let other = Secrets::from_iter([("token", "another")]);
-    assert_eq!(set.same_secrets(&db, &other), Some(false));
+    assert_eq!(applied.are_secrets(&other), Some(false));
     let turned = ["noatime".to_owned(), FLAG.to_owned(), FLAG.to_owned()];
-    assert_eq!(set.same_mount_flags(&db, &turned), Some(true));
-    assert_eq!(set.same_mount_flags(&db, &[]), Some(false));
+    assert_eq!(applied.are_mount_flags(&turned), Some(true));
+    assert_eq!(applied.are_mount_flags(&[]), Some(false));
     let without = VolumeRequest {
         secrets: Some(Secrets::default()),
         mount_options: None,
         ..request("db")
     };
     set.record_applied(&without);
-    assert_eq!(set.secrets(&db), StoredValue::Empty);
-    assert_eq!(set.mount_flags(&db), StoredValue::Given);
+    assert_eq!(values(&set), (StoredValue::Empty, StoredValue::Given));
     set.record_cleared(&db, HiddenField::MountFlags);
-    assert_eq!(set.mount_flags(&db), StoredValue::Empty);
+    assert_eq!(values(&set), (StoredValue::Empty, StoredValue::Empty));
     set.mark_hidden_unknown(&db);
-    assert_eq!(set.secrets(&db), StoredValue::Unknown);
-    assert_eq!(set.mount_flags(&db), StoredValue::Unknown);
+    assert_eq!(values(&set), (StoredValue::Unknown, StoredValue::Unknown));
 }
 
 #[test]
@@ -272,7 +279,10 @@ fn a_lost_head_loses_hashes_but_no_ownership() {
     stored.shards.remove(&ShardName::Head);
     let left = read(&stored);
     assert_eq!(left.owned().count(), 3);
-    assert_eq!(left.secrets(&volume("volume-0")), StoredValue::Unknown);
+    let lost = volume("volume-0");
+    let owned = left.ownership(&lost).unwrap();
+    let recorded = left.applied_values(&lost, owned).secrets();
+    assert_eq!(recorded, StoredValue::Unknown);
 }
 
 #[test]

@@ -8,8 +8,8 @@ use super::*;
 use crate::diagnostic::{Code, Diagnostics, SourceMap};
 use crate::model::{Namespace, NamespacedId, Secrets, SetName, VolumeId};
 use crate::plan::{
-    Action, HiddenField, MergeRules, OwnedSet, PlanInputs, PlanOptions, StoredValue, build_plan,
-    interrupted_step_warnings,
+    Action, AppliedValues, HiddenField, MergeRules, OwnedSet, PlanInputs, PlanOptions, StoredValue,
+    build_plan, interrupted_step_warnings,
 };
 use crate::ports::fake::{
     CallFault, CountingIds, FakeClock, FakeServer, LedgerFault, MemoryLedger,
@@ -142,7 +142,7 @@ impl Scene {
             parallelism: 4,
             ..ObserveRequest::default()
         };
-        let observed = observe(&self.server, &looking).await.unwrap().observed;
+        let observed = observe(&self.server, looking).await.unwrap().observed;
         let literal = |spec: &VolumeSpec| {
             let secrets = spec.request.secrets.as_ref()?;
             secrets
@@ -260,7 +260,7 @@ async fn secrets_cleared_with_consent_are_recorded_as_none() {
     let applied = scene.apply_with(&renamed, &requests).await;
     assert_eq!(applied.words(), ["update"]);
     let set = scene.set().await;
-    assert_eq!(set.set().secrets(&key("db")), StoredValue::Empty);
+    assert_eq!(applied_values(&set).secrets(), StoredValue::Empty);
 }
 
 #[tokio::test(start_paused = true)]
@@ -283,7 +283,7 @@ async fn an_interrupted_run_leaves_an_intent_and_the_next_run_continues() {
         let set = scene.set().await;
         assert_eq!(set.set().intents().count(), 0);
         assert_eq!(set.set().owned().count(), 1);
-        let secrets = set.set().secrets(&key("db"));
+        let secrets = applied_values(&set).secrets();
         assert_eq!(secrets, StoredValue::Given, "{fault:?}");
     }
 }
@@ -315,8 +315,8 @@ async fn matching_volumes_join_the_set_with_unknown_hidden_values() {
     assert_eq!(stranger.apply(&protected).await.words(), ["unchanged"]);
     let set = stranger.set().await;
     assert!(set.set().ownership(&key("db")).unwrap().protect);
-    assert_eq!(set.set().secrets(&key("db")), StoredValue::Unknown);
-    assert_eq!(set.set().mount_flags(&key("db")), StoredValue::Unknown);
+    assert_eq!(applied_values(&set).secrets(), StoredValue::Unknown);
+    assert_eq!(applied_values(&set).mount_flags(), StoredValue::Unknown);
     assert_eq!(stranger.server.writes(), ["create db"]);
 }
 
@@ -470,16 +470,23 @@ async fn a_new_volume_without_secrets_is_recorded_as_having_none() {
     let scene = Scene::new();
     scene.apply(&[volume("db", "")]).await;
     let set = scene.set().await;
-    assert_eq!(set.set().secrets(&key("db")), StoredValue::Empty);
-    assert_eq!(set.set().mount_flags(&key("db")), StoredValue::Empty);
+    assert_eq!(applied_values(&set).secrets(), StoredValue::Empty);
+    assert_eq!(applied_values(&set).mount_flags(), StoredValue::Empty);
     assert_eq!(
-        set.set().same_secrets(&key("db"), &Secrets::default()),
+        applied_values(&set).are_secrets(&Secrets::default()),
         Some(true)
     );
     let larger = scene
         .apply(&[volume("db", "capacity_max = \"2GiB\"")])
         .await;
     assert_eq!(larger.words(), ["update"]);
+}
+
+/// Returns the hidden values that the set recorded for volume `db`.
+fn applied_values(set: &SetLedger) -> AppliedValues<'_> {
+    let (volume, owned) = set.set().owned().next().unwrap();
+    assert_eq!(*volume, key("db"));
+    set.set().applied_values(volume, owned)
 }
 
 /// Returns the external ID that the set recorded for volume `db`.

@@ -105,7 +105,7 @@ async fn look(server: &FakeServer, wanted: &[VolumeSpec]) -> Observation {
         parallelism: 4,
         ..ObserveRequest::default()
     };
-    observe(server, &looking).await.unwrap()
+    observe(server, looking).await.unwrap()
 }
 
 async fn plan(server: &FakeServer, wanted: Vec<VolumeSpec>) -> Plan {

@@ -35,6 +35,7 @@ mod other_owners;
 mod outcome_report;
 mod plan_execution;
 mod plan_request;
+mod planned_set;
 mod plugin_health;
 mod plugin_use;
 mod plugin_wait;
@@ -82,6 +83,7 @@ pub use orphan_changes::{OrphanRequest, adopt_orphans, delete_orphans, parse_cap
 pub use orphan_inventory::OrphanInventory;
 pub use other_owners::check_owners;
 pub use plan_request::{ChangeOptions, PlanRequest, PreparedPlan, ProviderCheck, Reading};
+pub use planned_set::open_planned_set;
 pub use plugin_use::impact_of_plugin;
 pub use plugin_wait::wait_for_plugin;
 pub use prepare::prepare_plan;

@@ -4,8 +4,8 @@ use crate::diagnostic::Diagnostics;
 use crate::model::ServerVersion;
 use crate::plan::{Approvals, LedgerSet, MergeRules, Plan, PlanOptions};
 use crate::ports::ServerKind;
-use crate::reconcile::ledger::SetLedger;
 use crate::reconcile::observe::Observation;
+use crate::reconcile::unread_volumes::NamespaceLists;
 use crate::spec::Purpose;
 
 use super::specifications::Specifications;
@@ -42,23 +42,13 @@ pub struct PlanRequest<'a> {
 }
 
 /// Which volumes a plan reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Reading {
     /// All.
     Everything,
-    /// Those that the plan may not leave unchanged, by the notes of the set; see
+    /// Those that the plan may not leave unchanged, by the notes of the set and these lists; see
     /// [`crate::plan::noted_volumes`].
-    WhatMayHaveChanged,
-}
-
-impl Reading {
-    /// Reads what may have changed if the notes of the set can be trusted, unless `everything` is requested.
-    pub fn of(set: Option<&SetLedger>, everything: bool) -> Self {
-        match set {
-            Some(set) if set.is_on_server() && !everything => Self::WhatMayHaveChanged,
-            Some(_) | None => Self::Everything,
-        }
-    }
+    WhatMayHaveChanged(NamespaceLists),
 }
 
 /// Which providers a plan asks for their volumes.

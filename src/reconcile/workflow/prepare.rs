@@ -43,12 +43,12 @@ pub async fn prepare_plan(
     let observing = ObserveRequest {
         wanted,
         other_volumes: other_volumes(request),
-        noted: noted(request, owned.as_ref(), rules),
+        unread: unread(request, owned.as_ref(), rules),
         lists_all_volumes: !requests.delete_data.is_empty() || !requests.replace.is_empty(),
         keeps_documents: request.keeps_documents,
         parallelism: context.parallelism,
     };
-    let reading = observe(context.api, &observing);
+    let reading = observe(context.api, observing);
     let mut observation = context.unless_interrupted(reading).await??;
     let at_risk = requests.delete_data.iter().chain(&requests.replace);
     let listing = last_snapshots(context.api, &observation.observed, at_risk);
@@ -107,15 +107,16 @@ async fn ask_providers(
     unread_lists(&observed.provided)
 }
 
-/// Volumes that need not be read if the server has them as the set noted.
-fn noted(request: &PlanRequest<'_>, owned: Option<&OwnedSet>, rules: MergeRules) -> NotedVolumes {
+/// Volumes that need not be read, because the server has them as the set noted.
+fn unread(request: &PlanRequest<'_>, owned: Option<&OwnedSet>, rules: MergeRules) -> NotedVolumes {
     let (Some(set), Some(owned)) = (request.set, owned) else {
         return NotedVolumes::new();
     };
-    match (request.reading, request.purpose) {
-        (Reading::WhatMayHaveChanged, Purpose::ByExternalId) => {
+    match (&request.reading, request.purpose) {
+        (Reading::WhatMayHaveChanged(lists), Purpose::ByExternalId) => {
             let wanted = &request.specifications.volumes;
-            noted_volumes(wanted, set, owned, rules, &request.options.plan)
+            let noted = noted_volumes(wanted, set, owned, rules, &request.options.plan);
+            lists.unread(&noted)
         }
         (Reading::Everything, _) | (_, Purpose::Create | Purpose::Register) => NotedVolumes::new(),
     }
