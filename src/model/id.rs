@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::display::is_invisible;
-use super::text::Text;
+use super::text::{COMMON, Text};
 
 macro_rules! names {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
@@ -77,7 +77,7 @@ names! {
 
 impl Namespace {
     /// The namespace of requests that name none.
-    pub const DEFAULT: &'static str = "default";
+    pub const DEFAULT: &'static str = COMMON;
     /// Selects all namespaces where a request allows that.
     pub const ALL: &'static str = "*";
 }

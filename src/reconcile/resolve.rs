@@ -43,7 +43,7 @@ impl Unresolved {
 /// Requests with the values of their secrets.
 #[derive(Clone, Debug, Default)]
 pub struct Resolved {
-    requests: BTreeMap<NamespacedId, VolumeRequest>,
+    requests: HashMap<NamespacedId, VolumeRequest>,
     taken_secrets: BTreeMap<NamespacedId, Secrets>,
 }
 
@@ -197,8 +197,8 @@ impl<'s> Lookup<'s> {
     fn resolve_requests(
         &mut self,
         requests: &[Unresolved],
-    ) -> BTreeMap<NamespacedId, VolumeRequest> {
-        let mut resolved = BTreeMap::new();
+    ) -> HashMap<NamespacedId, VolumeRequest> {
+        let mut resolved = HashMap::new();
         for wanted in requests {
             let id = wanted.request.key();
             let request = wanted
