@@ -35,6 +35,9 @@ impl ClaimingAlloc {
     }
 }
 
+/// What helps against the claim of an allocation that the server does not have.
+pub const UNKNOWN_CLAIM_HELP: &str = "no job can release the claim of an unknown allocation; make sure that no node has the volume mounted, then run `volume deregister --force` and register the volume again";
+
 impl std::fmt::Display for ClaimingAlloc {
     /// `allocation 8a2f: job web, group cache, node n1 (0c9d), running`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -51,7 +51,7 @@ pub use action::{
 };
 pub use approval::{Approvals, Unapproved};
 pub use build::build_plan;
-pub use claiming_alloc::ClaimingAlloc;
+pub use claiming_alloc::{ClaimingAlloc, UNKNOWN_CLAIM_HELP};
 pub use deny::DenyRule;
 pub use diff::{Change, FieldValue, diff};
 pub use drift::{DriftInputs, detect_drift};

@@ -209,15 +209,23 @@ fn unable_plugin(check: PluginCheck<'_>, plugin: &Plugin) -> Option<Diagnostic> 
 /// Returns what the plugin lacks for the operation; `None` if nothing is known to be missing.
 fn missing_ability(check: PluginCheck<'_>, plugin: &Plugin) -> Option<MissingAbility> {
     let (volume, id) = (&check.volume.id, check.plugin);
-    if plugin.summary.controller_required && plugin.summary.controllers.healthy == 0 {
-        return Some(MissingAbility {
-            code: Code::PluginUnhealthy,
-            // The same for every operation, so that a replacement reports it once.
-            verb: "change",
-            reason: "has no healthy controller",
-            note: would_return(&format!("no healthy controllers for CSI plugin: {id}")),
-            help: format!("run `nomad-csi plugin status {id}` to find the cause"),
-        });
+    let unhealthy = |note: String| MissingAbility {
+        code: Code::PluginUnhealthy,
+        // The same for every operation, so that a replacement reports it once.
+        verb: "change",
+        reason: "has no healthy controller",
+        note,
+        help: format!("run `nomad-csi plugin status {id}` to find the cause"),
+    };
+    let counts = &plugin.summary.controllers;
+    if plugin.summary.controller_required && counts.healthy == 0 {
+        let returned = format!("no healthy controllers for CSI plugin: {id}");
+        return Some(unhealthy(would_return(&returned)));
+    }
+    if check.operation == PluginOperation::Create && counts.healthy == 0 && counts.expected > 0 {
+        // Until its first fingerprint, the server does not know that it requires one.
+        let note = "its job runs a controller, which has not reported yet";
+        return Some(unhealthy(note.to_owned()));
     }
     let controllers = known_controllers(plugin)?;
     let able = |can: fn(&ControllerCapabilities) -> bool| {

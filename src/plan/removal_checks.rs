@@ -4,7 +4,7 @@
 //! registrations of one external ID, so deleting one volume destroys the data of the other. These
 //! checks use the state that was read immediately before, and name every obstacle.
 
-use super::claiming_alloc::ClaimingAlloc;
+use super::claiming_alloc::{ClaimingAlloc, UNKNOWN_CLAIM_HELP};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{Volume, VolumeSummary};
 
@@ -113,7 +113,7 @@ pub(super) fn claimed_error(
             problem.help("use `--force` to remove claims of allocations that have ended or are unknown to the server")
         }
         Removal::Delete if gone => {
-            problem.help("no job can release the claim of an unknown allocation; make sure that no node has the volume mounted, then run `volume deregister --force` and register the volume again")
+            problem.help(UNKNOWN_CLAIM_HELP)
         }
         Removal::Deregister { .. } | Removal::Delete => problem,
     }

@@ -3,8 +3,8 @@
 use super::*;
 use crate::model::{
     AccessMode, AllocId, AttachmentMode, CapacityRange, ControllerCapabilities, ControllerInfo,
-    ExternalId, MountOptions, Namespace, PluginId, SecretRefs, Secrets, UnresolvedRequest, Volume,
-    VolumeId,
+    ExternalId, HealthCount, MountOptions, Namespace, PluginId, SecretRefs, Secrets,
+    UnresolvedRequest, Volume, VolumeId,
 };
 use crate::plan::diff::{Change, FieldValue};
 use crate::plan::inputs::PluginState;
@@ -324,6 +324,18 @@ fn a_missing_plugin_ability_blocks() {
             plugin.summary.controller_required = false;
             plugin.controllers.clear();
             plugin.nodes.clear();
+            plugin.summary.controllers = HealthCount::default();
+        })
+    };
+    let job_just_started = || {
+        plugin(|plugin| {
+            plugin.summary.controller_required = false;
+            plugin.controllers.clear();
+            plugin.nodes.clear();
+            plugin.summary.controllers = HealthCount {
+                healthy: 0,
+                expected: 1,
+            };
         })
     };
     for (name, state, request, expected) in [
@@ -359,7 +371,19 @@ fn a_missing_plugin_ability_blocks() {
             wanted(),
             Some("plugin/unsupported"),
         ),
-        ("no create, register", no_create(), registered, None),
+        ("no create, register", no_create(), registered.clone(), None),
+        (
+            "its job has just started, create",
+            job_just_started(),
+            wanted(),
+            Some("plugin/unhealthy"),
+        ),
+        (
+            "its job has just started, register",
+            job_just_started(),
+            registered,
+            None,
+        ),
         (
             "before its first report",
             before_first_report(),

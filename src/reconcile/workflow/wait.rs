@@ -7,9 +7,8 @@ use super::context::WorkflowContext;
 use super::error::WorkflowError;
 use super::find_volume::{VolumeLookup, ambiguous_volume, look_up_volume, volume_not_found};
 use crate::diagnostic::{Code, Diagnostic};
-use crate::doctor::Finding;
 use crate::model::{Namespace, NamespacedId, VolumeId};
-use crate::plan::WaitCondition;
+use crate::plan::{ClaimingAlloc, UNKNOWN_CLAIM_HELP, WaitCondition};
 use crate::reconcile::wait::{WaitOutcome, WaitRequest, wait_for_volume};
 
 /// Waits until a volume meets a condition, and reports why it does not. `timeout_text` is the timeout
@@ -48,8 +47,8 @@ pub async fn wait_for_condition(
                 Err(volume_not_found(context.api, scope, id).await.into())
             }
             WaitOutcome::TimedOut(why) => {
-                let findings = why_claimed(context, &request).await;
-                let problem = timed_out(&quoted, (condition, timeout_text), &why, &findings);
+                let problem = timed_out(&quoted, (condition, timeout_text), &why);
+                let problem = with_help(context, &request, problem).await;
                 Err(WorkflowError::blocked([problem]))
             }
         }
@@ -80,33 +79,33 @@ async fn find_namespace(
     }
 }
 
-/// Returns why the claims of the volume are not released, if it waits for that.
-async fn why_claimed(context: &WorkflowContext<'_>, request: &WaitRequest) -> Vec<Finding> {
-    match request.condition {
-        WaitCondition::Schedulable => vec![],
-        WaitCondition::Unclaimed | WaitCondition::Absent => {
-            let reading = context.api.read_volume(&request.volume).await;
-            match reading.ok().flatten() {
-                Some(volume) => stuck_claims(context.api, &volume.value, context.clock.now()).await,
-                None => vec![],
-            }
-        }
-    }
-}
-
-fn timed_out(
-    volume: &str,
-    (condition, timeout): (WaitCondition, &str),
-    why: &str,
-    findings: &[Finding],
-) -> Diagnostic {
+fn timed_out(volume: &str, (condition, timeout): (WaitCondition, &str), why: &str) -> Diagnostic {
     let message = format!(
         "timed out after {timeout}: volume {volume} is {}",
         condition.unmet()
     );
-    let problem = Diagnostic::error(Code::VolumeNotYet, message).note(why);
-    if !findings.is_empty() {
-        return explained(problem, findings);
+    Diagnostic::error(Code::VolumeNotYet, message).note(why)
+}
+
+/// Adds what helps, by what is known of the volume's claims if the wait is for their release.
+async fn with_help(
+    context: &WorkflowContext<'_>,
+    request: &WaitRequest,
+    problem: Diagnostic,
+) -> Diagnostic {
+    let condition = request.condition;
+    if condition != WaitCondition::Schedulable
+        && let Ok(Some(reading)) = context.api.read_volume(&request.volume).await
+    {
+        let volume = &reading.value;
+        let findings = stuck_claims(context.api, volume, context.clock.now()).await;
+        if !findings.is_empty() {
+            return explained(problem, &findings);
+        }
+        let claims = ClaimingAlloc::of(volume);
+        if !claims.is_empty() && claims.iter().all(|claim| claim.alloc.is_none()) {
+            return problem.help(UNKNOWN_CLAIM_HELP);
+        }
     }
     problem.help(match condition {
         WaitCondition::Schedulable => {
