@@ -327,17 +327,6 @@ fn a_missing_plugin_ability_blocks() {
             plugin.summary.controllers = HealthCount::default();
         })
     };
-    let job_just_started = || {
-        plugin(|plugin| {
-            plugin.summary.controller_required = false;
-            plugin.controllers.clear();
-            plugin.nodes.clear();
-            plugin.summary.controllers = HealthCount {
-                healthy: 0,
-                expected: 1,
-            };
-        })
-    };
     for (name, state, request, expected) in [
         (
             "missing",
@@ -371,19 +360,7 @@ fn a_missing_plugin_ability_blocks() {
             wanted(),
             Some("plugin/unsupported"),
         ),
-        ("no create, register", no_create(), registered.clone(), None),
-        (
-            "its job has just started, create",
-            job_just_started(),
-            wanted(),
-            Some("plugin/unhealthy"),
-        ),
-        (
-            "its job has just started, register",
-            job_just_started(),
-            registered,
-            None,
-        ),
+        ("no create, register", no_create(), registered, None),
         (
             "before its first report",
             before_first_report(),
@@ -406,6 +383,28 @@ fn a_missing_plugin_ability_blocks() {
             ),
         }
     }
+}
+
+/// A register needs no controller, as far as the server knows before the first report.
+#[test]
+fn a_controller_that_has_not_reported_blocks_creates() {
+    let started = plugin(|plugin| {
+        plugin.summary.controller_required = false;
+        plugin.controllers.clear();
+        plugin.nodes.clear();
+        plugin.summary.controllers = HealthCount {
+            healthy: 0,
+            expected: 1,
+        };
+    });
+    let observed = observed(None, started);
+    let plan = |request| one(request, &observed, MergeRules::NOMAD, Purpose::ByExternalId);
+    assert_eq!(codes(&plan(wanted())), ["plugin/unhealthy"]);
+    let registered = UnresolvedRequest {
+        external_id: Some(ExternalId::new("vol-1")),
+        ..wanted()
+    };
+    assert!(matches!(plan(registered).action, Action::Register(_)));
 }
 
 #[test]
