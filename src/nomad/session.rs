@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use serde::de::DeserializeOwned;
+use tokio::join;
+use tokio::task::yield_now;
 
 use super::endpoint::{ApiResponse, Endpoint, ResponseStream, StreamedResponse};
 use super::list_budget::ListBudget;
@@ -27,6 +29,13 @@ pub(super) enum ConditionalResponse {
     Applied(ApiResponse),
     /// The condition did not hold.
     Conflict,
+}
+
+/// Returns the token of the page that follows; `None` after the last one.
+fn next_token(response: &ApiResponse) -> Option<String> {
+    let next = response.headers.get(NEXT_TOKEN).map(HeaderValue::as_bytes);
+    let next = next.map(|next| String::from_utf8_lossy(next).into_owned());
+    next.filter(|next| !next.is_empty())
 }
 
 /// A client session with one server.
@@ -293,7 +302,9 @@ impl Session {
         mut add: impl FnMut(T, Document) + Send,
     ) -> Result<HeaderMap, ApiError> {
         let response = self.call(request, action, Access::Read).await?;
-        self.add_page(&response, action, &mut self.list_budget(), &mut add)?;
+        let mut budget = self.list_budget();
+        budget.page(response.body.len(), self.context(action, Access::Read))?;
+        self.add_entries(&response, action, &mut budget, &mut add)?;
         Ok(response.headers)
     }
 
@@ -310,7 +321,7 @@ impl Session {
     }
 
     /// Reads the pages of a list until they have more than `most` entries, and passes on each entry with its
-    /// JSON. Returns whether it read the whole list.
+    /// JSON. Returns whether it read the whole list. The server makes a page while the one before it is decoded.
     pub(super) async fn list_at_most<T: DeserializeOwned>(
         &self,
         path: &[&str],
@@ -320,30 +331,39 @@ impl Session {
         mut add: impl FnMut(T, Document) + Send,
     ) -> Result<bool, ApiError> {
         let mut budget = self.list_budget();
-        let mut token: Option<String> = None;
-        loop {
+        let context = self.context(action, Access::Read);
+        let page = |token: Option<String>| async move {
             let mut page = ApiRequest {
                 query: query.to_vec(),
                 ..ApiRequest::new(Method::GET, path)
             };
             page.query
                 .extend(token.as_deref().map(|token| ("next_token", token)));
-            let response = self.call(&page, action, Access::Read).await?;
-            self.add_page(&response, action, &mut budget, &mut add)?;
-            let next = response.headers.get(NEXT_TOKEN).map(HeaderValue::as_bytes);
-            let next = next.map(|next| String::from_utf8_lossy(next).into_owned());
-            let Some(next) = next.filter(|next| !next.is_empty()) else {
+            self.call(&page, action, Access::Read).await
+        };
+        let mut response = page(None).await?;
+        loop {
+            budget.page(response.body.len(), context)?;
+            let Some(next) = next_token(&response) else {
+                self.add_entries(&response, action, &mut budget, &mut add)?;
                 return Ok(true);
             };
+            budget.next(&next, context)?;
+            // The request goes out first.
+            let adding = async {
+                yield_now().await;
+                self.add_entries(&response, action, &mut budget, &mut add)
+            };
+            let (following, added) = join!(page(Some(next)), adding);
+            added?;
             if budget.items() > most {
                 return Ok(false);
             }
-            budget.next(&next, self.context(action, Access::Read))?;
-            token = Some(next);
+            response = following?;
         }
     }
 
-    fn add_page<T: DeserializeOwned>(
+    fn add_entries<T: DeserializeOwned>(
         &self,
         response: &ApiResponse,
         action: &str,
@@ -351,7 +371,6 @@ impl Session {
         add: &mut impl FnMut(T, Document),
     ) -> Result<(), ApiError> {
         let context = self.context(action, Access::Read);
-        budget.page(response.body.len(), context)?;
         let limits = self.endpoint.limits().document();
         response::for_each_document(response, limits, context, |entry, text| {
             budget.item(context)?;
