@@ -67,7 +67,11 @@ async fn a_list_has_a_limit_of_entries_on_all_pages() {
     let server = pages(None).await;
     let code = Code::ApiTooLarge;
     assert_limit(listed(&server, "list-items=5").await, code, "list-items");
-    assert_eq!(server.requests().len(), 6);
+    assert_eq!(
+        server.requests().len(),
+        7,
+        "the sixth page was decoded while the seventh was on its way"
+    );
 }
 
 #[tokio::test]
