@@ -385,8 +385,10 @@ impl Ledger for NomadLedger {
         let (head, others): (Vec<_>, Vec<_>) = changes
             .into_iter()
             .partition(|change| change.shard == ShardName::Head);
-        let (written, removed) = others.into_iter().partition(|change| change.text.is_some());
-        for changes in [head, written, removed] {
+        let (written, removed): (Vec<_>, Vec<_>) =
+            others.into_iter().partition(|change| change.text.is_some());
+        let removed = removed.into_iter().map(|change| vec![change]);
+        for changes in [head, written].into_iter().chain(removed) {
             self.write_shards(set, stored, changes).await?;
         }
         Ok(())

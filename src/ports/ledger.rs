@@ -147,7 +147,8 @@ pub trait Ledger: Send + Sync {
     /// Returns every shard of a set with its revision; empty if the set does not exist.
     async fn read(&self, set: &SetName) -> Result<StoredSet, LedgerError>;
 
-    /// Writes the head, then the other shards, then removes shards, and records each change in `stored`.
+    /// Writes the head, then the other shards in any order, then removes shards one after another in the
+    /// order of `changes`, and records each change in `stored`.
     /// Nothing more is begun after a failure; what was written stays. If a reply is lost, the ledger
     /// reads the shard again. It returns [`LedgerFailure::OutcomeUnknown`] only if that read fails too.
     async fn write(

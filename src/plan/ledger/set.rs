@@ -105,8 +105,11 @@ impl LedgerSet {
                 changes.push(change(*shard, Some(text)));
             }
         }
-        let gone = old.keys().filter(|shard| !layout.contains_key(shard));
-        changes.extend(gone.map(|shard| change(*shard, None)));
+        let gone = old.iter().filter(|(shard, _)| !layout.contains_key(shard));
+        let mut gone: Vec<(u64, VolumeShard)> =
+            gone.map(|(name, shard)| (shard.sequence, *name)).collect();
+        gone.sort_by_key(|(sequence, name)| (*sequence, name.depth()));
+        changes.extend(gone.into_iter().map(|(_, name)| change(name, None)));
         let is_same = |head: HeadDocument| head.history() == self.history && head.key == self.key;
         if changes.is_empty() && head.is_some_and(is_same) {
             return Ok(vec![]);

@@ -8,7 +8,9 @@
 //!
 //! A write starts with the head, by check-and-set, and removes old shards last; between these, shards
 //! are written in any order. After a crash, the shard with the highest sequence decides each volume, so
-//! each volume is as before the write or as after it.
+//! each volume is as before the write or as after it. Shards are removed one after another, the lowest
+//! sequence first: a shard that an earlier crash left behind goes before the one that decides in its
+//! place.
 
 use std::collections::BTreeMap;
 
