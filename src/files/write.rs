@@ -1,4 +1,5 @@
-//! Writes the user's files: as a whole, and never over another file.
+//! Writes the user's files: as a whole, and over another file only on request. A file that is replaced
+//! has the old content or the new one, also after a crash.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
@@ -28,12 +29,19 @@ pub fn write_private(base_directory: &Path, file: &Path, bytes: &[u8]) -> Result
     written.map_err(|error| refused(file, &error))
 }
 
-/// Writes a report, and replaces an earlier one.
+/// Writes a file, and replaces an earlier one. The file keeps its permissions, and a link stays a link.
+/// What is no regular file, such as a pipe, is written to.
 ///
 /// # Errors
-/// If the file cannot be written.
+/// If the file cannot be written. An earlier file is unchanged then.
 pub fn write_over(base_directory: &Path, file: &Path, bytes: &[u8]) -> Result<(), Diagnostics> {
-    let written = std::fs::write(base_directory.join(file), bytes);
+    let path = base_directory.join(file);
+    let written = match path.canonicalize() {
+        Ok(existing) if existing.is_file() => replace(&existing, bytes),
+        Ok(other) => std::fs::write(other, bytes),
+        Err(_) if path.is_symlink() => std::fs::write(&path, bytes),
+        Err(_) => write(&path, bytes),
+    };
     written.map_err(|error| refused(file, &error))
 }
 
@@ -69,6 +77,20 @@ pub fn write_many(
         }
     }
     Ok(())
+}
+
+/// Replaces a regular file by one with the same permissions and, as far as this user may, the same owner.
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let replaced = path.metadata()?;
+    private::replace_with(path, bytes, |file| {
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::MetadataExt as _;
+            let _ignored =
+                std::os::unix::fs::fchown(file, Some(replaced.uid()), Some(replaced.gid()));
+        }
+        file.set_permissions(replaced.permissions())
+    })
 }
 
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -127,6 +149,44 @@ mod tests {
         );
         assert_eq!(many("third", true), []);
         assert_eq!(read("new/a.hcl").as_deref(), Some("third"));
+    }
+
+    /// A reader that has the old file open keeps its content: it is replaced, not truncated.
+    #[cfg(unix)]
+    #[test]
+    fn a_file_is_replaced_as_a_whole_and_keeps_its_permissions() {
+        use std::io::Read as _;
+        use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let over = |name: &str, text: &str| {
+            write_over(directory.path(), Path::new(name), text.as_bytes()).unwrap();
+        };
+        let text = |name: &str| std::fs::read_to_string(path(name)).unwrap();
+        over("report", "first");
+        let mode = std::fs::Permissions::from_mode(0o640);
+        std::fs::set_permissions(path("report"), mode).unwrap();
+        let mut reader = File::open(path("report")).unwrap();
+        let inode = reader.metadata().unwrap().ino();
+        over("report", "second");
+        let mut old = String::new();
+        reader.read_to_string(&mut old).unwrap();
+        assert_eq!((old.as_str(), text("report").as_str()), ("first", "second"));
+        let replaced = path("report").metadata().unwrap();
+        assert_ne!(replaced.ino(), inode);
+        assert_eq!(replaced.mode() & 0o7777, 0o640);
+
+        std::os::unix::fs::symlink("report", path("link")).unwrap();
+        over("link", "third");
+        assert!(path("link").is_symlink());
+        assert_eq!(text("report"), "third");
+        std::os::unix::fs::symlink("later", path("dangling")).unwrap();
+        over("dangling", "fourth");
+        assert_eq!(text("later"), "fourth");
+        over("/dev/null", "nothing");
+        assert!(!Path::new("/dev/null").metadata().unwrap().is_file());
+        let names = std::fs::read_dir(directory.path()).unwrap().count();
+        assert_eq!(names, 4, "nothing temporary stays");
     }
 
     #[cfg(unix)]

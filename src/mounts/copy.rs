@@ -80,8 +80,7 @@ fn copy_range(source: &File, target: &File, start: u64, end: u64) -> io::Result<
         let copied =
             rustix::fs::copy_file_range(source, Some(&mut read), target, Some(&mut write), length);
         match copied {
-            // The file was truncated.
-            Ok(0) => return Ok(()),
+            Ok(0) => return Err(ended_early(read, end)),
             Ok(_) | Err(Errno::INTR) => {}
             Err(Errno::XDEV | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
                 return copy_buffered(source, target, read, end);
@@ -98,12 +97,22 @@ fn copy_buffered(source: &File, target: &File, mut at: u64, end: u64) -> io::Res
         let length = usize::try_from(end - at).map_or(BUFFER, |rest| rest.min(BUFFER));
         let read = source.read_at(&mut buffer[..length], at)?;
         if read == 0 {
-            return Ok(());
+            return Err(ended_early(at, end));
         }
         target.write_all_at(&buffer[..read], at)?;
         at += read as u64;
     }
     Ok(())
+}
+
+/// The source was truncated, or its file system returned less than it has. The rest of the copy would be
+/// zeros.
+fn ended_early(at: u64, end: u64) -> io::Error {
+    let why = format!(
+        "the file ended at byte {at}, {} bytes early, while it was copied",
+        end - at
+    );
+    io::Error::new(io::ErrorKind::UnexpectedEof, why)
 }
 
 /// Copies the content of a directory into an empty one.
@@ -373,6 +382,25 @@ mod tests {
         copy_buffered(&File::open(&from).unwrap(), &to, 0, end).unwrap();
         let copied = std::fs::read(directory.path().join("to")).unwrap();
         assert!(copied == bytes);
+    }
+
+    /// A file of sysfs has 4096 bytes by its metadata, and ends after a few.
+    #[test]
+    fn a_file_that_ends_early_is_an_error_and_no_zeros() {
+        let directory = tempfile::tempdir().unwrap();
+        let from = Path::new("/sys/kernel/uevent_seqnum");
+        assert_eq!(from.metadata().unwrap().len(), 4096);
+        let error = copy_file(from, &directory.path().join("to")).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{error}");
+        let truncated = File::create_new(directory.path().join("from")).unwrap();
+        truncated.set_len(10).unwrap();
+        let source = File::open(directory.path().join("from")).unwrap();
+        let target = File::create_new(directory.path().join("target")).unwrap();
+        for copy in [copy_range, copy_buffered] {
+            let error = copy(&source, &target, 0, 11).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{error}");
+            copy(&source, &target, 0, 10).unwrap();
+        }
     }
 
     #[test]

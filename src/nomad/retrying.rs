@@ -149,6 +149,9 @@ impl Retrying {
             let failed = match self.outage.attend(send(), &probe).await {
                 Ok(value) => {
                     self.note_response();
+                    if access == Access::Read {
+                        self.reads.note_answer();
+                    }
                     return Ok(value);
                 }
                 Err(failed) => failed,
@@ -325,5 +328,12 @@ mod tests {
         let lost = || async { Err::<(), _>(failed(Verdict::RetryUnknownOutcome)) };
         assert!(retrying.send(Access::Read, lost, responds).await.is_err());
         assert_eq!(retrying.reads.limit(), before / 8, "three attempts");
+        for (access, expected) in [(Access::Write, 2), (Access::Read, 5)] {
+            for _ in 0..9 {
+                let answered = retrying.send(access, || async { Ok(()) }, responds);
+                assert_eq!(answered.await, Ok(()));
+            }
+            assert_eq!(retrying.reads.limit(), expected, "{access:?}");
+        }
     }
 }

@@ -85,9 +85,23 @@ pub fn remove_temporary_in(directory: &Path) -> io::Result<()> {
 /// # Errors
 /// If the new file cannot be written. The old one is unchanged then.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    replace_with(path, content, |_| Ok(()))
+}
+
+/// Replaces a file as [`replace`] does, after `prepare` has given the new one what it needs, such as
+/// permissions.
+///
+/// # Errors
+/// See [`replace`].
+pub fn replace_with(
+    path: &Path,
+    content: &[u8],
+    prepare: impl FnOnce(&File) -> io::Result<()>,
+) -> io::Result<()> {
     let directory = directory_of(path);
     let mut file = temporary_in(directory)?;
     file.write_all(content)?;
+    prepare(file.as_file())?;
     file.as_file().sync_all()?;
     file.persist(path)?;
     #[cfg(unix)]

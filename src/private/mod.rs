@@ -26,7 +26,7 @@ mod tree;
 pub use directory::{create_directory, create_subdirectory, has_private_mode};
 pub use file::{
     create_new, exchange, open_existing, open_or_create, open_to_read, remove_temporary_in,
-    replace, temporary_in,
+    replace, replace_with, temporary_in,
 };
 pub use given::open_given;
 pub use lock_holder::{LockProcess, foreign_holder};
