@@ -383,6 +383,7 @@ mod tests {
         let dirs = create(&DataDirSetting::Temporary, None);
         let volume = dirs.plugin_state().join("volumes/a");
         let mount = |target: PathBuf, root: PathBuf| MountEntry {
+            id: 1,
             target,
             root,
             device: "8:1".to_owned(),

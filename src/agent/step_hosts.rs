@@ -64,6 +64,7 @@ impl MountObserver for LoggedMounts {
         let action = match action {
             MountAction::Mount => "mount",
             MountAction::Unmount => "unmount",
+            MountAction::Keep => "keep",
         };
         match error {
             None => tracing::info!(
@@ -72,6 +73,13 @@ impl MountObserver for LoggedMounts {
                 alloc.id = alloc,
                 action,
                 "the volume was mounted or unmounted"
+            ),
+            Some(kept) if action == "keep" => tracing::warn!(
+                volume.id = %volume.id,
+                volume.namespace = %volume.namespace,
+                alloc.id = alloc,
+                kept,
+                "a task wrote beside the volume"
             ),
             Some(error) => tracing::warn!(
                 volume.id = %volume.id,

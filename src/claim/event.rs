@@ -73,6 +73,19 @@ pub enum ClaimEvent {
         /// The node.
         node: NodeId,
     },
+    /// Mounts vanished from a node: what is staged or published there is in doubt.
+    MountsLost {
+        /// The node.
+        node: NodeId,
+        /// The claims whose targets are gone.
+        #[serde(default)]
+        targets: BTreeSet<ClaimKey>,
+        /// Whether the staging is gone.
+        #[serde(default)]
+        staging: bool,
+        /// What is there instead, for people.
+        reason: String,
+    },
     /// Nothing is left of a claim, and it is removed.
     Released {
         /// The key.
@@ -122,6 +135,7 @@ impl ClaimEvent {
             Self::StepFailed { .. } => "claim step failed",
             Self::NodeAssumedGone { .. } => "lost node given up",
             Self::NodeRebooted { .. } => "node rebooted",
+            Self::MountsLost { .. } => "mounts lost",
             Self::Released { .. } => "claim released",
             Self::ExpansionRequired { .. } => "expansion on nodes required",
             Self::Orphaned { .. } => "claims orphaned",
@@ -146,6 +160,12 @@ pub fn is_valid(record: &Claims, event: &ClaimEvent) -> bool {
         ClaimEvent::NodeAssumedGone { .. }
         | ClaimEvent::NodeRebooted { .. }
         | ClaimEvent::ExpansionRequired { .. } => true,
+        ClaimEvent::MountsLost {
+            node,
+            targets,
+            staging,
+            ..
+        } => relies_on(record, node, targets, *staging),
         ClaimEvent::Released { key } => can_go(record, key),
         ClaimEvent::Orphaned { .. } => record.tombstone.is_none(),
     }
@@ -219,6 +239,12 @@ pub fn apply(record: &mut Claims, event: &ClaimEvent, at: EventPlace) {
             }
         }
         ClaimEvent::NodeRebooted { node } => doubt(record, node),
+        ClaimEvent::MountsLost {
+            node,
+            targets,
+            staging,
+            reason,
+        } => lose(record, (node, targets, *staging), reason, at),
         ClaimEvent::Released { key } => {
             record.claims.remove(key);
         }
@@ -414,6 +440,43 @@ pub fn is_concerned(step: &Step, key: &ClaimKey, claim: &Claim) -> bool {
     }
 }
 
+/// Whether the record takes one of these mounts for there.
+fn relies_on(record: &Claims, node: &NodeId, targets: &BTreeSet<ClaimKey>, staging: bool) -> bool {
+    let is_published =
+        |(key, claim): (&ClaimKey, &Claim)| claim.published == Known::Yes && targets.contains(key);
+    let is_staged = staging && record.staged(node) == Known::Yes;
+    is_staged || record.on(node).any(is_published)
+}
+
+/// What vanished is in doubt, and not gone: a plugin may have more than its mount (rule 13). The same idempotent calls
+/// make it again, and a release undoes it.
+fn lose(
+    record: &mut Claims,
+    (node, targets, staging): (&NodeId, &BTreeSet<ClaimKey>, bool),
+    reason: &str,
+    at: EventPlace,
+) {
+    for (key, claim) in &mut record.claims {
+        let is_lost = claim.node == *node && targets.contains(key);
+        if is_lost && claim.published == Known::Yes {
+            claim.published = Known::Maybe;
+            claim.problem = Some(StepProblem {
+                // It is due again, and ends the problem.
+                step: Step::NodePublish(key.clone()).name().to_owned(),
+                error: reason.to_owned(),
+                help: None,
+                since: at.time,
+            });
+        }
+    }
+    if let Some(found) = record.stagings.get_mut(node)
+        && staging
+        && found.state == Known::Yes
+    {
+        found.state = Known::Maybe;
+    }
+}
+
 /// After a reboot, what was there may be gone (rule 10). Attachments are the controller's and stay.
 fn doubt(record: &mut Claims, node: &NodeId) {
     for claim in claims_on(record, node) {
@@ -425,5 +488,91 @@ fn doubt(record: &mut Claims, node: &NodeId) {
         && staging.state == Known::Yes
     {
         staging.state = Known::Maybe;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples;
+    use super::*;
+    use crate::model::AccessMode;
+
+    const AT: EventPlace = EventPlace { index: 1, time: 7 };
+
+    /// Two claims on a node, both published from one staging.
+    fn published() -> Claims {
+        let mut record = Claims::default();
+        for alloc in ["a1", "a2"] {
+            let request = samples::request(alloc, "n1", AccessMode::MultiNodeMultiWriter);
+            let (key, claim) = request.granted(0);
+            let claim = Box::new(claim);
+            apply(&mut record, &ClaimEvent::Granted { key, claim }, AT);
+        }
+        let publish = |alloc| Step::NodePublish(samples::key(alloc));
+        let node = NodeId::new("n1");
+        for step in [Step::NodeStage(node), publish("a1"), publish("a2")] {
+            let instance = AllocId::new("p");
+            let started = ClaimEvent::StepStarted {
+                step: step.clone(),
+                instance,
+            };
+            apply(&mut record, &started, AT);
+            let done = ClaimEvent::StepDone {
+                step,
+                started: AT.index,
+                answer: StepAnswer::default(),
+            };
+            apply(&mut record, &done, AT);
+        }
+        record
+    }
+
+    fn lost(node: &str, targets: &[&str], staging: bool) -> ClaimEvent {
+        ClaimEvent::MountsLost {
+            node: node.into(),
+            targets: targets.iter().map(|alloc| samples::key(alloc)).collect(),
+            staging,
+            reason: "nothing is mounted there".to_owned(),
+        }
+    }
+
+    fn known(record: &Claims) -> [Known; 3] {
+        let claim = |alloc| record.claims[&samples::key(alloc)].published;
+        [record.staged(&"n1".into()), claim("a1"), claim("a2")]
+    }
+
+    /// What vanished is in doubt, and nothing else; the claim says what was found until it is published again.
+    #[test]
+    fn lost_mounts_are_in_doubt_and_their_claims_say_why() {
+        use Known::{Maybe, Yes};
+        for (event, expected) in [
+            (lost("n1", &["a1"], false), [Yes, Maybe, Yes]),
+            (lost("n1", &["a1", "a2"], true), [Maybe, Maybe, Maybe]),
+            (lost("n1", &[], true), [Maybe, Yes, Yes]),
+        ] {
+            let mut record = published();
+            assert!(is_valid(&record, &event));
+            apply(&mut record, &event, AT);
+            assert_eq!(known(&record), expected, "{event:?}");
+            for (claim, state) in record.claims.values().zip(&expected[1..]) {
+                let problem = claim.problem.as_ref().map(|problem| &*problem.error);
+                let shown = (*state == Maybe).then_some("nothing is mounted there");
+                assert_eq!(problem, shown);
+            }
+            assert!(!is_valid(&record, &event), "it is known");
+        }
+    }
+
+    #[test]
+    fn a_mount_that_the_record_does_not_rely_on_is_no_loss() {
+        let record = published();
+        for event in [
+            lost("n1", &[], false),
+            lost("n1", &["other"], false),
+            lost("n2", &["a1"], true),
+        ] {
+            assert!(!is_valid(&record, &event), "{event:?}");
+        }
+        assert!(!is_valid(&Claims::default(), &lost("n1", &["a1"], true)));
     }
 }

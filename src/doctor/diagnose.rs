@@ -4,6 +4,7 @@ use super::alloc_rules::{alloc_findings, waiting_jobs};
 use super::claim_rules::claim_findings;
 use super::facts::VolumeFacts;
 use super::finding::Finding;
+use super::kept_files::kept_files;
 use super::plugin_rules::plugin_findings;
 use super::provider_rules::provider_findings;
 
@@ -17,6 +18,7 @@ pub fn diagnose(facts: &VolumeFacts<'_>) -> Vec<Finding> {
         None => findings.extend(alloc_findings(facts)),
     }
     findings.extend(waiting_jobs(facts));
+    findings.extend(kept_files(facts));
     findings.sort_by_key(|finding| (std::cmp::Reverse(finding.rule.severity()), finding.rule));
     findings
 }

@@ -37,6 +37,8 @@ pub enum Rule {
     VolumeInaccessible,
     /// The provider reports another problem of the volume.
     ConditionAbnormal,
+    /// Files were written beside the volume while it was not mounted.
+    FilesBeside,
 }
 
 impl Rule {
@@ -59,6 +61,7 @@ impl Rule {
             Self::DataLost => "data-lost",
             Self::VolumeInaccessible => "volume-inaccessible",
             Self::ConditionAbnormal => "condition-abnormal",
+            Self::FilesBeside => "files-beside-volume",
         }
     }
 
@@ -78,7 +81,8 @@ impl Rule {
             | Self::AttachedWithoutClaim
             | Self::DataLost
             | Self::VolumeInaccessible
-            | Self::ConditionAbnormal => false,
+            | Self::ConditionAbnormal
+            | Self::FilesBeside => false,
         }
     }
 
@@ -100,7 +104,8 @@ impl Rule {
             | Self::AllocationStopping
             | Self::JobWaiting
             | Self::AttachedWithoutClaim
-            | Self::ConditionAbnormal => Severity::Warning,
+            | Self::ConditionAbnormal
+            | Self::FilesBeside => Severity::Warning,
         }
     }
 }

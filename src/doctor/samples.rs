@@ -229,5 +229,6 @@ fn volume() -> Volume {
         spec_index: 1,
         create_time: 0,
         modify_time: 0,
+        kept_files: vec![],
     }
 }

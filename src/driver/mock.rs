@@ -320,6 +320,7 @@ mod tests {
             destination: "/data".into(),
             read_only: false,
             propagation: PropagationMode::Private,
+            identity: None,
         });
         let driver = MockDriver::default();
         assert_eq!(driver.mount_config().as_str(), "none");

@@ -68,7 +68,7 @@ pub use limit::{LimitField, set_limit};
 pub use mount_config::MountConfig;
 pub use mount_options::MountOptions;
 pub use node::{Node, NodeStatus};
-pub use paths::{MountRoot, MountRootProblem, StagingPath, TargetPath, segment};
+pub use paths::{MountRoot, MountRootProblem, StagingPath, TargetPath, record_beside, segment};
 pub use plugin::{
     ControllerCapabilities, ControllerInfo, Health, HealthCount, NodeCapabilities, NodeInfo,
     Plugin, PluginInstance, PluginSummary,
@@ -83,6 +83,6 @@ pub use text::Text;
 pub use topology::{Topology, TopologyRequest};
 pub use usage::{PublishContext, Usage};
 pub use variable::{PathProblem, VariableKey};
-pub use volume::{UnresolvedRequest, Volume, VolumeRequest, VolumeSummary};
+pub use volume::{KeptFiles, UnresolvedRequest, Volume, VolumeRequest, VolumeSummary};
 pub use volume_claim::{ClaimProblem, VolumeClaim};
 pub use volume_event::VolumeEvent;

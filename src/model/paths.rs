@@ -180,6 +180,11 @@ macro_rules! paths {
 
 paths! { StagingPath TargetPath }
 
+/// Returns the file that names the volume whose staging or target is at this path on the host.
+pub fn record_beside(mount_point: &Path) -> PathBuf {
+    mount_point.with_file_name(RECORD)
+}
+
 fn checked(path: &Path) -> Result<PathBuf, MountRootProblem> {
     if !path.is_absolute() {
         return Err(MountRootProblem::Relative(path.to_owned()));

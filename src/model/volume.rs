@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::alloc::Alloc;
 use super::bytes::{Bytes, CapacityRange};
 use super::capability::{AccessMode, AttachmentMode, Capability};
-use super::id::{AllocId, ExternalId, Namespace, NamespacedId, PluginId, VolumeId};
+use super::id::{AllocId, ExternalId, Namespace, NamespacedId, NodeId, PluginId, VolumeId};
 use super::mount_options::MountOptions;
 use super::plugin::HealthCount;
 use super::secrets::{Secret, SecretRef, SecretRefs, Secrets};
@@ -239,6 +239,18 @@ pub struct Volume {
     pub create_time: i64,
     /// Nanoseconds since the epoch; zero on Nomad.
     pub modify_time: i64,
+    /// Where files are that were written beside the volume; none on Nomad.
+    pub kept_files: Vec<KeptFiles>,
+}
+
+/// Files that were written to the mount point of a volume on a node while nothing was mounted there. They are not in the
+/// volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptFiles {
+    /// The node.
+    pub node: NodeId,
+    /// Their directory on the node.
+    pub path: String,
 }
 
 impl Volume {

@@ -5,18 +5,19 @@
 //! fails inside a user namespace.
 
 use std::ffi::CString;
-use std::io::{self, Read as _};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use rustix::mount::{MountFlags as Flags, MountPropagationFlags as Propagation, UnmountFlags};
 
-use super::mountinfo;
-use crate::ports::{FileSystem, MountCalls, MountEntry, MountError, MountFlags, Mounter};
-
-/// The usual size of a mount table, at most.
-const TABLE_BYTES: usize = 64 << 10;
+use super::source::open_source;
+use super::table::{TableChanges, mount_table, topmost_mount};
+use crate::ports::{
+    FileSystem, MountCalls, MountChanges, MountEntry, MountError, MountFlags, Mounter,
+    SourceIdentity,
+};
 
 /// Mounts in the mount namespace of this process. Needs `CAP_SYS_ADMIN`, except for reading.
 #[derive(Clone, Copy, Debug, Default)]
@@ -82,8 +83,26 @@ impl Mounter for LinuxMounter {
         .await
     }
 
+    async fn identify(&self, target: &Path) -> Result<Option<SourceIdentity>, MountError> {
+        run_blocking(target, |target| {
+            let opened = named("examine", target, || open_source(target));
+            match opened {
+                Ok(opened) => Ok(Some(opened.identity)),
+                Err(error) if error.source.kind() == io::ErrorKind::NotFound => Ok(None),
+                Err(error) => Err(error),
+            }
+        })
+        .await
+    }
+
     async fn list(&self) -> Result<Vec<MountEntry>, MountError> {
         run_blocking(Path::new("/"), |_| MountCalls::list(&Self)).await
+    }
+
+    async fn follow(&self) -> Result<Box<dyn MountChanges>, MountError> {
+        named("watch the mounts below", Path::new("/"), || {
+            Ok(Box::new(TableChanges::open()?) as Box<dyn MountChanges>)
+        })
     }
 }
 
@@ -195,29 +214,6 @@ pub fn share_directory(directory: &Path) -> io::Result<()> {
         &directory,
         Propagation::SHARED,
     )?)
-}
-
-/// Returns all mounts of this process's mount namespace. Blocks.
-pub(super) fn mount_table() -> io::Result<Vec<MountEntry>> {
-    // The kernel reports no size, and a small buffer would take many reads.
-    let mut text = Vec::with_capacity(TABLE_BYTES);
-    std::fs::File::open("/proc/self/mountinfo")?.read_to_end(&mut text)?;
-    Ok(mountinfo::parse(&text))
-}
-
-/// Returns the topmost mount at `target`. Resolves symbolic links first, because the kernel's table
-/// has none. A path that does not exist has no mount.
-fn topmost_mount(target: &Path) -> io::Result<Option<MountEntry>> {
-    let target: PathBuf = match target.canonicalize() {
-        Ok(target) => target,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let mounts = mount_table()?;
-    Ok(mounts
-        .into_iter()
-        .rev()
-        .find(|mount| mount.target == target))
 }
 
 /// Returns the flags as mount(2) takes them.

@@ -10,10 +10,13 @@ mod file_system;
 mod linux;
 mod loop_device;
 mod mountinfo;
+mod source;
 mod storage;
+mod table;
 mod tree;
 
 pub use linux::{LinuxMounter, share_directory};
+pub use source::{OpenedSource, open_source};
 pub use storage::LinuxBlockStorage;
 pub use tree::{
     attach_tree, clone_tree, make_private_below, make_read_only_below, make_slave_below,

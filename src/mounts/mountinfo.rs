@@ -17,7 +17,9 @@ pub(super) fn parse(text: &[u8]) -> Vec<MountEntry> {
 }
 
 fn parse_line(line: &[u8]) -> Option<MountEntry> {
-    let mut fields = line.split(|byte| *byte == b' ').skip(2);
+    let mut fields = line.split(|byte| *byte == b' ');
+    let id = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
+    let mut fields = fields.skip(1);
     let device = String::from_utf8(fields.next()?.to_vec()).ok()?;
     let root = path(fields.next()?);
     let target = path(fields.next()?);
@@ -25,6 +27,7 @@ fn parse_line(line: &[u8]) -> Option<MountEntry> {
     // The type and the source follow the optional fields and a dash.
     let source = fields.skip_while(|field| *field != b"-").nth(2)?;
     Some(MountEntry {
+        id,
         target,
         root,
         device,
@@ -92,6 +95,7 @@ mod tests {
         let entry = one(
             "36 35 98:0 /mnt1 /mnt2 ro,noatime,nosuid,nodev,noexec,nodiratime master:1 shared:2 - ext3 /dev/root rw,errors=continue",
         );
+        assert_eq!(entry.id, 36);
         assert_eq!(entry.target, PathBuf::from("/mnt2"));
         assert_eq!(entry.root, PathBuf::from("/mnt1"));
         assert_eq!(entry.device, "98:0");

@@ -12,7 +12,8 @@ use rustix::mount::{
     MountFlags as Flags, MountPropagationFlags as Propagation, MoveMountFlags, OpenTreeFlags,
 };
 
-use super::linux::{mount_table, to_kernel};
+use super::linux::to_kernel;
+use super::table::mount_table;
 use crate::ports::MountFlags;
 
 /// Returns a detached copy of the mount at `source`, with the mounts below it if `is_recursive`. It belongs to the

@@ -10,7 +10,7 @@ use super::interpolation::Interpolation;
 use crate::model::{
     AttachmentMode, JobVolume, JobVolumeKind, Task, TaskGroup, VolumeAlias, VolumeMount,
 };
-use crate::ports::TaskMount;
+use crate::ports::{SourceIdentity, TaskMount};
 
 /// Returns why the mounts of a task can never be made, if so.
 pub(super) fn mount_problem(task: &Task, group: &TaskGroup) -> Option<String> {
@@ -35,21 +35,33 @@ pub(super) fn mount_problem(task: &Task, group: &TaskGroup) -> Option<String> {
 /// Where the volumes of an allocation are mounted, or why one is not.
 pub(super) type MountTargets = BTreeMap<VolumeAlias, Result<PathBuf, String>>;
 
-/// Returns the mounts of a task whose volumes are mounted at `targets`.
+/// What is mounted at the targets of the CSI volumes of a task.
+pub(super) type MountSources = BTreeMap<VolumeAlias, SourceIdentity>;
+
+/// The volumes of a task, as it starts with them.
+#[derive(Clone, Copy)]
+pub(super) struct MountedVolumes<'a> {
+    /// Where they are.
+    pub(super) targets: &'a MountTargets,
+    /// What must be there.
+    pub(super) sources: &'a MountSources,
+}
+
+/// Returns the mounts of a task whose volumes are mounted like this.
 ///
 /// # Errors
 /// If a volume of the task is not mounted.
 pub(super) fn task_mounts(
     task: &Task,
     group: &TaskGroup,
-    targets: &MountTargets,
+    mounted: &MountedVolumes<'_>,
     interpolation: &Interpolation,
 ) -> Result<Vec<TaskMount>, String> {
     let mounts = task.volume_mounts.iter().map(|mount| {
         let found = group
             .volumes
             .get(&mount.volume)
-            .zip(targets.get(&mount.volume));
+            .zip(mounted.targets.get(&mount.volume));
         let (volume, target) = found
             .ok_or_else(|| format!("No CSI Mount Point found for volume: {}", mount.volume))?;
         Ok(TaskMount {
@@ -57,6 +69,7 @@ pub(super) fn task_mounts(
             destination: absolute(&interpolation.text(&mount.destination)),
             read_only: is_read_only(volume, mount),
             propagation: mount.propagation_mode,
+            identity: mounted.sources.get(&mount.volume).cloned(),
         })
     });
     mounts.collect()
@@ -122,6 +135,27 @@ mod tests {
         task
     }
 
+    fn mounts_of(
+        task: &Task,
+        group: &TaskGroup,
+        targets: &MountTargets,
+        interpolation: &Interpolation,
+    ) -> Result<Vec<TaskMount>, String> {
+        let mounted = MountedVolumes {
+            targets,
+            sources: &sources(),
+        };
+        task_mounts(task, group, &mounted, interpolation)
+    }
+
+    fn sources() -> MountSources {
+        let source = SourceIdentity {
+            mount: None,
+            device_node: Some("8:1".to_owned()),
+        };
+        [("data".into(), source)].into()
+    }
+
     fn targets() -> MountTargets {
         [("data", "/targets/data"), ("unused", "/targets/unused")]
             .map(|(alias, path)| (alias.into(), Ok(path.into())))
@@ -136,7 +170,7 @@ mod tests {
         for volume_read_only in [false, true] {
             let group = group(AttachmentMode::FileSystem, volume_read_only);
             let task = task(&[("/one/${NOMAD_ALLOC_INDEX}", false), ("two", true)]);
-            let mounts = task_mounts(&task, &group, &targets(), &interpolation);
+            let mounts = mounts_of(&task, &group, &targets(), &interpolation);
             let expected =
                 [("/one/2", volume_read_only), ("/two", true)].map(|(destination, read_only)| {
                     TaskMount {
@@ -144,10 +178,11 @@ mod tests {
                         destination: destination.into(),
                         read_only,
                         propagation: PropagationMode::HostToTask,
+                        identity: sources().get(&VolumeAlias::from("data")).cloned(),
                     }
                 });
             assert_eq!(mounts, Ok(expected.to_vec()));
-            let again = task_mounts(&task, &group, &targets(), &interpolation);
+            let again = mounts_of(&task, &group, &targets(), &interpolation);
             assert_eq!(again, mounts);
             assert_eq!(mount_problem(&task, &group), None);
         }
@@ -169,7 +204,7 @@ mod tests {
             ),
         ] {
             let task = task(&[("/data", false)]);
-            let mounts = task_mounts(&task, &group, &targets, &Interpolation::default());
+            let mounts = mounts_of(&task, &group, &targets, &Interpolation::default());
             assert_eq!(mounts, Err(expected.to_owned()));
         }
     }

@@ -2,7 +2,11 @@
 //!
 //! A file beside each mount point names its volume, because paths are escaped or hashed. It is written
 //! before the plugin is called, and removed after the undo. So whatever a plugin may have left on this
-//! machine has a file. Nothing is removed recursively, and nothing through a mount.
+//! machine has a file. Nothing is removed recursively, and nothing through a mount. Files in a directory at which nothing
+//! is mounted were written beside the volume: the directory is moved aside as a whole, within its file system.
+//!
+//! After a successful call the file also says which mount is there, so that another one, or none, is noticed. It is
+//! forgotten before the next such call.
 //!
 //! A power failure ends every mount, but not what a plugin keeps on the disk, such as a session that is
 //! opened again at boot. So the first file of a volume is synced before the call: that of its staging,
@@ -11,7 +15,7 @@
 //! other target may be missing or empty after a power failure, as may the mount point; the undo of the
 //! server, whose journal is durable, does not need them. An empty file names nothing.
 
-use std::fs::DirBuilder;
+use std::fs::{DirBuilder, Metadata};
 use std::io::{self, Read as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
@@ -20,12 +24,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{
     AllocId, ExternalId, MountRoot, NamespacedId, RemoteVolume, StagingPath, TargetPath,
-    VolumeAlias,
+    VolumeAlias, record_beside,
 };
-use crate::ports::HostFileError;
+use crate::ports::{HostFileError, SourceIdentity};
 use crate::private::{
     create_directory, create_subdirectory, exchange, open_to_read, remove_temporary_in,
 };
+
+/// The directory in a plugin's root of what was written beside its volumes. No volume's directory starts with a dot.
+const KEPT: &str = ".kept";
+/// How often files of one mount point are kept.
+const MOST_KEPT: u32 = 10_000;
 
 /// The content of the file beside a mount point.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,6 +48,17 @@ pub(super) struct VolumeRecord {
     /// The allocation and its name of the volume, for a target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) target: Option<(AllocId, VolumeAlias)>,
+    /// What was at the mount point after the last successful call; `None` from the start of a call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) source: Option<SourceIdentity>,
+}
+
+impl VolumeRecord {
+    /// Whether a volume was mounted at the place for certain, if nothing is mounted there now.
+    pub(super) fn has_lost_mount(&self) -> bool {
+        let source = self.source.as_ref();
+        self.target.is_some() || source.is_some_and(|source| source.mount.is_some())
+    }
 }
 
 /// A mount point with what is around it, on the host.
@@ -75,18 +95,15 @@ impl Place {
     /// # Errors
     /// If it cannot be read or is damaged.
     pub(super) fn read(&self) -> Result<Option<VolumeRecord>, HostFileError> {
-        let failed = |error: io::Error| HostFileError::new("read", &self.record, &error);
-        let mut text = vec![];
-        let read = open_to_read(&self.record).and_then(|mut file| file.read_to_end(&mut text));
-        match read {
-            Ok(_) if text.is_empty() => Ok(None),
-            Ok(_) => {
-                let record = serde_json::from_slice(&text);
-                record.map(Some).map_err(|error| failed(error.into()))
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(failed(error)),
-        }
+        read_record(&self.record)
+    }
+
+    /// Whether the record says what is at the mount point.
+    ///
+    /// # Errors
+    /// If it cannot be read or is damaged.
+    pub(super) fn has_source(&self) -> Result<bool, HostFileError> {
+        Ok(self.read()?.is_some_and(|record| record.source.is_some()))
     }
 
     /// Returns what has this place.
@@ -148,18 +165,25 @@ impl Place {
         }
     }
 
-    /// Removes the mount point, which is not mounted. Returns whether it was there.
+    /// Removes the mount point, which is not mounted. One with content is moved aside.
     ///
     /// # Errors
-    /// If it cannot be removed, for example because a directory has content.
-    pub(super) fn remove_mount_point(&self) -> Result<bool, HostFileError> {
+    /// If it cannot be removed or moved.
+    pub(super) fn remove_mount_point(&self) -> Result<Removed, HostFileError> {
         let failed = |error: io::Error| HostFileError::new("remove", &self.mount, &error);
-        let removed = match std::fs::symlink_metadata(&self.mount) {
-            Err(error) => Err(error),
-            Ok(found) if found.is_dir() => std::fs::remove_dir(&self.mount),
-            Ok(_) => std::fs::remove_file(&self.mount),
+        let found = match std::fs::symlink_metadata(&self.mount) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Removed::WasAbsent),
+            found => found.map_err(failed)?,
         };
-        Ok(done_or_absent(removed).map_err(failed)?.is_some())
+        if self.has_content(&found).map_err(failed)? {
+            return self.move_aside(&found).map(Removed::Kept);
+        }
+        let removed = match found.is_dir() {
+            true => std::fs::remove_dir(&self.mount),
+            false => std::fs::remove_file(&self.mount),
+        };
+        done_or_absent(removed).map_err(failed)?;
+        Ok(Removed::Gone)
     }
 
     /// Removes the record, what a crash has left of writing it, and the directories that are empty
@@ -183,17 +207,82 @@ impl Place {
         Ok(())
     }
 
-    /// Whether something is at the mount point that is not a directory, such as a device.
+    /// Moves the content of the mount point aside, at which nothing is mounted. Returns where it is, if there is any.
     ///
     /// # Errors
-    /// If it cannot be examined.
-    pub(super) fn has_file(&self) -> Result<bool, HostFileError> {
-        match std::fs::symlink_metadata(&self.mount) {
-            Ok(found) => Ok(!found.is_dir()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(HostFileError::new("examine", &self.mount, &error)),
+    /// If it cannot be examined or moved.
+    pub(super) fn keep_content(&self) -> Result<Option<PathBuf>, HostFileError> {
+        let failed = |error: io::Error| HostFileError::new("examine", &self.mount, &error);
+        let found = match std::fs::symlink_metadata(&self.mount) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            found => found.map_err(failed)?,
+        };
+        if !self.has_content(&found).map_err(failed)? {
+            return Ok(None);
+        }
+        let kept = self.move_aside(&found)?;
+        if found.is_dir() {
+            // The plugin finds what it knows.
+            self.create_mount_point()?;
+        }
+        Ok(Some(kept))
+    }
+
+    /// Whether a directory has entries, or a file of the host has bytes. A device is neither.
+    fn has_content(&self, found: &Metadata) -> io::Result<bool> {
+        if found.is_dir() {
+            let first = std::fs::read_dir(&self.mount)?.next();
+            return first.transpose().map(|first| first.is_some());
+        }
+        Ok(found.is_file() && found.len() > 0)
+    }
+
+    /// Moves the mount point with its content to a directory of what was written beside volumes, and returns it.
+    fn move_aside(&self, found: &Metadata) -> Result<PathBuf, HostFileError> {
+        let failed =
+            |error: io::Error| HostFileError::new("move the files in", &self.mount, &error);
+        let misplaced = || failed(io::ErrorKind::InvalidInput.into());
+        let root = self.directories.first().ok_or_else(misplaced)?;
+        let around = self
+            .mount
+            .parent()
+            .and_then(|at| at.strip_prefix(root).ok());
+        let mut directory = root.join(KEPT);
+        create_subdirectory(&directory).map_err(failed)?;
+        for part in around.ok_or_else(misplaced)? {
+            directory.push(part);
+            create_subdirectory(&directory).map_err(failed)?;
+        }
+        for number in 1..=MOST_KEPT {
+            let kept = directory.join(number.to_string());
+            match self.move_to(&kept, found) {
+                Ok(()) => return Ok(kept),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Err(failed(io::ErrorKind::AlreadyExists.into()))
+    }
+
+    /// Creates a directory, and moves there what is at the mount point: a directory takes its place, a file goes into it.
+    fn move_to(&self, kept: &Path, found: &Metadata) -> io::Result<()> {
+        DirBuilder::new().mode(0o700).create(kept)?;
+        match found.is_dir() {
+            true => std::fs::rename(&self.mount, kept),
+            false => std::fs::rename(&self.mount, kept.join("file")),
         }
     }
+}
+
+/// How the removal of a mount point ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Removed {
+    /// It is gone.
+    Gone,
+    /// There was none.
+    WasAbsent,
+    /// It had files, which are in this directory now.
+    Kept(PathBuf),
 }
 
 /// What a record outlives.
@@ -246,6 +335,9 @@ impl Found {
 pub(super) fn find_all(root: &MountRoot) -> Result<Vec<Found>, HostFileError> {
     let mut found = vec![];
     for volume in entries(root.on_host())? {
+        if volume.file_name() == Some(KEPT.as_ref()) {
+            continue;
+        }
         found.extend(find_in(root, &volume)?);
     }
     Ok(found)
@@ -257,6 +349,69 @@ pub(super) fn find_all(root: &MountRoot) -> Result<Vec<Found>, HostFileError> {
 /// If a directory or a record cannot be read.
 pub(super) fn find_volume(root: &MountRoot, id: &ExternalId) -> Result<Vec<Found>, HostFileError> {
     find_in(root, &root.volume(id))
+}
+
+/// Reads the record of the mount point at this path; `None` if there is none, or an empty one.
+///
+/// # Errors
+/// If it cannot be read or is damaged.
+pub(super) fn recorded_at(mount: &Path) -> Result<Option<VolumeRecord>, HostFileError> {
+    read_record(&record_beside(mount))
+}
+
+/// Writes into the record of the mount point at this path what is there. Without a record nothing is written.
+///
+/// # Errors
+/// If it cannot be read or written.
+pub(super) fn record_source(mount: &Path, source: SourceIdentity) -> Result<(), HostFileError> {
+    let path = record_beside(mount);
+    let Some(record) = read_record(&path)? else {
+        return Ok(());
+    };
+    let record = VolumeRecord {
+        source: Some(source),
+        ..record
+    };
+    let written = serde_json::to_vec_pretty(&record)
+        .map_err(io::Error::from)
+        .and_then(|text| exchange(&path, &text));
+    written
+        .map(drop)
+        .map_err(|error| HostFileError::new("write", &path, &error))
+}
+
+fn read_record(path: &Path) -> Result<Option<VolumeRecord>, HostFileError> {
+    let failed = |error: io::Error| HostFileError::new("read", path, &error);
+    let mut text = vec![];
+    let read = open_to_read(path).and_then(|mut file| file.read_to_end(&mut text));
+    match read {
+        Ok(_) if text.is_empty() => Ok(None),
+        Ok(_) => {
+            let record = serde_json::from_slice(&text);
+            record.map(Some).map_err(|error| failed(error.into()))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// Returns the directories of what was written beside the volumes below one plugin's root, sorted.
+///
+/// # Errors
+/// If a directory cannot be read.
+pub(super) fn kept_files(root: &MountRoot, id: &ExternalId) -> Result<Vec<PathBuf>, HostFileError> {
+    let volume = root.volume(id);
+    let Some(name) = volume.file_name() else {
+        return Ok(vec![]);
+    };
+    let volume = root.on_host().join(KEPT).join(name);
+    let mut kept = entries(&volume.join("staging"))?;
+    for alloc in entries(&root.targets_in(&volume))? {
+        for alias in entries(&alloc)? {
+            kept.extend(entries(&alias)?);
+        }
+    }
+    Ok(kept)
 }
 
 fn find_in(root: &MountRoot, volume: &Path) -> Result<Vec<Found>, HostFileError> {
@@ -334,6 +489,7 @@ mod tests {
             },
             name: NamespacedId::new("default".into(), "db".into()),
             target: Some(("a1".into(), "data".into())),
+            source: None,
         }
     }
 
@@ -351,13 +507,12 @@ mod tests {
             .prepare(&record(), false, Durability::PowerFailure)
             .unwrap();
         assert_eq!(place.holder(), Ok(Holder::Volume(record().volume)));
-        assert_eq!(place.has_file(), Ok(false));
         place.create_mount_point().unwrap();
         place.create_mount_point().unwrap();
         let found = Found::Target(place.clone(), path, record());
         assert_eq!(find_all(&root), Ok(vec![found]));
-        assert_eq!(place.remove_mount_point(), Ok(true));
-        assert_eq!(place.remove_mount_point(), Ok(false));
+        assert_eq!(place.remove_mount_point(), Ok(Removed::Gone));
+        assert_eq!(place.remove_mount_point(), Ok(Removed::WasAbsent));
         place.remove_record().unwrap();
         place.remove_record().unwrap();
         assert_eq!(find_all(&root), Ok(vec![]));
@@ -393,18 +548,68 @@ mod tests {
         assert_eq!(place.holder(), Ok(Holder::Volume(record().volume)));
     }
 
-    /// The content of a directory that was thought to be empty stays.
+    /// The content of a directory that was thought to be empty is moved as a whole, each time to another place.
     #[test]
-    fn a_mount_point_with_content_is_not_removed() {
+    fn a_mount_point_with_content_is_kept() {
         let directory = tempfile::tempdir().unwrap();
         let root = MountRoot::new(directory.path(), directory.path()).unwrap();
-        let place = Place::of_staging(&root, &root.staging(&"v".into()));
+        let staging = root.staging(&"v".into());
+        let target = root.target(&"v".into(), &"a1".into(), &"d".into());
+        let mut kept = vec![];
+        for place in [
+            Place::of_staging(&root, &staging),
+            Place::of_target(&root, &target),
+            Place::of_target(&root, &target),
+        ] {
+            place.prepare(&record(), true, Durability::Crash).unwrap();
+            place.create_mount_point().unwrap();
+            let below = place.mount.join("below");
+            std::fs::create_dir(&below).unwrap();
+            std::fs::write(below.join("volume.json"), "precious").unwrap();
+            let Ok(Removed::Kept(path)) = place.remove_mount_point() else {
+                panic!("{}", place.mount.display());
+            };
+            place.remove_record().unwrap();
+            let file = path.join("below/volume.json");
+            assert_eq!(std::fs::read_to_string(file).unwrap(), "precious");
+            kept.push(path);
+        }
+        // Below a device that is gone is a file.
+        let block = root.target(&"v".into(), &"a2".into(), &"d".into());
+        let place = Place::of_target(&root, &block);
         place.prepare(&record(), true, Durability::Crash).unwrap();
-        place.create_mount_point().unwrap();
-        std::fs::write(place.mount.join("data"), "precious").unwrap();
-        let refused = place.remove_mount_point().unwrap_err();
-        assert_eq!(refused.kind, io::ErrorKind::DirectoryNotEmpty);
-        assert_eq!(find_all(&root).unwrap().len(), 1, "it is still found");
+        std::fs::write(&place.mount, "precious").unwrap();
+        let path = place.keep_content().unwrap().unwrap();
+        assert_eq!(place.keep_content(), Ok(None));
+        assert_eq!(place.remove_mount_point(), Ok(Removed::WasAbsent));
+        place.remove_record().unwrap();
+        let file = std::fs::read_to_string(path.join("file"));
+        assert_eq!(file.unwrap(), "precious");
+        kept.push(path);
+        assert_eq!(kept_files(&root, &"v".into()), Ok(kept));
+        assert_eq!(kept_files(&root, &"other".into()), Ok(vec![]));
+        assert_eq!(find_all(&root), Ok(vec![]), "nothing of the volume is left");
+    }
+
+    /// A record of an earlier agent, which did not know what is mounted.
+    #[test]
+    fn an_earlier_record_is_read_and_completed() {
+        let directory = tempfile::tempdir().unwrap();
+        let mount = directory.path().join("mount");
+        let earlier = r#"{"plugin_id":"p","external_id":"v","namespace":"default","id":"db"}"#;
+        std::fs::write(directory.path().join("volume.json"), earlier).unwrap();
+        let read = recorded_at(&mount).unwrap().unwrap();
+        assert_eq!(read.source, None);
+        let source = SourceIdentity {
+            mount: None,
+            device_node: Some("8:1".to_owned()),
+        };
+        record_source(&mount, source.clone()).unwrap();
+        let expected = VolumeRecord {
+            source: Some(source),
+            ..read
+        };
+        assert_eq!(recorded_at(&mount), Ok(Some(expected)));
     }
 
     #[test]

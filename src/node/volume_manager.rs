@@ -14,7 +14,7 @@ use async_trait::async_trait;
 
 use super::call_lanes::{CallLanes, LaneKey, PluginProcess};
 use super::registry::{Registry, RunningInstance};
-use super::volume_files::{Found, entries, find_all};
+use super::volume_files::{Found, entries, find_all, kept_files};
 use super::volume_steps::{VolumeSteps, run_blocking};
 use crate::model::{
     AllocId, Bytes, HostSession, MountRoot, NamespacedId, PluginId, RemoteVolume, TargetPath,
@@ -248,6 +248,13 @@ impl NodeHost for VolumeManager {
         Ok(volumes.into_iter().collect())
     }
 
+    async fn kept_files(&self, volume: &RemoteVolume) -> Result<Vec<PathBuf>, HostError> {
+        let root = self.directories.root(&volume.plugin_id, None)?;
+        let id = volume.external_id.clone();
+        let kept = run_blocking(move || kept_files(&root, &id)).await;
+        kept.map_err(HostError::NotPrepared)
+    }
+
     async fn sweep(
         &self,
         order: CallOrder,
@@ -285,7 +292,12 @@ impl VolumeManager {
 }
 
 /// Returns what is below the directories of all plugins, also of those that do not run.
-fn find_of_all_plugins(directories: &MountDirectories) -> Result<Vec<Found>, HostFileError> {
+///
+/// # Errors
+/// If a directory or a record cannot be read.
+pub(super) fn find_of_all_plugins(
+    directories: &MountDirectories,
+) -> Result<Vec<Found>, HostFileError> {
     let mut found = vec![];
     for directory in entries(&directories.base)? {
         let root = MountRoot::new(&directory, &directory).map_err(|problem| {

@@ -5,6 +5,10 @@
 //! if nothing is mounted any more; then the mount point and its record are removed. An answer that did
 //! not come is never a success (W04).
 //!
+//! What is there after a stage or a publish is recorded, so that its loss is noticed. Another file system over it is
+//! neither taken for the volume nor unmounted. Files that were written beside the volume, while nothing was mounted,
+//! are kept: they are moved aside, and the undo goes on.
+//!
 //! Undoing what is already undone succeeds. If the world has moved on (a reboot, a plugin that lost its
 //! memory), the mount table decides and not the text of an error, with one exception that Nomad has
 //! too: plugins report `no mount point` for a target that is gone.
@@ -13,14 +17,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::call_lanes::PluginCalls;
-use super::volume_files::{Durability, Found, Holder, Place, VolumeRecord, find_volume};
+use super::source_comparison::loss_in_table;
+use super::volume_files::{
+    Durability, Found, Holder, Place, Removed, VolumeRecord, find_volume, record_source,
+};
 use crate::model::{
     AttachmentMode, Bytes, MountRoot, NodeCapabilities, RemoteVolume, StagingPath, TargetPath,
 };
 use crate::ports::{
-    Delivery, HostError, HostFileError, MountAction, MountEvent, MountObserver, Mounter,
-    NodeExpandRequest, NodeExpandVolume, NodeService, PluginError, PublishRequest, PublishVolume,
-    StageRequest, StageVolume, SweepOutcome,
+    Delivery, HostError, HostFileError, MountAction, MountEntry, MountEvent, MountIdentity,
+    MountObserver, Mounter, NodeExpandRequest, NodeExpandVolume, NodeService, PluginError,
+    PublishRequest, PublishVolume, SourceIdentity, StageRequest, StageVolume, SweepOutcome,
 };
 
 /// What the steps of one request work with.
@@ -46,7 +53,10 @@ impl VolumeSteps {
             volume: request.volume.clone(),
             name: request.name,
             target: None,
+            source: None,
         };
+        let before = self.check_uncovered(&place).await?;
+        self.keep_bare_content(&place).await?;
         let is_new = self.prepare(&place, record).await?;
         let message = StageVolume {
             external_id: request.volume.external_id,
@@ -58,7 +68,13 @@ impl VolumeSteps {
             context: request.volume_context,
         };
         let staged = self.calls.send(self.node.stage_volume(message)).await;
-        self.clean_up_if_unused(&place, is_new, staged).await
+        self.clean_up_if_unused(&place, is_new, staged).await?;
+        let found = self.identify(&place).await?;
+        // Some plugins mount nothing here. One that has done so takes a staging that lost its mount for whole.
+        if before.is_some() && found.mount.is_none() {
+            return Err(self.not_there(&place, "not a mount point"));
+        }
+        self.record_source(&place, found).await
     }
 
     /// Publishes a volume.
@@ -70,7 +86,11 @@ impl VolumeSteps {
             volume: request.volume.clone(),
             name: request.name,
             target: Some((request.alloc, request.alias)),
+            source: None,
         };
+        self.check_uncovered(&place).await?;
+        self.check_staging(&request.volume).await?;
+        self.keep_bare_content(&place).await?;
         let is_new = self.prepare(&place, record).await?;
         let mode = request.usage.capability.attachment_mode;
         let message = PublishVolume {
@@ -86,7 +106,17 @@ impl VolumeSteps {
         };
         let published = self.calls.send(self.node.publish_volume(message)).await;
         self.clean_up_if_unused(&place, is_new, published).await?;
-        self.check_published(&place, mode).await?;
+        let found = self.identify(&place).await?;
+        match mode {
+            AttachmentMode::FileSystem if found.mount.is_none() => {
+                return Err(self.not_there(&place, "not a mount point"));
+            }
+            AttachmentMode::BlockDevice if !found.is_volume() => {
+                return Err(self.not_there(&place, "not a device"));
+            }
+            AttachmentMode::FileSystem | AttachmentMode::BlockDevice => {}
+        }
+        self.record_source(&place, found).await?;
         Ok(path)
     }
 
@@ -98,6 +128,7 @@ impl VolumeSteps {
     ) -> Result<(), HostError> {
         let place = Place::of_target(&self.root, path);
         self.check_owner(&place, volume).await?;
+        self.keep_bare_content(&place).await?;
         let target = path.in_plugin().to_owned();
         let call = self
             .node
@@ -129,6 +160,7 @@ impl VolumeSteps {
         let place = Place::of_staging(&self.root, &path);
         self.check_owner(&place, volume).await?;
         self.check_no_target(volume).await?;
+        self.keep_bare_content(&place).await?;
         let staging = path.in_plugin().to_owned();
         let call = self
             .node
@@ -184,6 +216,78 @@ impl VolumeSteps {
         } else {
             SweepOutcome::UndidSomething
         })
+    }
+
+    /// Returns the mount that is recorded at a place. Refuses one at which another file system covers it: a plugin that
+    /// finds a mount there may take it for its own.
+    async fn check_uncovered(&self, place: &Place) -> Result<Option<MountIdentity>, HostError> {
+        let recorded = blocking(place, Place::read).await;
+        let recorded = recorded.map_err(HostError::NotPrepared)?;
+        let Some(expected) = recorded.and_then(|record| record.source?.mount) else {
+            return Ok(None);
+        };
+        match self.entry(&place.mount).await? {
+            Some(found) if !expected.may_show_same_files(&found.identity()) => {
+                let found = format!("something else (`{}`)", found.source);
+                let path = place.mount.clone();
+                Err(HostError::Occupied { path, found })
+            }
+            Some(_) | None => Ok(Some(expected)),
+        }
+    }
+
+    /// Refuses to publish from a staging that has lost its mount: a plugin would publish the bare directory.
+    async fn check_staging(&self, volume: &RemoteVolume) -> Result<(), HostError> {
+        if !self.capabilities.stage_unstage_volume {
+            return Ok(());
+        }
+        let path = self.root.staging(&volume.external_id);
+        let place = Place::of_staging(&self.root, &path);
+        let recorded = blocking(&place, Place::read).await;
+        let recorded = recorded.map_err(HostError::NotPrepared)?;
+        let Some(source) = recorded.and_then(|record| record.source) else {
+            return Ok(());
+        };
+        let found = self.entry(&place.mount).await?;
+        match loss_in_table(&source, &place.mount, found.as_ref()) {
+            None => Ok(()),
+            Some(reason) => Err(HostError::StagingLost { reason }),
+        }
+    }
+
+    /// Moves aside what was written at a place of the volume while nothing was mounted there: a plugin would not remove
+    /// it, and a mount would hide it. A staging at which the plugin mounts nothing is its own, and may have its files.
+    async fn keep_bare_content(&self, place: &Place) -> Result<(), HostError> {
+        if self.is_mounted(&place.mount).await? {
+            return Ok(());
+        }
+        let keep = |place: &Place| {
+            let record = place.read()?.filter(VolumeRecord::has_lost_mount);
+            let kept = record.as_ref().map(|_| place.keep_content()).transpose()?;
+            Ok(record.zip(kept.flatten()))
+        };
+        let kept = blocking(place, keep).await;
+        if let Some((record, kept)) = kept.map_err(HostError::NotPrepared)? {
+            self.report_kept(&record, &kept);
+        }
+        Ok(())
+    }
+
+    /// Returns what is at a place after a successful call.
+    async fn identify(&self, place: &Place) -> Result<SourceIdentity, HostError> {
+        let found = self.mounter.identify(&place.mount).await;
+        let found = found.map_err(|error| {
+            let error = HostFileError::new("examine", &place.mount, &error.source);
+            HostError::NotFinished(error)
+        })?;
+        Ok(found.unwrap_or_default())
+    }
+
+    /// Records what is at a place after a successful call.
+    async fn record_source(&self, place: &Place, found: SourceIdentity) -> Result<(), HostError> {
+        let record = move |place: &Place| record_source(&place.mount, found);
+        let recorded = blocking(place, record).await;
+        recorded.map_err(HostError::NotFinished)
     }
 
     /// Sends the event of a target that a sweep unpublished.
@@ -298,48 +402,49 @@ impl VolumeSteps {
         answer
     }
 
-    async fn check_published(&self, place: &Place, mode: AttachmentMode) -> Result<(), HostError> {
-        if self.is_mounted(&place.mount).await.map_err(after_call)? {
-            return Ok(());
-        }
-        let found = match mode {
-            AttachmentMode::FileSystem => "not a mount point",
-            AttachmentMode::BlockDevice => {
-                let has_file = blocking(place, Place::has_file).await;
-                if has_file.map_err(HostError::NotFinished)? {
-                    return Ok(());
-                }
-                "not a device"
-            }
-        };
-        Err(HostError::NotThere {
-            plugin: self.calls.plugin().clone(),
-            path: place.mount.clone(),
-            found,
-        })
-    }
-
     /// Removes the mount point, and then the record if the mount point was there, or if it `is_gone` in
     /// any case. Returns whether the record was removed.
     async fn remove(&self, place: &Place, is_gone: bool) -> Result<bool, HostError> {
         let remove = move |place: &Place| {
-            let is_gone = place.remove_mount_point()? || is_gone;
+            let record = place.read()?;
+            let removed = place.remove_mount_point()?;
+            let is_gone = is_gone || removed != Removed::WasAbsent;
             if is_gone {
                 place.remove_record()?;
             }
-            Ok(is_gone)
+            Ok((is_gone, removed, record))
         };
         let removed = blocking(place, remove).await;
-        removed.map_err(HostError::NotFinished)
+        let (is_gone, removed, record) = removed.map_err(HostError::NotFinished)?;
+        if let (Removed::Kept(kept), Some(record)) = (removed, record) {
+            self.report_kept(&record, &kept);
+        }
+        Ok(is_gone)
+    }
+
+    /// Sends the event of files that were written beside a volume.
+    fn report_kept(&self, record: &VolumeRecord, kept: &Path) {
+        let kept = kept.display();
+        self.observer.observed(MountEvent {
+            volume: record.name.clone(),
+            alloc: record.target.as_ref().map(|(alloc, _)| alloc.clone()),
+            action: MountAction::Keep,
+            error: Some(format!(
+                "files were written beside the volume while it was not mounted; they are kept in `{kept}`"
+            )),
+        });
     }
 
     async fn is_mounted(&self, path: &Path) -> Result<bool, HostError> {
+        Ok(self.entry(path).await?.is_some())
+    }
+
+    async fn entry(&self, path: &Path) -> Result<Option<MountEntry>, HostError> {
         let entry = self.mounter.entry(path).await;
-        let entry = entry.map_err(|error| {
+        entry.map_err(|error| {
             let action = "read the mounts at";
             HostError::NotPrepared(HostFileError::new(action, path, &error.source))
-        })?;
-        Ok(entry.is_some())
+        })
     }
 
     fn staging_in_plugin(&self, volume: &RemoteVolume) -> Option<std::path::PathBuf> {
@@ -354,6 +459,14 @@ impl VolumeSteps {
         }
         let plugin = self.calls.plugin().clone();
         Err(HostError::Unsupported { plugin, what })
+    }
+
+    fn not_there(&self, place: &Place, found: &'static str) -> HostError {
+        HostError::NotThere {
+            plugin: self.calls.plugin().clone(),
+            path: place.mount.clone(),
+            found,
+        }
     }
 
     fn still_there(&self, place: &Place) -> HostError {
@@ -397,7 +510,9 @@ fn create(
     is_new: bool,
     durability: Durability,
 ) -> Result<(), HostFileError> {
-    place.prepare(record, is_new, durability)?;
+    // The mount that an earlier call made may be gone, and this call may end unheard.
+    let is_written = is_new || place.has_source()?;
+    place.prepare(record, is_written, durability)?;
     let is_staging = record.target.is_none();
     match is_staging.then(|| place.create_mount_point()) {
         Some(Err(error)) if is_new => place.remove_record().and(Err(error)),

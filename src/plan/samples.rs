@@ -135,6 +135,7 @@ pub(super) fn existing() -> Volume {
         spec_index: 9,
         create_time: 0,
         modify_time: 0,
+        kept_files: vec![],
     }
 }
 

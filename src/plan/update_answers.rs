@@ -172,6 +172,7 @@ fn example_volume() -> Volume {
         spec_index: 1,
         create_time: 0,
         modify_time: 0,
+        kept_files: vec![],
         namespace: request.namespace,
         id: request.id,
         external_id: request.external_id,

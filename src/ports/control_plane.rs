@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::model::{AllocId, AllocReport, Job, PluginId, TaskGroup, VolumeAlias};
+use crate::model::{AllocId, AllocReport, Job, PluginId, RemoteVolume, TaskGroup, VolumeAlias};
 
 /// An allocation that the node has to run, or to stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +71,20 @@ pub struct MountRefused {
     pub is_final: bool,
 }
 
+/// A mount of a volume that vanished from its node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LostMount {
+    /// That of a target.
+    Target {
+        /// The allocation.
+        alloc: AllocId,
+        /// Its name of the volume.
+        alias: VolumeAlias,
+    },
+    /// That of the staging of a volume.
+    Staging(RemoteVolume),
+}
+
 /// The server cannot be asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ControlPlaneError {
@@ -99,6 +113,10 @@ pub trait ControlPlane: Send + Sync {
         alloc: &AllocId,
         alias: &VolumeAlias,
     ) -> Result<(), ControlPlaneError>;
+
+    /// Records that a mount of a volume vanished from the node, so that the volume is mounted again before a mount
+    /// succeeds. No task may run on it. Has no effect unless the server relies on the mount.
+    async fn note_lost(&self, lost: &LostMount, reason: &str) -> Result<(), ControlPlaneError>;
 
     /// Records what became of the allocation. With a terminal status, its volumes are given back.
     async fn report(&self, alloc: &AllocId, report: AllocReport) -> Result<(), ControlPlaneError>;

@@ -178,6 +178,12 @@ pub enum HostError {
         /// The target on the host.
         path: PathBuf,
     },
+    /// The staging of the volume is not there any more. It is made again before the volume is published.
+    #[error("{reason}")]
+    StagingLost {
+        /// What is there instead, with the path.
+        reason: String,
+    },
     /// Something is mounted below the agent's directories, and no file names its volume.
     #[error("`{}` is mounted, but no file beside it names its volume", path.display())]
     Unidentified {
@@ -221,6 +227,7 @@ impl HostError {
             | Self::NoPlugin { .. }
             | Self::Unsupported { .. }
             | Self::InUse { .. }
+            | Self::StagingLost { .. }
             | Self::Unidentified { .. }
             | Self::Occupied { .. }
             | Self::NotPrepared(_)
@@ -261,6 +268,7 @@ impl HostError {
             | Self::NotThere { .. }
             | Self::StillThere { .. }
             | Self::InUse { .. }
+            | Self::StagingLost { .. }
             | Self::Unidentified { .. }
             | Self::Occupied { .. }
             | Self::NotPrepared(_)
@@ -296,6 +304,7 @@ impl HostError {
             | Self::Overtaken { .. }
             | Self::OtherSession { .. }
             | Self::InUse { .. }
+            | Self::StagingLost { .. }
             | Self::Stopping
             | Self::Lost { .. } => return None,
         })

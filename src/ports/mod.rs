@@ -65,7 +65,7 @@ pub use cluster_reader::ClusterReader;
 pub use connector::{Connector, PluginConnection};
 pub use contained::{ContainedPanic, contained};
 pub use control_plane::{
-    AssignedAlloc, AssignedAllocs, ControlPlane, ControlPlaneError, MountRefused,
+    AssignedAlloc, AssignedAllocs, ControlPlane, ControlPlaneError, LostMount, MountRefused,
 };
 pub use controller_host::{ControllerHost, ControllerPublishRequest, ControllerUnpublishRequest};
 pub use document::Document;
@@ -81,7 +81,10 @@ pub use measurements::{
     VolumeHealthCounts,
 };
 pub use mount_observer::{MountAction, MountEvent, MountObserver};
-pub use mounter::{MountCalls, MountEntry, MountError, MountFlags, Mounter};
+pub use mounter::{
+    MountCalls, MountChanges, MountEntry, MountError, MountFlags, MountIdentity, Mounter,
+    SourceIdentity,
+};
 pub use namespace_api::NamespaceApi;
 pub use node_api::{DrainChange, NodeApi};
 pub use node_host::{

@@ -9,6 +9,8 @@ pub enum MountAction {
     Mount,
     /// A volume was unpublished or unstaged.
     Unmount,
+    /// Files that were written beside a volume were kept.
+    Keep,
 }
 
 /// A volume was mounted or unmounted, or could not be. Nomad calls it a node event of the subsystem
@@ -21,7 +23,7 @@ pub struct MountEvent {
     pub alloc: Option<AllocId>,
     /// What was done.
     pub action: MountAction,
-    /// The text of the error, if it failed.
+    /// The text of the error, if it failed; where the files are that were kept.
     pub error: Option<String>,
 }
 

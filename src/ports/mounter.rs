@@ -68,9 +68,87 @@ impl MountFlags {
     }
 }
 
+/// Which mount it is, as long as the machine runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MountIdentity {
+    /// The number in the mount namespace. It is given again after the mount is gone.
+    pub id: u64,
+    /// The number that is never given again; `None` if the kernel has none, or the mount was found in the table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unique_id: Option<u64>,
+    /// `major:minor` of the device.
+    pub device: String,
+    /// The mounted path inside the file system.
+    pub root: PathBuf,
+    /// The mount source that the file system reports.
+    pub source: String,
+}
+
+impl MountIdentity {
+    /// Whether both are the same mount, as far as both are known.
+    pub fn is(&self, other: &Self) -> bool {
+        let is_other = match (self.unique_id, other.unique_id) {
+            (Some(own), Some(other)) => own != other,
+            (Some(_) | None, None) | (None, Some(_)) => false,
+        };
+        self.id == other.id && !is_other && self.looks_like(other)
+    }
+
+    /// Whether both certainly show the same directory of the same file system. The kernel numbers file systems without a
+    /// device, such as network file systems, and gives these numbers again.
+    pub fn shows_same_files(&self, other: &Self) -> bool {
+        !self.is_numbered_by_kernel() && self.looks_like(other)
+    }
+
+    /// Whether both may show the same directory of the same file system.
+    pub fn may_show_same_files(&self, other: &Self) -> bool {
+        let is_numbered = self.is_numbered_by_kernel() && other.is_numbered_by_kernel();
+        let is_same_place = (&self.root, &self.source) == (&other.root, &other.source);
+        is_same_place && (is_numbered || self.device == other.device)
+    }
+
+    fn looks_like(&self, other: &Self) -> bool {
+        (&self.device, &self.root, &self.source) == (&other.device, &other.root, &other.source)
+    }
+
+    fn is_numbered_by_kernel(&self) -> bool {
+        self.device.starts_with("0:")
+    }
+}
+
+/// What is at a path that tasks get: the root of a mount, a device node, or both.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceIdentity {
+    /// The mount whose root is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mount: Option<MountIdentity>,
+    /// `major:minor` of the device node that is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_node: Option<String>,
+}
+
+impl SourceIdentity {
+    /// Whether both are the same, as far as both are known.
+    pub fn is(&self, other: &Self) -> bool {
+        let is_same_mount = match (&self.mount, &other.mount) {
+            (Some(own), Some(other)) => own.is(other),
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        is_same_mount && self.device_node == other.device_node
+    }
+
+    /// Whether a volume can be there: a directory of the host is not one.
+    pub fn is_volume(&self) -> bool {
+        self.mount.is_some() || self.device_node.is_some()
+    }
+}
+
 /// One mount, as in `/proc/self/mountinfo`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountEntry {
+    /// The number in the mount namespace.
+    pub id: u64,
     /// The mount point.
     pub target: PathBuf,
     /// The mounted path inside the file system.
@@ -81,6 +159,19 @@ pub struct MountEntry {
     pub source: String,
     /// The restrictions of this mount; its file system may have more.
     pub flags: MountFlags,
+}
+
+impl MountEntry {
+    /// Returns which mount it is, as far as the table tells.
+    pub fn identity(&self) -> MountIdentity {
+        MountIdentity {
+            id: self.id,
+            unique_id: None,
+            device: self.device.clone(),
+            root: self.root.clone(),
+            source: self.source.clone(),
+        }
+    }
 }
 
 /// Creates, removes and lists mounts, for callers on blocking threads. No call deletes a directory or
@@ -134,6 +225,18 @@ pub trait Mounter: Send + Sync {
     async fn unmount(&self, target: &Path) -> Result<(), MountError>;
     /// Returns the topmost mount exactly at `target`, if any.
     async fn entry(&self, target: &Path) -> Result<Option<MountEntry>, MountError>;
+    /// Returns what is at `target`; `None` if nothing is. An error may also mean that the file system there does not
+    /// respond.
+    async fn identify(&self, target: &Path) -> Result<Option<SourceIdentity>, MountError>;
     /// Returns all mounts of this process's mount namespace, in the order of their creation.
     async fn list(&self) -> Result<Vec<MountEntry>, MountError>;
+    /// Follows the mounts of this process's mount namespace.
+    async fn follow(&self) -> Result<Box<dyn MountChanges>, MountError>;
+}
+
+/// The mounts of a mount namespace, from now on.
+#[async_trait]
+pub trait MountChanges: Send {
+    /// Waits until mounts may have changed since the last return, and returns all. The first call returns at once.
+    async fn next(&mut self) -> Result<Vec<MountEntry>, MountError>;
 }

@@ -10,6 +10,7 @@
 //! is gone; no time limit frees it.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use async_trait::async_trait;
 
@@ -152,6 +153,9 @@ pub trait NodeHost: Send + Sync {
     /// Returns the volumes of which the node still has a mount or a directory, or runs a call: it may
     /// still take effect (rule 7 of the claims machine).
     async fn left_behind(&self) -> Result<Vec<RemoteVolume>, HostError>;
+
+    /// Returns the directories of files that were written beside the volume, and are kept.
+    async fn kept_files(&self, volume: &RemoteVolume) -> Result<Vec<PathBuf>, HostError>;
 
     /// Undoes whatever the node has of a volume, targets before the staging. An error does not tell
     /// what was undone before it.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use super::mounter::SourceIdentity;
 use crate::model::{MountConfig, PropagationMode};
 
 /// One mount of a task.
@@ -25,6 +26,9 @@ pub struct TaskMount {
     pub read_only: bool,
     /// Which way mounts travel. [`PropagationMode::Bidirectional`] needs a source on a shared mount.
     pub propagation: PropagationMode,
+    /// What must be at the source when the task starts; `None` if any directory or file may be there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<SourceIdentity>,
 }
 
 /// The user and the group that a task runs as. It has no supplementary groups.
@@ -187,6 +191,13 @@ pub enum RunEnd {
         /// The reason.
         reason: String,
     },
+    /// The task was not started, because what must be at the source of a mount is not there.
+    SourceLost {
+        /// The source.
+        source: PathBuf,
+        /// The reason.
+        reason: String,
+    },
     /// The end of the task was not observed.
     Lost {
         /// The reason.
@@ -205,7 +216,9 @@ impl std::fmt::Display for RunEnd {
                 ..
             } => write!(f, "was killed by signal {signal}"),
             Self::Exited { .. } => f.write_str("was stopped before it started"),
-            Self::Failed { reason } => write!(f, "could not be started: {reason}"),
+            Self::Failed { reason } | Self::SourceLost { reason, .. } => {
+                write!(f, "could not be started: {reason}")
+            }
             Self::Lost { reason } => write!(f, "was lost: {reason}"),
         }
     }

@@ -29,6 +29,7 @@ pub(super) fn is_claim_event_valid(
         | ClaimEvent::StepFailed { .. }
         | ClaimEvent::NodeAssumedGone { .. }
         | ClaimEvent::NodeRebooted { .. }
+        | ClaimEvent::MountsLost { .. }
         | ClaimEvent::Released { .. }
         | ClaimEvent::ExpansionRequired { .. }
         | ClaimEvent::Orphaned { .. } => true,

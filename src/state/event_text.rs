@@ -3,6 +3,8 @@
 //! Sealed secrets and values from the outside that may be secret, such as a publish context, are left
 //! out.
 
+use std::collections::BTreeSet;
+
 use super::event::EventKind;
 use super::job_record::{AllocEvent, JobEvent};
 use super::namespace_record::NamespaceEvent;
@@ -152,6 +154,12 @@ fn claim_text(event: &ClaimEvent) -> String {
         ClaimEvent::NodeRebooted { node } => {
             format!("node `{node}` rebooted: what is mounted there is in doubt")
         }
+        ClaimEvent::MountsLost {
+            node,
+            targets,
+            staging,
+            reason,
+        } => lost_text(node, targets, *staging, reason),
         ClaimEvent::Released { key } => format!("the claim of {} is gone", claimer(key)),
         ClaimEvent::ExpansionRequired { to } => {
             format!("nodes that use the volume expand it to {to}")
@@ -160,6 +168,16 @@ fn claim_text(event: &ClaimEvent) -> String {
             "deregistered by force; its claims are released in the background".to_owned()
         }
     }
+}
+
+fn lost_text(node: &NodeId, targets: &BTreeSet<ClaimKey>, staging: bool, reason: &str) -> String {
+    let staging = staging.then(|| "the staging".to_owned());
+    let targets = targets
+        .iter()
+        .map(|key| format!("the target of {}", claimer(key)));
+    let lost: Vec<_> = staging.into_iter().chain(targets).collect();
+    let lost = lost.join(", ");
+    format!("the mount of {lost} on node `{node}` is gone, and is made again: {reason}")
 }
 
 fn granted_text(key: &ClaimKey, claim: &Claim) -> String {

@@ -120,6 +120,7 @@ impl VolumeView {
             spec_index: self.record.modify_index,
             create_time: self.record.create_time,
             modify_time: self.record.visible_time(),
+            kept_files: vec![],
         }
     }
 

@@ -76,6 +76,7 @@ impl VolumeHistory {
             | ClaimEvent::StepFailed { .. }
             | ClaimEvent::NodeAssumedGone { .. }
             | ClaimEvent::NodeRebooted { .. }
+            | ClaimEvent::MountsLost { .. }
             | ClaimEvent::ExpansionRequired { .. }
             | ClaimEvent::Orphaned { .. } => {}
         }

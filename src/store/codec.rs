@@ -18,7 +18,7 @@ use crate::state::Event;
 /// variables; version 3 adds sealed mount flags and expansions; version 4 adds allocations of plugins, claims,
 /// and lost nodes; version 5 adds jobs, placed allocations, and drivers of nodes; version 6 adds namespaces and
 /// the host volumes of nodes; version 7 adds rotations of the key, and system jobs that stay on a node.
-pub const EVENT_VERSION: u16 = 7;
+pub const EVENT_VERSION: u16 = 8;
 /// The version of snapshots that this program writes, and the highest that it reads. Version 2 adds
 /// variables; version 3 adds expansions and sealed mount flags, except flags from earlier versions;
 /// version 4 has plugins by allocation instead of by node; version 5 has one row per object

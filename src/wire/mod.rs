@@ -105,6 +105,6 @@ pub use variable::{
     BorrowedItems, ItemsDocument, LockDocument, VariableDocument, VariableRequest, WrittenVariable,
 };
 pub use volume::{
-    CapabilityDocument, MountOptionsDocument, Null, TopologyDocument, TopologyRequestDocument,
-    VolumeDocument, VolumeStub,
+    CapabilityDocument, KeptFilesDocument, MountOptionsDocument, Null, TopologyDocument,
+    TopologyRequestDocument, VolumeDocument, VolumeStub,
 };

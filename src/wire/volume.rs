@@ -70,6 +70,17 @@ pub struct TopologyRequestDocument {
     pub required: Option<Vec<Option<TopologyDocument>>>,
 }
 
+/// A directory of files that were written beside a volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub struct KeptFilesDocument {
+    /// The node.
+    #[serde(rename = "NodeID")]
+    pub node_id: String,
+    /// The directory on the node.
+    pub path: String,
+}
+
 /// A volume in the response of `GET /v1/volume/csi/:id`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
@@ -107,6 +118,9 @@ pub struct VolumeDocument {
     /// The volume's ID.
     #[serde(rename = "ID")]
     pub id: String,
+    /// Embedded agent only: files that were written beside the volume while it was not mounted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub kept_files: Vec<KeptFilesDocument>,
     /// The index of the last change.
     pub modify_index: u64,
     /// Nanoseconds since the epoch; 0 in Nomad, missing before 1.10.

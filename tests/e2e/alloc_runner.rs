@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agent_process::processes_with;
 use crate::task_fixture::{LONG, exec, is_root, raw_exec};
+use crate::task_root::run_command;
 use crate::volume_host::NoObserver;
 use crate::wait::{until_async, until_true};
 
@@ -92,13 +94,22 @@ impl Node {
         assert!(running.await.unwrap_err().is_cancelled());
     }
 
-    /// Makes a directory that the server hands out as volume `data`.
+    /// Mounts a file system that the server hands out as volume `data`, with the record beside it.
     fn provide_volume(&self) -> PathBuf {
         let csi = self.data.path().join("csi");
         let root = MountRoot::new(&csi, &csi).unwrap();
         let target = root.target(&"vol-1".into(), &ID.into(), &"data".into());
         let directory = target.on_host().to_owned();
         std::fs::create_dir_all(&directory).unwrap();
+        let record = r#"{"plugin_id":"p","external_id":"vol-1","namespace":"default","id":"db"}"#;
+        std::fs::write(target.record(), record).unwrap();
+        run_command(&[
+            "mount",
+            "-t",
+            "tmpfs",
+            "volume",
+            directory.to_str().unwrap(),
+        ]);
         self.control.provide("data", target.on_host().to_owned());
         directory
     }
@@ -125,6 +136,13 @@ impl Drop for Node {
         if let Some(running) = self.running.take() {
             running.abort();
         }
+        let target = self.data.path().join("csi/vol-1/targets").join(ID);
+        // Not every test has a volume.
+        let _was_mounted = Command::new("umount")
+            .arg("--lazy")
+            .arg(target.join("data/mount"))
+            .output()
+            .is_ok();
         for pid in processes_with(&["task-process", self.name()]) {
             let pid = rustix::process::Pid::from_raw(pid.try_into().unwrap());
             rustix::process::kill_process(pid.unwrap(), rustix::process::Signal::KILL).ok();
@@ -222,6 +240,7 @@ async fn a_task_with_a_volume_survives_the_agent_and_leaves_nothing_after_its_st
         "it started once"
     );
     until_true("the processes to end", || node.shims().is_empty());
+    run_command(&["umount", volume.to_str().unwrap()]);
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     assert!(!mounts.contains(node.name()), "{mounts}");
     let alloc = node.data.path().join("allocs").join(ID);

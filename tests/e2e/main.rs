@@ -45,6 +45,7 @@ mod jobs;
 mod jobs_host_volumes;
 mod jobs_many;
 mod long_input;
+mod lost_mounts;
 mod mounts_of_others;
 #[path = "../support/namespace.rs"]
 mod namespace;

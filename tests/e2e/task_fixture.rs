@@ -54,6 +54,7 @@ pub(crate) fn mount(source: &Path, destination: &str) -> TaskMount {
         destination: destination.into(),
         read_only: false,
         propagation: PropagationMode::Private,
+        identity: None,
     }
 }
 

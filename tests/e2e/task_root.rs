@@ -5,6 +5,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use nomad_csi::mounts::open_source;
 use nomad_csi::ports::{DriverConfig, LogStream, RunEnd, RunRequest, TaskMount, TaskUser};
 
 use crate::namespace::run_in_mount_namespace;
@@ -343,4 +344,53 @@ fn an_agent_without_root_runs_tasks_in_a_user_namespace() {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}{errors}");
     assert!(text.contains("1 passed"), "{text}{errors}");
+}
+
+/// The agent says what must be at a source. The stage looks at the moment of the mount, so nothing comes between.
+#[test]
+fn a_task_does_not_start_on_another_source_than_the_recorded_one() {
+    run_isolated(
+        "task_root::a_task_does_not_start_on_another_source_than_the_recorded_one",
+        || async {
+            let base = tempfile::tempdir().unwrap();
+            let volume = DeviceVolume::create(base.path());
+            let expected = open_source(&volume.target).unwrap().identity;
+            let script = "echo written > /data/file";
+            let request = || {
+                let mount = TaskMount {
+                    identity: Some(expected.clone()),
+                    ..mount(&volume.target, "/data")
+                };
+                exec_request(script, vec![mount])
+            };
+            let run = TestRun::new(exec(), base.path());
+            assert_eq!(run.end_of(request()).await, exited(0));
+            run_command(&["mount", "-t", "tmpfs", "foreign", volume.path()]);
+            let covered = TestRun::new(exec(), base.path());
+            let lost = |end: RunEnd| match end {
+                RunEnd::SourceLost { source, reason } => {
+                    assert_eq!(source, volume.target);
+                    reason
+                }
+                other => panic!("{other:?}"),
+            };
+            let reason = lost(covered.end_of(request()).await);
+            assert!(reason.contains("another mount is there"), "{reason}");
+            assert!(!volume.target.join("file").exists());
+            run_command(&["umount", volume.path()]);
+            let again = TestRun::new(exec(), base.path());
+            assert_eq!(again.end_of(request()).await, exited(0));
+            run_command(&["umount", volume.path()]);
+            let bare = TestRun::new(exec(), base.path());
+            let reason = lost(bare.end_of(request()).await);
+            assert!(reason.contains("nothing is mounted there"), "{reason}");
+            assert!(!volume.target.join("file").exists(), "the host has nothing");
+            // Another mount of the same file system is another one for the stage; the agent decides what it is.
+            run_command(&["mount", &volume.device, volume.path()]);
+            let other = TestRun::new(exec(), base.path());
+            let reason = lost(other.end_of(request()).await);
+            assert!(reason.contains("another mount is there"), "{reason}");
+            volume.release();
+        },
+    );
 }

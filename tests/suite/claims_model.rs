@@ -3,7 +3,7 @@
 //!
 //! One volume, two or three allocations on two nodes, plugins with and without attachment and staging.
 //! A claim arrives at any moment, and again: while held, while in release, after it is gone.
-//! Allocations stop, and nodes reboot, are lost, return and are lost again, in any order. A call is
+//! Allocations stop, mounts vanish, and nodes reboot, are lost, return and are lost again, in any order. A call is
 //! started, takes effect or not, and ends, each at any later moment, beside the calls of other lanes.
 //! The server may stop waiting at any moment. A request may be held up and arrive later, or never. A
 //! crash of a host or plugin is a call that ends unheard.
@@ -21,8 +21,8 @@ use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::hash::{Hash as _, Hasher};
 
 use nomad_csi::claim::{
-    Admission, ClaimEvent, ClaimKey, ClaimRequest, Facts, Intent, Known, Lane, PluginSteps, Step,
-    samples,
+    Admission, ClaimEvent, ClaimKey, ClaimRequest, Effect, Facts, Intent, Known, Lane, PluginSteps,
+    Step, samples,
 };
 use nomad_csi::model::{AccessMode, NodeId};
 
@@ -189,6 +189,7 @@ fn successors(world: &World, requests: &Requests, rules: &Rules) -> Successors {
             losses(&mut next, node, rules);
         }
     }
+    vanishing_mounts(&mut next, rules);
     for position in 0..world.calls.len() {
         call_goes_on(&mut next, position, rules);
     }
@@ -253,9 +254,9 @@ fn losses(next: &mut Next<'_>, node: &NodeId, rules: &Rules) {
     }
     next.on(format!("{node} reboots"), |world| {
         let lane = Some(Lane::Node(node.clone()));
-        world.plugin.retain(|effect, place| {
-            place.0 != *node || matches!(effect, nomad_csi::claim::Effect::Attached(_))
-        });
+        world
+            .plugin
+            .retain(|effect, place| place.0 != *node || matches!(effect, Effect::Attached(_)));
         let obeys = rules.broken == Mutation::ObeyOldSession;
         world
             .calls
@@ -266,6 +267,35 @@ fn losses(next: &mut Next<'_>, node: &NodeId, rules: &Rules) {
         }
         Ok(())
     });
+}
+
+/// A target or a staging loses its mount, while no call for it is under way, and the node notices.
+fn vanishing_mounts(next: &mut Next<'_>, rules: &Rules) {
+    let from = next.from;
+    for (effect, (node, _)) in &from.plugin {
+        let (targets, staging) = match effect {
+            Effect::Published(key) => (BTreeSet::from([key.clone()]), false),
+            Effect::Staged(_) => (BTreeSet::new(), true),
+            Effect::Attached(_) => continue,
+        };
+        let lane = Some(Lane::Node(node.clone()));
+        if from.calls.iter().any(|call| call.lane() == lane) {
+            continue;
+        }
+        next.on(format!("the mount of {effect:?} vanishes"), |world| {
+            world.plugin.remove(effect);
+            if rules.broken != Mutation::TrustVanished {
+                let event = ClaimEvent::MountsLost {
+                    node: node.clone(),
+                    targets,
+                    staging,
+                    reason: String::new(),
+                };
+                world.commit(&event, 0);
+            }
+            Ok(())
+        });
+    }
 }
 
 fn call_goes_on(next: &mut Next<'_>, position: usize, rules: &Rules) {
@@ -571,6 +601,17 @@ fn report(line: &str) {
 fn nothing_breaks_in_the_small_layouts() {
     let explored = run(THE_RULES, &LAYOUTS[..3], 1).unwrap();
     assert!(explored.states > 30_000, "{explored:?}");
+}
+
+/// A lost mount that nobody notices is found in the first layout.
+#[test]
+fn a_vanished_mount_that_is_not_noticed_is_found() {
+    let rules = Rules {
+        broken: Mutation::TrustVanished,
+        ..THE_RULES
+    };
+    let error = run(rules, &LAYOUTS[..1], 1).unwrap_err();
+    assert!(error.contains("is recorded as Yes, wrongly"), "{error}");
 }
 
 #[test]

@@ -118,6 +118,9 @@ fn fields(volume: &Volume, wide: bool) -> Vec<(&'static str, String)> {
             text(volume.mount_options.as_ref().map(mount_options)),
         ),
     ];
+    // Data that is not in the volume.
+    let kept = volume.kept_files.iter();
+    fields.extend(kept.map(|kept| ("Files Beside", format!("{} on {}", kept.path, kept.node))));
     if wide {
         fields.extend([
             ("Requested Min", size(volume.requested_capacity.min)),

@@ -1,9 +1,11 @@
 //! The root of an `exec` task, in the mount namespace of its stage.
 //!
-//! The order matters. Copies of the task's mounts are made first, while they are peers of the host's. Then everything
-//! becomes a slave: nothing that is mounted here reaches the host, and what the host unmounts leaves. The root is a
-//! tmpfs with the host's programs, read-only. After the old root is left, which takes all other copies of the host's
-//! mounts with it, the task's mounts are made: their destinations cannot lead out of the new root.
+//! The order matters. First every source that must be a certain mount is opened and compared with what the agent
+//! recorded. It stays open until its copy is known to be the same file, so nothing can come between: no task gets the
+//! bare directory below a mount that is gone. Copies of the task's mounts are made next, while they are peers of the
+//! host's. Then everything becomes a slave: nothing that is mounted here reaches the host, and what the host unmounts
+//! leaves. The root is a tmpfs with the host's programs, read-only. After the old root is left, which takes all other
+//! copies of the host's mounts with it, the task's mounts are made: their destinations cannot lead out of the new root.
 
 use std::fs::{self, DirBuilder, File, FileType};
 use std::io;
@@ -20,11 +22,13 @@ use super::action_error::about;
 use super::devices::make_devices;
 use super::launch::unshare;
 use super::run_spec::{RunSpec, TaskRoot};
+use super::stage_report::LostSource;
 use crate::model::PropagationMode;
 use crate::mounts::{
-    attach_tree, clone_tree, make_private_below, make_read_only_below, make_slave_below,
+    OpenedSource, attach_tree, clone_tree, make_private_below, make_read_only_below,
+    make_slave_below, open_source,
 };
-use crate::ports::TaskMount;
+use crate::ports::{SourceIdentity, TaskMount};
 
 /// What of the host a task sees: the list of Nomad's driver `exec`.
 const HOST: [&str; 9] = [
@@ -58,6 +62,12 @@ const DATA_ONLY: MountFlags = MountFlags::NOSUID
     .union(MountFlags::NODEV)
     .union(MountFlags::NOEXEC);
 
+/// A mount of the task whose source is held, if it must be a certain one.
+struct HeldSource<'a> {
+    mount: &'a TaskMount,
+    opened: Option<OpenedSource>,
+}
+
 /// A mount of the task that is not at its destination yet.
 struct DetachedMount<'a> {
     mount: &'a TaskMount,
@@ -69,9 +79,11 @@ struct DetachedMount<'a> {
 /// # Errors
 /// What could not be mounted, why, and what to change.
 pub(super) fn enter_new_root(root: &Path, spec: &RunSpec) -> io::Result<()> {
+    // In the mount namespace of the agent: mounts have other numbers in the next one.
+    let held = hold_sources(&spec.mounts)?;
     unshare(UnshareFlags::NEWNS)
         .map_err(|error| about("create a mount namespace for the task", &error))?;
-    let detached = detach_mounts(&spec.mounts)?;
+    let detached = detach_mounts(held)?;
     make_slave_below(Path::new("/"))?;
     make_skeleton(root, spec.root).map_err(|error| about("make the root of the task", &error))?;
     leave_old_root(root).map_err(|error| about("enter the root of the task", &error))?;
@@ -88,12 +100,52 @@ pub(super) fn enter_new_root(root: &Path, spec: &RunSpec) -> io::Result<()> {
     Ok(())
 }
 
-fn detach_mounts(mounts: &[TaskMount]) -> io::Result<Vec<DetachedMount<'_>>> {
-    let detached = mounts.iter().map(|mount| {
+fn hold_sources(mounts: &[TaskMount]) -> io::Result<Vec<HeldSource<'_>>> {
+    let held = mounts.iter().map(|mount| {
+        let expected = mount.identity.as_ref();
+        let opened = expected.map(|expected| hold_source(&mount.source, expected));
+        Ok(HeldSource {
+            mount,
+            opened: opened.transpose()?,
+        })
+    });
+    held.collect()
+}
+
+/// Opens a source, and refuses another one than the agent recorded.
+fn hold_source(source: &Path, expected: &SourceIdentity) -> io::Result<OpenedSource> {
+    let opened = open_source(source).map_err(|error| lost(source, &error.to_string()))?;
+    if opened.identity.is(expected) {
+        return Ok(opened);
+    }
+    Err(lost(
+        source,
+        match opened.identity.is_volume() {
+            true => "another mount is there",
+            false => "nothing is mounted there",
+        },
+    ))
+}
+
+fn lost(source: &Path, reason: &str) -> io::Error {
+    let shown = source.display();
+    io::Error::other(LostSource {
+        path: source.to_owned(),
+        reason: format!("the volume is no longer mounted at `{shown}`: {reason}"),
+    })
+}
+
+fn detach_mounts(held: Vec<HeldSource<'_>>) -> io::Result<Vec<DetachedMount<'_>>> {
+    let detached = held.into_iter().map(|HeldSource { mount, opened }| {
         // Later mounts of the host below a private one belong to others.
         let is_recursive = mount.propagation != PropagationMode::Private;
         let tree = clone_tree(&mount.source, is_recursive)
             .map_err(|error| about(&format!("mount `{}`", mount.source.display()), &error))?;
+        if let Some(opened) = opened
+            && !opened.is_same_file(&tree)?
+        {
+            return Err(lost(&mount.source, "it was unmounted a moment ago"));
+        }
         Ok(DetachedMount { mount, tree })
     });
     detached.collect()

@@ -1,8 +1,10 @@
 //! `state.json`: where a run is, and what agents and shims do next.
 //!
-//! `starting` → `running` → `exited`, or `failed` instead. The shim writes these; an agent writes `lost` when the
-//! shim is gone without a final state. A final state is written only when no process of the task exists and its
-//! mounts are gone: its reader may unpublish the volumes at once. It never changes again.
+//! `starting` → `running` → `exited`, or `failed` or `source_lost` instead. The shim writes these; an agent writes
+//! `lost` when the shim is gone without a final state. A final state is written only when no process of the task exists
+//! and its mounts are gone: its reader may unpublish the volumes at once. It never changes again.
+
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +26,8 @@ pub(super) enum RunState {
     },
     /// The task could not be started.
     Failed { reason: String },
+    /// The task was not started, because what must be at the source of a mount is not there.
+    SourceLost { source: PathBuf, reason: String },
     /// The shim was gone before it wrote one of the other final states.
     Lost { reason: String },
 }
@@ -39,7 +43,10 @@ impl RunState {
     pub(super) fn shim(&self) -> Option<&ProcessId> {
         match self {
             Self::Starting { shim } | Self::Running { shim, .. } => Some(shim),
-            Self::Exited { .. } | Self::Failed { .. } | Self::Lost { .. } => None,
+            Self::Exited { .. }
+            | Self::Failed { .. }
+            | Self::SourceLost { .. }
+            | Self::Lost { .. } => None,
         }
     }
 
@@ -58,6 +65,10 @@ impl RunState {
                 signal: *signal,
             },
             Self::Failed { reason } => RunEnd::Failed {
+                reason: reason.clone(),
+            },
+            Self::SourceLost { source, reason } => RunEnd::SourceLost {
+                source: source.clone(),
                 reason: reason.clone(),
             },
             Self::Lost { reason } => RunEnd::Lost {
@@ -144,7 +155,7 @@ mod tests {
         ]
     }
 
-    fn finished() -> [RunState; 4] {
+    fn finished() -> [RunState; 5] {
         let reason = || "because".to_owned();
         [
             RunState::Exited {
@@ -153,6 +164,10 @@ mod tests {
             },
             RunState::CANCELLED,
             RunState::Failed { reason: reason() },
+            RunState::SourceLost {
+                source: "/data".into(),
+                reason: reason(),
+            },
             RunState::Lost { reason: reason() },
         ]
     }

@@ -33,7 +33,7 @@ pub(super) fn become_task(run: &RunFiles) -> io::Result<()> {
     let process = ProcessId::own()?;
     socket.write_all(StageReport::first_line(&process)?.as_bytes())?;
     let Err(error) = prepare_and_execute(run, &socket);
-    socket.write_all(error.to_string().as_bytes())?;
+    socket.write_all(StageReport::reason(&error).as_bytes())?;
     Err(error)
 }
 

@@ -4,7 +4,21 @@
 //! The socket closes when the program of the task is executed. So two lines without a reason, and then the end of the
 //! input, mean that the task runs. A stage that is killed while it prepares has reported one line.
 
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
 use super::super::process_id::ProcessId;
+
+/// What must be at the source of a mount, and is not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{reason}")]
+pub(super) struct LostSource {
+    /// The path of the source.
+    pub(super) path: PathBuf,
+    /// The reason.
+    pub(super) reason: String,
+}
 
 /// The report of a stage after the end of its input.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +27,8 @@ pub(super) enum StageReport {
     Executed(ProcessId),
     /// It could not, for this reason.
     Failed(String),
+    /// It did not, because a mount is gone.
+    SourceLost(LostSource),
     /// It ended before it could report.
     Incomplete,
 }
@@ -20,12 +36,24 @@ pub(super) enum StageReport {
 impl StageReport {
     /// The line before the task's program is executed.
     pub(super) const PREPARED: &str = "prepared\n";
+    /// What precedes a source that is lost, in place of a reason.
+    const SOURCE_LOST: &str = "source lost: ";
     /// The number of bytes of a report that are kept.
     pub(super) const LIMIT: usize = 16 << 10;
 
     /// Returns the line that names the process.
     pub(super) fn first_line(process: &ProcessId) -> serde_json::Result<String> {
         Ok(serde_json::to_string(process)? + "\n")
+    }
+
+    /// Returns the text for the reason why the stage cannot become the task.
+    pub(super) fn reason(error: &std::io::Error) -> String {
+        let lost = error.get_ref().and_then(|inner| inner.downcast_ref());
+        let lost = lost.and_then(|lost: &LostSource| serde_json::to_string(lost).ok());
+        lost.map_or_else(
+            || error.to_string(),
+            |lost| Self::SOURCE_LOST.to_owned() + &lost,
+        )
     }
 
     /// Returns what a stage reported.
@@ -40,7 +68,15 @@ impl StageReport {
         match (rest.strip_prefix(Self::PREPARED), rest) {
             (Some(""), _) => Self::Executed(process),
             (None, "") => Self::Incomplete,
-            (Some(reason), _) | (None, reason) => Self::Failed(reason.to_owned()),
+            (Some(reason), _) | (None, reason) => Self::of_reason(reason),
+        }
+    }
+
+    fn of_reason(reason: &str) -> Self {
+        let lost = reason.strip_prefix(Self::SOURCE_LOST);
+        match lost.and_then(|lost| serde_json::from_str(lost).ok()) {
+            Some(lost) => Self::SourceLost(lost),
+            None => Self::Failed(reason.to_owned()),
         }
     }
 }
@@ -65,6 +101,13 @@ mod tests {
             let expected = StageReport::Failed("no such file".to_owned());
             assert_eq!(StageReport::parse(failed.as_bytes()), expected);
         }
+        let lost = LostSource {
+            path: "/a \"b\"\n".into(),
+            reason: "nothing is mounted there".to_owned(),
+        };
+        let text = StageReport::reason(&std::io::Error::other(lost.clone()));
+        let report = StageReport::parse((line.clone() + &text).as_bytes());
+        assert_eq!(report, StageReport::SourceLost(lost));
         for cut in ["", "\n", &line[..line.len() - 1], &line] {
             let report = StageReport::parse(cut.as_bytes());
             assert_eq!(report, StageReport::Incomplete, "{cut:?}");

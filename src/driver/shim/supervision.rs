@@ -64,9 +64,10 @@ impl Supervision {
                     StageReport::Executed(task) if self.exit.is_none() => {
                         Some(ShimAction::RecordRunning(task.clone()))
                     }
-                    StageReport::Executed(_) | StageReport::Failed(_) | StageReport::Incomplete => {
-                        None
-                    }
+                    StageReport::Executed(_)
+                    | StageReport::Failed(_)
+                    | StageReport::SourceLost(_)
+                    | StageReport::Incomplete => None,
                 };
                 self.report = Some(report);
                 action
@@ -106,6 +107,10 @@ impl Supervision {
         };
         match (&self.report, self.exit) {
             (Some(StageReport::Failed(reason)), _) => failed(reason),
+            (Some(StageReport::SourceLost(lost)), _) => RunState::SourceLost {
+                source: lost.path.clone(),
+                reason: lost.reason.clone(),
+            },
             (_, None) => failed("its process disappeared"),
             (Some(StageReport::Executed(_)), Some(TaskExit { code, signal }))
             | (

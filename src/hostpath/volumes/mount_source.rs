@@ -57,6 +57,7 @@ mod tests {
 
     fn mount(device: &str, root: &str, target: &str) -> MountEntry {
         MountEntry {
+            id: 1,
             target: target.into(),
             root: root.into(),
             device: device.to_owned(),

@@ -12,6 +12,7 @@ mod driver_check;
 mod interruption;
 mod leftovers;
 mod lifecycle;
+mod mount_watch;
 mod mounting;
 mod observed_run;
 mod plugin_watch;

@@ -1,8 +1,9 @@
 //! Mounts the volumes of an allocation, all at the same time, and waits for those that are refused.
 //!
 //! A refusal that is not final is shown, and tried again after a pause that grows. A change on the server that may
-//! help ends the pause. Dropping the future ends the wait at once (W38); what was claimed is released with the
-//! allocation.
+//! help ends the pause. What the server says is compared with what is mounted. A mount that vanished is reported to the
+//! server as soon as no task runs on it, and the volume is mounted again. Dropping the future ends the wait at once
+//! (W38); what was claimed is released with the allocation.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,9 +13,10 @@ use futures_util::future::try_join_all;
 use tokio::sync::watch;
 use tokio::time::{sleep, sleep_until, timeout};
 
+use super::super::published_source::check_source;
 use super::progress::AllocProgress;
 use crate::model::{AllocId, VolumeAlias};
-use crate::ports::{Clock, ControlPlane, MountRefused};
+use crate::ports::{Clock, ControlPlane, LostMount, MountRefused, Mounter};
 use crate::retry::RetryPolicy;
 
 /// The pauses between attempts: 2, 4, 8 … 60 s.
@@ -31,6 +33,8 @@ pub(super) struct Mounting<'a> {
     pub(super) control: &'a dyn ControlPlane,
     /// The allocation.
     pub(super) alloc: &'a AllocId,
+    /// The mounts of this node.
+    pub(super) mounter: &'a dyn Mounter,
     /// Where refusals are shown.
     pub(super) progress: &'a watch::Sender<AllocProgress>,
     /// The time of events.
@@ -55,13 +59,25 @@ impl Mounting<'_> {
 
     async fn mount(&self, alias: &VolumeAlias) -> Result<PathBuf, String> {
         let mut attempt = 0;
+        let mut losses = 0;
         loop {
+            if self.report_loss(alias).await {
+                losses += 1;
+            }
             match self.control.mount(self.alloc, alias).await {
-                Ok(path) => {
-                    self.progress
-                        .send_if_modified(|progress| progress.accept_mount(alias));
-                    return Ok(path);
-                }
+                Ok(path) => match check_source(self.mounter, &path).await {
+                    Ok(_) => {
+                        self.progress
+                            .send_if_modified(|progress| progress.accept_mount(alias));
+                        return Ok(path);
+                    }
+                    Err(reason) => {
+                        self.lose(alias, &reason);
+                        if losses > 0 {
+                            sleep(RETRY.delay(losses - 1, 1.0)).await;
+                        }
+                    }
+                },
                 Err(refused) if refused.is_final => return Err(refused.message),
                 Err(refused) => {
                     self.show(alias, &refused);
@@ -70,6 +86,40 @@ impl Mounting<'_> {
                 }
             }
         }
+    }
+
+    fn lose(&self, alias: &VolumeAlias, reason: &str) {
+        tracing::warn!(alloc.id = %self.alloc, volume.alias = %alias, reason, "a volume is lost");
+        let now = self.clock.now();
+        self.progress
+            .send_modify(|progress| progress.lose_volume(alias, reason, now));
+    }
+
+    /// Reports a volume that is lost, as soon as no task runs on it. Returns whether it was lost.
+    async fn report_loss(&self, alias: &VolumeAlias) -> bool {
+        let Some(reason) = self.progress.borrow().lost.get(alias).cloned() else {
+            return false;
+        };
+        let mut changes = self.progress.subscribe();
+        // The sender is borrowed here, so it is not gone.
+        let _is_unused = changes
+            .wait_for(|progress| !progress.is_used(alias))
+            .await
+            .is_ok();
+        let lost = LostMount::Target {
+            alloc: self.alloc.clone(),
+            alias: alias.clone(),
+        };
+        let mut attempt = 0;
+        while let Err(error) = self.control.note_lost(&lost, &reason).await {
+            tracing::warn!(alloc.id = %self.alloc, volume.alias = %alias, %error, "cannot report a lost volume");
+            sleep(RETRY.delay(attempt, 1.0)).await;
+            attempt += 1;
+        }
+        self.progress.send_modify(|progress| {
+            progress.lost.remove(alias);
+        });
+        true
     }
 
     fn show(&self, alias: &VolumeAlias, refused: &MountRefused) {

@@ -28,9 +28,21 @@ const RETRY: RetryPolicy = RetryPolicy {
 const START_ATTEMPTS: u32 = 3;
 
 impl TaskRunner {
-    /// Starts a run if it has a request, and waits for its end. A stop is passed on to it, and a plugin that does not
-    /// become healthy is stopped.
+    /// Starts a run if it has a request, and waits for its end. A stop is passed on to it. A plugin that does not become
+    /// healthy is stopped, and so is a run that has lost a volume.
     pub(super) async fn observe(
+        &self,
+        number: u32,
+        request: Option<RunRequest>,
+        plugin: &mut Option<PluginSupervision>,
+    ) -> RunOutcome {
+        self.update(|task, _| task.has_run = true);
+        let outcome = self.observe_run(number, request, plugin).await;
+        self.update(|task, _| task.has_run = false);
+        outcome
+    }
+
+    async fn observe_run(
         &self,
         number: u32,
         request: Option<RunRequest>,
@@ -47,6 +59,7 @@ impl TaskRunner {
             biased;
             () = self.stop.cancelled() => false,
             () = self.watch_plugin(plugin.as_mut(), &process, &started) => true,
+            () = self.volume_lost() => true,
             outcome = &mut running => {
                 process.end().await;
                 return outcome;
@@ -172,7 +185,7 @@ impl TaskRunner {
     }
 }
 
-/// Returns the outcome of a run that was stopped, or given up because its plugin has failed.
+/// Returns the outcome of a run that was stopped, or given up because its plugin has failed or a volume is lost.
 fn as_stopped(outcome: RunOutcome, has_failed: bool) -> RunOutcome {
     match outcome {
         RunOutcome::Ended(end) if has_failed => RunOutcome::GivenUp(end),

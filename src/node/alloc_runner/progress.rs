@@ -3,7 +3,8 @@
 //! A terminal status means that no process and no mount of a task is left, so it is reported only when the
 //! allocation is over. Until then a failure shows in its tasks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 
 use super::super::task_mounts::MountTargets;
@@ -11,7 +12,9 @@ use super::lifecycle::{
     DueSteps, EndCause, SetupStage, Stage, TaskFacts, TaskRole, due_steps, end_cause,
 };
 use super::task_events::Occurrence;
-use crate::model::{AllocReport, ClientStatus, TaskGroup, TaskPhase, TaskState, VolumeAlias};
+use crate::model::{
+    AllocReport, ClientStatus, JobVolume, Task, TaskGroup, TaskPhase, TaskState, VolumeAlias,
+};
 
 /// The preparation of an allocation for its tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +36,10 @@ pub(super) struct TaskProgress {
     pub(super) role: TaskRole,
     /// Where it is.
     pub(super) stage: Stage,
+    /// The CSI volumes that it mounts.
+    pub(super) volumes: BTreeSet<VolumeAlias>,
+    /// Whether a run of it exists that may use them.
+    pub(super) has_run: bool,
     /// What is reported of it.
     pub(super) state: TaskState,
 }
@@ -45,6 +52,7 @@ impl TaskProgress {
 
     /// Records that runs of the task exist. What was reported of it stays true until its runner knows more.
     pub(super) fn resume(&mut self) {
+        self.has_run = true;
         self.stage = match self.state.phase {
             TaskPhase::Pending => Stage::Starting,
             TaskPhase::Running | TaskPhase::Dead => Stage::Started,
@@ -76,6 +84,8 @@ pub(super) struct AllocProgress {
     pub(super) wants_stop: bool,
     /// Whether it is over: nothing of it is left, and no task starts any more.
     pub(super) is_over: bool,
+    /// Volumes whose mount vanished, with the reason, until the server knows it.
+    pub(super) lost: BTreeMap<VolumeAlias, String>,
     /// Its tasks, in the order of the group.
     pub(super) tasks: Vec<TaskProgress>,
 }
@@ -89,6 +99,8 @@ impl AllocProgress {
                 name: task.name.clone(),
                 role: TaskRole::of(task),
                 stage: Stage::Waiting,
+                volumes: csi_volumes(group, task),
+                has_run: false,
                 state: known.cloned().unwrap_or_default(),
             };
             if known.is_none() {
@@ -100,6 +112,7 @@ impl AllocProgress {
             setup: Setup::Mounting(BTreeMap::new()),
             wants_stop: false,
             is_over: false,
+            lost: BTreeMap::new(),
             tasks: tasks.collect(),
         }
     }
@@ -136,6 +149,70 @@ impl AllocProgress {
         match &mut self.setup {
             Setup::Mounting(refused) => refused.remove(alias).is_some(),
             Setup::Ready(_) | Setup::Failed(_) => false,
+        }
+    }
+
+    /// Records that the mount of a volume vanished. No task starts before it is mounted again, and those that run on it
+    /// are stopped.
+    pub(super) fn lose_volume(&mut self, alias: &VolumeAlias, reason: &str, now: i64) {
+        if let Setup::Ready(_) = &self.setup {
+            self.setup = Setup::Mounting(BTreeMap::new());
+        }
+        if !self.is_mounting() {
+            return;
+        }
+        let known = self.lost.insert(alias.clone(), reason.to_owned());
+        if known.as_deref() == Some(reason) {
+            return;
+        }
+        for task in &mut self.tasks {
+            if task.stage != Stage::Ended && task.volumes.contains(alias) {
+                task.push(&Occurrence::VolumeLost(reason), now);
+            }
+        }
+    }
+
+    /// Like [`Self::lose_volume`], for the volume whose target has this path.
+    pub(super) fn lose_source(&mut self, source: &Path, reason: &str, now: i64) {
+        let Setup::Ready(targets) = &self.setup else {
+            return;
+        };
+        let mut targets = targets.iter();
+        let lost = targets.find(|(_, target)| target.as_deref() == Ok(source));
+        if let Some(alias) = lost.map(|(alias, _)| alias.clone()) {
+            self.lose_volume(&alias, reason, now);
+        }
+    }
+
+    /// Returns where the volumes are mounted; `None` while one is not.
+    pub(super) fn targets(&self) -> Option<Arc<MountTargets>> {
+        match &self.setup {
+            Setup::Ready(targets) => Some(targets.clone()),
+            Setup::Mounting(_) | Setup::Failed(_) => None,
+        }
+    }
+
+    /// Whether volumes have to be mounted.
+    pub(super) fn is_mounting(&self) -> bool {
+        matches!(self.setup, Setup::Mounting(_))
+    }
+
+    /// Whether a run may use the volume.
+    pub(super) fn is_used(&self, alias: &VolumeAlias) -> bool {
+        let mut tasks = self.tasks.iter();
+        tasks.any(|task| task.has_run && task.volumes.contains(alias))
+    }
+
+    /// Whether a volume of the task at this position is lost.
+    pub(super) fn has_lost_volume(&self, position: usize) -> bool {
+        let task = self.tasks.get(position);
+        task.is_some_and(|task| self.lost.keys().any(|alias| task.volumes.contains(alias)))
+    }
+
+    /// Records where the volumes are mounted, unless one was lost meanwhile.
+    pub(super) fn finish_setup(&mut self, targets: MountTargets) {
+        if self.lost.is_empty() {
+            self.setup = Setup::Ready(Arc::new(targets));
         }
     }
 
@@ -231,10 +308,17 @@ impl AllocProgress {
     }
 }
 
+/// Returns the CSI volumes that a task of the group mounts.
+fn csi_volumes(group: &TaskGroup, task: &Task) -> BTreeSet<VolumeAlias> {
+    let mounts = task.volume_mounts.iter().map(|mount| &mount.volume);
+    let is_csi = |alias: &&VolumeAlias| group.volumes.get(*alias).is_some_and(JobVolume::is_csi);
+    mounts.filter(is_csi).cloned().collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{JobType, RestartPolicy, Task};
+    use crate::model::{JobType, RestartPolicy};
 
     fn progress(tasks: &[&str]) -> AllocProgress {
         let mut group = TaskGroup::new("g", JobType::Service);

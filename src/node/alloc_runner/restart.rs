@@ -98,7 +98,7 @@ pub(super) fn next_run(policy: &RestartPolicy, facts: &EndFacts<'_>) -> NextRun 
 pub(super) fn is_success(end: &RunEnd) -> bool {
     match end {
         RunEnd::Exited { code, .. } => *code == Some(0),
-        RunEnd::Failed { .. } | RunEnd::Lost { .. } => false,
+        RunEnd::Failed { .. } | RunEnd::SourceLost { .. } | RunEnd::Lost { .. } => false,
     }
 }
 

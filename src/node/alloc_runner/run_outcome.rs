@@ -6,7 +6,7 @@ use crate::ports::RunEnd;
 pub(super) enum RunOutcome {
     /// It ended by itself.
     Ended(RunEnd),
-    /// It was stopped because the plugin that it runs has failed.
+    /// It was stopped because the plugin that it runs has failed, or because a volume is lost.
     GivenUp(RunEnd),
     /// It ended after it was stopped.
     Stopped(RunEnd),

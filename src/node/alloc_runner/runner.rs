@@ -15,9 +15,12 @@ use tokio_util::sync::CancellationToken;
 use super::super::alloc_directory::{AllocDirectory, blocking};
 use super::super::host_mounts::{host_mounts, is_host_volume};
 use super::super::plugin_tasks::PluginSupervision;
+use super::super::published_source::check_source;
+use super::super::task_mounts::MountTargets;
 use super::deps::AllocRunnerDeps;
 use super::driver_check::driver_problems;
 use super::lifecycle::{DueSteps, EndCause, Stage};
+use super::mount_watch::Losses;
 use super::mounting::Mounting;
 use super::progress::{AllocProgress, Setup, TaskProgress};
 use super::reporter::report_progress;
@@ -36,6 +39,7 @@ pub(super) async fn run_alloc(
     alloc: AssignedAlloc,
     deps: Arc<AllocRunnerDeps>,
     wanted: watch::Receiver<Wanted>,
+    losses: watch::Receiver<Losses>,
 ) {
     let now = deps.clock.now();
     let plugins: Vec<_> = alloc.plugins().cloned().collect();
@@ -70,7 +74,7 @@ pub(super) async fn run_alloc(
     );
     let tasks = runner.take_over().await;
     let host = runner.deps.plugins.clone();
-    tokio::join!(reports, runner.run(tasks, wanted));
+    tokio::join!(reports, runner.run(tasks, wanted, losses));
     // Also of a task that never started.
     for plugin in plugins {
         host.tasks().note_end(&plugin, &id);
@@ -94,11 +98,27 @@ type Tasks = FuturesUnordered<BoxFuture<'static, ()>>;
 
 impl AllocRunner {
     /// Runs the allocation until nothing of it is left.
-    async fn run(self, mut tasks: Tasks, mut wanted: watch::Receiver<Wanted>) {
+    async fn run(
+        self,
+        mut tasks: Tasks,
+        mut wanted: watch::Receiver<Wanted>,
+        mut losses: watch::Receiver<Losses>,
+    ) {
         let mut changes = self.progress.subscribe();
         let mut mounting = std::pin::pin!(self.mount_volumes());
         let mut is_mounting = true;
+        let mut has_losses = true;
         loop {
+            let targets = self.progress.borrow().targets();
+            if let Some(targets) = targets.filter(|_| has_losses) {
+                has_losses = false;
+                let lost = losses.borrow_and_update().clone();
+                self.note_losses(&targets, &lost).await;
+            }
+            if !is_mounting && self.progress.borrow().is_mounting() {
+                mounting.set(self.mount_volumes());
+                is_mounting = true;
+            }
             self.note_stop(*wanted.borrow_and_update() != Wanted::Run);
             let due = changes.borrow_and_update().due_steps();
             if due.is_over {
@@ -109,6 +129,7 @@ impl AllocRunner {
             tokio::select! {
                 _ = changes.changed() => {}
                 () = changed(&mut wanted) => {}
+                () = changed(&mut losses) => has_losses = true,
                 () = &mut mounting, if is_mounting => is_mounting = false,
                 Some(()) = tasks.next(), if !tasks.is_empty() => {}
             }
@@ -162,6 +183,7 @@ impl AllocRunner {
             let mounting = Mounting {
                 control: &*deps.control,
                 alloc: &alloc,
+                mounter: &*deps.mounter,
                 progress: &progress,
                 clock: &*deps.clock,
             };
@@ -180,9 +202,28 @@ impl AllocRunner {
             };
             let now = deps.clock.now();
             progress.send_modify(|progress| match mounted {
-                Ok(targets) => progress.setup = Setup::Ready(Arc::new(targets)),
+                Ok(targets) => progress.finish_setup(targets),
                 Err(reason) => progress.fail_setup(&reason, now),
             });
+        }
+    }
+
+    /// Notes the volumes of the allocation that were lost.
+    async fn note_losses(&self, targets: &MountTargets, losses: &Losses) {
+        for (alias, target) in targets {
+            let Some(path) = target
+                .as_ref()
+                .ok()
+                .filter(|path| losses.contains_key(*path))
+            else {
+                continue;
+            };
+            if let Err(reason) = check_source(&*self.deps.mounter, path).await {
+                tracing::warn!(alloc.id = %self.alloc.id, volume.alias = %alias, reason, "a volume is lost");
+                let now = self.deps.clock.now();
+                self.progress
+                    .send_modify(|progress| progress.lose_volume(alias, &reason, now));
+            }
         }
     }
 
@@ -281,6 +322,7 @@ impl AllocRunner {
             plan: self.plan(position),
             directory: self.directory.task(&task.name),
             hidden: self.deps.data_directory.clone(),
+            mounter: self.deps.mounter.clone(),
             driver: driver.clone(),
             plugin: task.csi_plugin.as_ref().map(|config| {
                 let plugins = &self.deps.plugins;
@@ -338,9 +380,9 @@ impl AllocRunner {
     }
 }
 
-/// Waits until something else is wanted.
-async fn changed(wanted: &mut watch::Receiver<Wanted>) {
-    if wanted.changed().await.is_err() {
+/// Waits until a value changes.
+async fn changed<T>(value: &mut watch::Receiver<T>) {
+    if value.changed().await.is_err() {
         std::future::pending::<()>().await;
     }
 }

@@ -6,6 +6,7 @@
 //! next agent takes over.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,14 +16,17 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::super::alloc_directory::{AllocDirectory, blocking};
+use super::super::published_source::check_source;
+use super::super::volume_manager::MountDirectories;
 use super::collection::{MAX_ENDED, removable, remove_directories};
 use super::crashes::Crashes;
 use super::deps::AllocRunnerDeps;
 use super::leftovers::stop_leftovers;
+use super::mount_watch::{Losses, watch_mounts};
 use super::runner::run_alloc;
 use super::wanted::Wanted;
 use crate::model::AllocId;
-use crate::ports::{AssignedAlloc, AssignedAllocs};
+use crate::ports::{AssignedAlloc, AssignedAllocs, LostMount};
 use crate::retry::RetryPolicy;
 
 /// The pauses between requests for the list that fail.
@@ -41,6 +45,8 @@ pub struct AllocRunners {
     listed: Option<Listed>,
     /// The directories of allocations, except those that are being removed.
     directories: BTreeSet<AllocDirectory>,
+    /// The mounts of volumes that vanished.
+    losses: watch::Sender<Losses>,
 }
 
 /// The runner of one allocation. It is kept after its end until the list of the server does not contain it.
@@ -66,6 +72,7 @@ impl AllocRunners {
             crashes: Crashes::default(),
             listed: None,
             directories: BTreeSet::new(),
+            losses: watch::Sender::default(),
         }
     }
 
@@ -73,6 +80,14 @@ impl AllocRunners {
     pub async fn run(mut self, stop: CancellationToken) {
         let mut revision = None;
         let mut failures = 0;
+        let mut losses = self.losses.subscribe();
+        self.running.spawn(watch_mounts(
+            self.deps.mounter.clone(),
+            MountDirectories {
+                base: self.deps.plugins.directories().volumes,
+            },
+            self.losses.clone(),
+        ));
         loop {
             let control = self.deps.control.clone();
             let next_start = self.crashes.next_start();
@@ -82,6 +97,11 @@ impl AllocRunners {
                 listed = control.assigned(revision) => listed,
                 Some(ended) = self.running.join_next_with_id() => {
                     self.note_end(ended);
+                    continue;
+                }
+                Ok(()) = losses.changed(), if self.listed.is_some() => {
+                    let lost = losses.borrow_and_update().clone();
+                    self.report_losses(&lost);
                     continue;
                 }
                 () = async { sleep_until(next_start.unwrap_or_else(Instant::now)).await },
@@ -128,6 +148,25 @@ impl AllocRunners {
         self.forget_others(&ids.collect());
         self.follow_each(assigned.allocs);
         self.collect();
+    }
+
+    /// Reports the mounts that vanished and that no runner deals with: those of stagings, and those of allocations that
+    /// have no tasks here.
+    fn report_losses(&mut self, losses: &Losses) {
+        let has_runner = |alloc: &AllocId| {
+            let runner = self.runners.get(alloc);
+            runner.is_some_and(|runner| !runner.handle.is_finished())
+        };
+        let own = losses.iter().filter(|(_, loss)| match &loss.lost {
+            LostMount::Target { alloc, .. } => !has_runner(alloc),
+            LostMount::Staging(_) => true,
+        });
+        let own: Vec<_> = own
+            .map(|(path, loss)| (path.clone(), loss.lost.clone()))
+            .collect();
+        if !own.is_empty() {
+            self.running.spawn(report_losses(self.deps.clone(), own));
+        }
     }
 
     /// Stops the runners of allocations that are not on the list.
@@ -177,9 +216,12 @@ impl AllocRunners {
             }
         }
         let (wanted, received) = watch::channel(wanted);
-        let handle = self
-            .running
-            .spawn(run_alloc(alloc, self.deps.clone(), received));
+        let handle = self.running.spawn(run_alloc(
+            alloc,
+            self.deps.clone(),
+            received,
+            self.losses.subscribe(),
+        ));
         self.runners.insert(id, Runner { wanted, handle });
     }
 
@@ -233,6 +275,21 @@ impl AllocRunners {
             }
         }
         self.collect();
+    }
+}
+
+/// Reports mounts that are still gone.
+async fn report_losses(deps: Arc<AllocRunnerDeps>, losses: Vec<(PathBuf, LostMount)>) {
+    for (path, lost) in losses {
+        let Err(reason) = check_source(&*deps.mounter, &path).await else {
+            continue;
+        };
+        let mut attempt = 0;
+        while let Err(error) = deps.control.note_lost(&lost, &reason).await {
+            tracing::warn!(%error, reason, "cannot report a mount that vanished");
+            sleep(RETRY.delay(attempt, deps.ids.jitter())).await;
+            attempt = attempt.saturating_add(1);
+        }
     }
 }
 

@@ -16,6 +16,8 @@ pub(super) enum Occurrence<'a> {
     Preparing,
     /// It waits for a volume, with the reason.
     WaitsForVolume(&'a str),
+    /// The mount of a volume that it has vanished, with the reason.
+    VolumeLost(&'a str),
     /// Its allocation cannot run, with the reason.
     SetupFailed(&'a str),
     /// It started.
@@ -76,7 +78,8 @@ impl Occurrence<'_> {
             Self::Preparing | Self::WaitsForVolume(_) => "Task Setup",
             Self::SetupFailed(_) => "Setup Failure",
             Self::Started => "Started",
-            Self::Ended(RunEnd::Failed { .. }) => "Driver Failure",
+            Self::VolumeLost(_) => "Volume Lost",
+            Self::Ended(RunEnd::Failed { .. } | RunEnd::SourceLost { .. }) => "Driver Failure",
             Self::Ended(RunEnd::Exited { .. } | RunEnd::Lost { .. }) => "Terminated",
             Self::Restarting { .. } => "Restarting",
             Self::NotRestarting { .. } => "Not Restarting",
@@ -96,6 +99,7 @@ impl Occurrence<'_> {
             Self::Received => "Task received by client".to_owned(),
             Self::Preparing => "Building Task Directory".to_owned(),
             Self::WaitsForVolume(reason) => format!("Waiting: {reason}"),
+            Self::VolumeLost(reason) => format!("{reason}; it is mounted again"),
             Self::SetupFailed(reason) => format!("failed to setup alloc: {reason}"),
             Self::Started => "Task started by client".to_owned(),
             Self::Ended(end) => ended_message(end),
@@ -129,7 +133,10 @@ impl Occurrence<'_> {
                 ("signal", signal.unwrap_or_default().to_string()),
             ]
             .into(),
-            Self::Ended(RunEnd::Failed { reason }) => [("driver_error", reason.clone())].into(),
+            Self::Ended(RunEnd::Failed { reason } | RunEnd::SourceLost { reason, .. }) => {
+                [("driver_error", reason.clone())].into()
+            }
+            Self::VolumeLost(reason) => [("message", (*reason).to_owned())].into(),
             Self::Ended(RunEnd::Lost { reason }) => [("exit_message", reason.clone())].into(),
             Self::Restarting { reason, delay } => [
                 ("restart_reason", (*reason).to_owned()),
@@ -164,7 +171,7 @@ fn ended_message(end: &RunEnd) -> String {
                 None => format!("Exit Code: {status}"),
             }
         }
-        RunEnd::Failed { reason } => reason.clone(),
+        RunEnd::Failed { reason } | RunEnd::SourceLost { reason, .. } => reason.clone(),
         RunEnd::Lost { reason } => format!("the task was lost: {reason}"),
     }
 }

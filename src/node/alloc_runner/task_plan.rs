@@ -7,7 +7,7 @@ use super::super::alloc_directory::TaskDirectory;
 use super::super::interpolation::Interpolation;
 use super::super::plugin_tasks::{PluginDirectories, PluginPlaces};
 use super::super::task_identity::{find_user, signal_number};
-use super::super::task_mounts::{MountTargets, mount_problem, task_mounts};
+use super::super::task_mounts::{MountedVolumes, mount_problem, task_mounts};
 use super::super::task_program::driver_config;
 use super::task_environment::{NodeNames, VisibleDirectories, task_environment};
 use crate::model::{PropagationMode, Task, TaskGroup};
@@ -97,17 +97,17 @@ impl TaskPlan {
         self.user.filter(|_| !self.has_own_root())
     }
 
-    /// Returns the request of a run whose volumes are mounted at `targets`.
+    /// Returns the request of a run whose volumes are mounted like this.
     ///
     /// # Errors
     /// If a volume of the task is not mounted.
     pub(super) fn request(
         &self,
         group: &TaskGroup,
-        targets: &MountTargets,
+        mounted: &MountedVolumes<'_>,
         hidden: PathBuf,
     ) -> Result<RunRequest, String> {
-        let mut mounts = task_mounts(&self.task, group, targets, &self.interpolation)?;
+        let mut mounts = task_mounts(&self.task, group, mounted, &self.interpolation)?;
         if self.has_own_root() {
             mounts.extend(self.directory_mounts());
             mounts.extend(self.plugin_mounts.iter().cloned());
@@ -145,6 +145,7 @@ impl TaskPlan {
             destination,
             read_only: false,
             propagation: PropagationMode::Private,
+            identity: None,
         })
     }
 }

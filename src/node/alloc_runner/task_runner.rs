@@ -2,7 +2,8 @@
 //!
 //! A run that an earlier agent started is found by its directory, and waited for. A second run never starts beside
 //! one whose end is not known: when the driver cannot say how a run ends, it is asked again. What was decided about
-//! the end of a run is recorded before the next one starts.
+//! the end of a run is recorded before the next one starts. Before each start the mounts of its volumes are compared
+//! with what was recorded, and the driver compares once more; a mount that vanished is no failure of the task.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,14 +15,23 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::alloc_directory::{TaskDirectory, blocking};
 use super::super::plugin_tasks::PluginSupervision;
+use super::super::published_source::check_source;
+use super::super::task_mounts::{MountSources, MountTargets, MountedVolumes};
 use super::super::task_record::TaskRecord;
 use super::progress::{AllocProgress, Setup, TaskProgress};
 use super::restart::{EndFacts, NextRun, next_run};
 use super::run_outcome::RunOutcome;
 use super::task_events::Occurrence;
 use super::task_plan::TaskPlan;
-use crate::model::{RestartPolicy, TaskGroup};
-use crate::ports::{Clock, IdSource, RunDriver, RunEnd, RunRequest};
+use crate::model::{RestartPolicy, TaskGroup, VolumeAlias};
+use crate::ports::{Clock, IdSource, Mounter, RunDriver, RunEnd, RunRequest};
+use crate::retry::RetryPolicy;
+
+/// The pauses between starts that find a mount gone again.
+const LOST_RETRY: RetryPolicy = RetryPolicy {
+    initial: Duration::from_secs(2),
+    max: Duration::from_secs(60),
+};
 
 /// The runner of one task.
 pub(super) struct TaskRunner {
@@ -37,6 +47,8 @@ pub(super) struct TaskRunner {
     pub(super) directory: TaskDirectory,
     /// The agent's data, which the task must not see.
     pub(super) hidden: PathBuf,
+    /// The mounts of this node.
+    pub(super) mounter: Arc<dyn Mounter>,
     /// Its driver.
     pub(super) driver: Arc<dyn RunDriver>,
     /// The supervision of the plugin that it runs, if it runs one.
@@ -59,6 +71,8 @@ pub(super) struct RunnerState {
     pub(super) plugin: Option<PluginSupervision>,
     /// The run of an idle plugin that an earlier agent started.
     pub(super) adopted_run: Option<u32>,
+    /// How many runs in a row did not start because a mount vanished.
+    lost_starts: u32,
 }
 
 /// The run that comes next.
@@ -78,6 +92,7 @@ impl TaskRunner {
             plugin: self.plugin.take(),
             record: self.record().await,
             adopted_run: None,
+            lost_starts: 0,
         };
         self.end_survivor(&mut state).await;
         loop {
@@ -98,13 +113,40 @@ impl TaskRunner {
                 self.write(&state.record).await;
                 continue;
             }
-            let Some(pause) = self.decide(outcome, &mut state).await else {
-                return;
+            let pause = match outcome {
+                RunOutcome::Ended(end @ RunEnd::SourceLost { .. }) => {
+                    self.note_lost_start(&end, &mut state).await
+                }
+                outcome => {
+                    state.lost_starts = 0;
+                    let Some(pause) = self.decide(outcome, &mut state).await else {
+                        return;
+                    };
+                    pause
+                }
             };
             if timeout(pause, self.stop.cancelled()).await.is_ok() {
                 self.update(|task, now| task.push(&Occurrence::Killed, now));
                 return self.end(false, &mut state).await;
             }
+        }
+    }
+
+    /// Deals with a run that did not start because a mount vanished, which is no failure of the task: its volume is
+    /// mounted again. Returns the pause before the next run, which grows while this goes on.
+    async fn note_lost_start(&self, end: &RunEnd, state: &mut RunnerState) -> Duration {
+        self.write(&state.record).await;
+        self.update(|task, now| task.push(&Occurrence::Ended(end), now));
+        if let RunEnd::SourceLost { source, reason } = end {
+            let now = self.clock.now();
+            self.progress
+                .send_modify(|progress| progress.lose_source(source, reason, now));
+        }
+        let before = state.lost_starts;
+        state.lost_starts = before.saturating_add(1);
+        match before.checked_sub(1) {
+            None => Duration::ZERO,
+            Some(repeated) => LOST_RETRY.delay(repeated, 1.0),
         }
     }
 
@@ -251,19 +293,25 @@ impl TaskRunner {
         number: u32,
         state: &mut RunnerState,
     ) -> Result<RunRequest, RunOutcome> {
-        let mut progress = self.progress.subscribe();
-        let ready = progress.wait_for(|progress| matches!(progress.setup, Setup::Ready(_)));
-        let targets = tokio::select! {
-            biased;
-            () = self.stop.cancelled() => return Err(RunOutcome::NeverStarted),
-            ready = ready => match ready.as_deref() {
-                Ok(AllocProgress { setup: Setup::Ready(targets), .. }) => targets.clone(),
-                Ok(_) | Err(_) => return Err(RunOutcome::NeverStarted),
-            },
+        self.update(|task, _| task.has_run = false);
+        let (targets, sources) = loop {
+            let targets = self.ready_targets().await?;
+            match self.sources(&targets).await {
+                Ok(sources) => break (targets, sources),
+                Err((alias, reason)) => {
+                    let now = self.clock.now();
+                    self.progress
+                        .send_modify(|progress| progress.lose_volume(&alias, &reason, now));
+                }
+            }
         };
         let refused = |reason: &String| RunOutcome::Refused(reason.clone());
         let plan = self.plan.as_ref().map_err(refused)?;
-        let request = plan.request(&self.group, &targets, self.hidden.clone());
+        let mounted = MountedVolumes {
+            targets: &targets,
+            sources: &sources,
+        };
+        let request = plan.request(&self.group, &mounted, self.hidden.clone());
         let request = request.map_err(RunOutcome::Refused)?;
         if state.record.window.started_at == 0 {
             state.record.window.started_at = self.clock.now();
@@ -278,6 +326,52 @@ impl TaskRunner {
             RunOutcome::Ended(RunEnd::Failed { reason })
         })?;
         Ok(request)
+    }
+
+    /// Returns where the volumes are, as soon as all are mounted.
+    async fn ready_targets(&self) -> Result<Arc<MountTargets>, RunOutcome> {
+        let mut progress = self.progress.subscribe();
+        let ready = progress.wait_for(|progress| matches!(progress.setup, Setup::Ready(_)));
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => Err(RunOutcome::NeverStarted),
+            ready = ready => match ready.as_deref() {
+                Ok(AllocProgress { setup: Setup::Ready(targets), .. }) => Ok(targets.clone()),
+                Ok(_) | Err(_) => Err(RunOutcome::NeverStarted),
+            },
+        }
+    }
+
+    /// Returns what is mounted for the CSI volumes of the task.
+    ///
+    /// # Errors
+    /// A volume that is lost, and why.
+    async fn sources(&self, targets: &MountTargets) -> Result<MountSources, (VolumeAlias, String)> {
+        let volumes = {
+            let progress = self.progress.borrow();
+            let task = progress.tasks.get(self.position);
+            task.map(|task| task.volumes.clone()).unwrap_or_default()
+        };
+        let mut sources = MountSources::new();
+        for alias in volumes {
+            let Some(Ok(path)) = targets.get(&alias) else {
+                continue;
+            };
+            match check_source(&*self.mounter, path).await {
+                Ok(source) => drop(sources.insert(alias, source)),
+                Err(reason) => return Err((alias, reason)),
+            }
+        }
+        Ok(sources)
+    }
+
+    /// Waits until a volume of the task is lost.
+    pub(super) async fn volume_lost(&self) {
+        let mut progress = self.progress.subscribe();
+        let lost = progress.wait_for(|progress| progress.has_lost_volume(self.position));
+        if lost.await.is_err() {
+            std::future::pending::<()>().await;
+        }
     }
 
     async fn create_directories(

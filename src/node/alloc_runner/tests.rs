@@ -3,6 +3,7 @@
 mod collection;
 mod fixture;
 mod histories;
+mod lost_volumes;
 mod plugins;
 
 use std::time::Duration;

@@ -125,6 +125,7 @@ impl PluginPlaces {
             destination: destination.to_owned(),
             read_only: false,
             propagation,
+            identity: None,
         };
         vec![
             mount(

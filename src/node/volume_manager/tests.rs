@@ -464,3 +464,90 @@ async fn no_file_event_or_debug_text_contains_a_secret() {
     }
     host.manager.sweep(host.order(9), volume()).await.unwrap();
 }
+
+/// What covers a volume is not the volume, and nobody knows whose it is.
+#[tokio::test]
+async fn another_file_system_over_a_place_is_neither_taken_nor_unmounted() {
+    let host = FakeHost::start();
+    host.take_until(Rpc::NodeUnpublishVolume).await;
+    for (step, part) in [
+        (Rpc::NodeStageVolume, "staging"),
+        (Rpc::NodePublishVolume, "targets"),
+    ] {
+        let mounts = host.mounter.mounts();
+        let mount = mounts
+            .iter()
+            .find(|mount| mount.target.to_string_lossy().contains(part));
+        let target = mount.unwrap().target.clone();
+        host.mounter.mount_foreign(&target);
+        let refused = host.take(step, 2).await.unwrap_err();
+        let expected = format!(
+            "`{}` is already mounted for something else (`foreign`)",
+            target.display()
+        );
+        assert_eq!(refused.to_string(), expected);
+        assert!(refused.was_not_sent() && !refused.is_permanent());
+        assert_eq!(host.mounter.mounts().len(), mounts.len() + 1);
+        crate::ports::MountCalls::unmount(&host.mounter, &target).unwrap();
+        host.take(step, 2).await.unwrap();
+    }
+}
+
+/// A plugin would publish the bare directory.
+#[tokio::test]
+async fn nothing_is_published_from_a_staging_that_lost_its_mount() {
+    let host = FakeHost::start();
+    host.take_until(Rpc::NodePublishVolume).await;
+    let staging = host.mounter.mounts().remove(0).target;
+    host.mounter.unmount_all(&staging).unwrap();
+    let calls = host.backend.count(Rpc::NodePublishVolume);
+    let refused = host.take(Rpc::NodePublishVolume, 2).await.unwrap_err();
+    let expected = format!(
+        "the volume is no longer mounted at `{}`: nothing is mounted there",
+        staging.display()
+    );
+    assert_eq!(refused.to_string(), expected);
+    assert_eq!(host.backend.count(Rpc::NodePublishVolume), calls);
+    // The plugin believes that its staging is whole, and mounts nothing.
+    let refused = host.take(Rpc::NodeStageVolume, 3).await.unwrap_err();
+    assert!(matches!(refused, HostError::NotThere { .. }), "{refused}");
+    host.mounter.mount_volume(&staging, "vol/1");
+    host.take(Rpc::NodeStageVolume, 4).await.unwrap();
+    host.take(Rpc::NodePublishVolume, 5).await.unwrap();
+}
+
+/// Also when a sweep undoes what is left.
+#[tokio::test]
+async fn files_beside_a_volume_are_kept_and_do_not_block_its_release() {
+    for is_swept in [false, true] {
+        let host = FakeHost::start();
+        host.take_until(Rpc::NodeUnpublishVolume).await;
+        for mount in host.mounter.mounts() {
+            host.mounter.unmount_all(&mount.target).unwrap();
+            std::fs::create_dir_all(&mount.target).unwrap();
+            std::fs::write(mount.target.join("file"), "precious").unwrap();
+        }
+        host.events.take();
+        if is_swept {
+            let swept = host.manager.sweep(host.order(2), volume()).await;
+            assert_eq!(swept, Ok(crate::ports::SweepOutcome::UndidSomething));
+        } else {
+            host.take(Rpc::NodeUnpublishVolume, 2).await.unwrap();
+            host.take(Rpc::NodeUnstageVolume, 2).await.unwrap();
+        }
+        let kept = host.manager.kept_files(&volume()).await.unwrap();
+        assert_eq!(kept.len(), 2, "{kept:?}");
+        let events = host.events.take();
+        for directory in &kept {
+            let file = std::fs::read_to_string(directory.join("file"));
+            assert_eq!(file.unwrap(), "precious");
+            let directory = directory.display().to_string();
+            let is_meant = |event: &MountEvent| {
+                let text = event.error.as_deref().unwrap_or_default();
+                event.action == MountAction::Keep && text.contains(&directory)
+            };
+            assert!(events.iter().any(is_meant), "{events:?}");
+        }
+        assert_eq!(host.manager.left_behind().await, Ok(vec![]));
+    }
+}

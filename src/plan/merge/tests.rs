@@ -92,6 +92,7 @@ fn stored() -> Volume {
         spec_index: 9,
         create_time: 1,
         modify_time: 2,
+        kept_files: vec![],
     }
 }
 

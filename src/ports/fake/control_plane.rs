@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use crate::model::{AllocId, AllocReport, VolumeAlias};
 use crate::ports::control_plane::{
-    AssignedAlloc, AssignedAllocs, ControlPlane, ControlPlaneError, MountRefused,
+    AssignedAlloc, AssignedAllocs, ControlPlane, ControlPlaneError, LostMount, MountRefused,
 };
 
 /// The server in memory.
@@ -33,6 +33,7 @@ struct State {
     mounts: Vec<(AllocId, VolumeAlias)>,
     reports: Vec<(AllocId, AllocReport)>,
     refused_reports: u32,
+    lost: Vec<LostMount>,
 }
 
 impl FakeControlPlane {
@@ -94,6 +95,18 @@ impl FakeControlPlane {
     /// Returns the mounts that were requested, in order.
     pub fn mounts(&self) -> Vec<(AllocId, VolumeAlias)> {
         self.0.borrow().mounts.clone()
+    }
+
+    /// Returns the mounts that the node noted as lost, in order.
+    pub fn lost(&self) -> Vec<LostMount> {
+        self.0.borrow().lost.clone()
+    }
+
+    /// Waits until the node has noted this many mounts as lost.
+    pub async fn wait_for_losses(&self, number: usize) -> Vec<LostMount> {
+        let mut changes = self.0.subscribe();
+        let noted = changes.wait_for(|state| state.lost.len() >= number).await;
+        noted.map(|state| state.lost.clone()).unwrap_or_default()
     }
 
     /// Returns the reports that were accepted, in order.
@@ -173,6 +186,11 @@ impl ControlPlane for FakeControlPlane {
             .wait_for(|state| Some(state.revision) > revision)
             .await;
         changed.map(|_| ()).map_err(|_| ControlPlaneError::Stopping)
+    }
+
+    async fn note_lost(&self, lost: &LostMount, _: &str) -> Result<(), ControlPlaneError> {
+        self.change(|state| state.lost.push(lost.clone()));
+        Ok(())
     }
 
     async fn report(&self, alloc: &AllocId, report: AllocReport) -> Result<(), ControlPlaneError> {

@@ -5,18 +5,30 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
+use tokio::sync::watch;
 
 use crate::ports::block_storage::FileSystem;
-use crate::ports::mounter::{MountCalls, MountEntry, MountError, MountFlags, Mounter};
+use crate::ports::mounter::{
+    MountCalls, MountChanges, MountEntry, MountError, MountFlags, Mounter, SourceIdentity,
+};
 
 /// Mounts that behave as in the kernel, on one file system that is mounted at `/`. A clone is the same
 /// table, so it survives a restart of the plugin.
 #[derive(Clone, Debug, Default)]
-pub struct FakeMounter(Arc<Mutex<Table>>);
+pub struct FakeMounter(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    table: Mutex<Table>,
+    /// How often the mounts changed.
+    changes: watch::Sender<u64>,
+}
 
 #[derive(Debug, Default)]
 struct Table {
     mounts: Vec<MountEntry>,
+    /// The number of the newest mount.
+    newest: u64,
     unprivileged: bool,
     /// The number of further calls that succeed before the process counts as dead.
     steps: Option<u32>,
@@ -82,6 +94,7 @@ impl FakeMounter {
     /// Removes all mounts, as a reboot does.
     pub fn reboot(&self) {
         self.table().mounts.clear();
+        self.notify();
     }
 
     /// Sets whether the mount at `target` is busy.
@@ -95,7 +108,8 @@ impl FakeMounter {
 
     /// Mounts a file system that does not belong to the plugin.
     pub fn mount_foreign(&self, target: &Path) {
-        self.table().mounts.push(MountEntry {
+        self.add(MountEntry {
+            id: 0,
             target: target.to_owned(),
             root: "/".into(),
             device: "0:99".to_owned(),
@@ -106,13 +120,23 @@ impl FakeMounter {
 
     /// Mounts a volume of a plugin.
     pub fn mount_volume(&self, target: &Path, volume: &str) {
-        self.table().mounts.push(MountEntry {
+        self.add(MountEntry {
+            id: 0,
             target: target.to_owned(),
             root: "/".into(),
             device: format!("0:{volume}"),
             source: volume.to_owned(),
             flags: MountFlags::default(),
         });
+    }
+
+    fn add(&self, entry: MountEntry) {
+        self.table().add(entry);
+        self.notify();
+    }
+
+    fn notify(&self) {
+        self.0.changes.send_modify(|changes| *changes += 1);
     }
 
     /// Removes every mount at `target`.
@@ -125,6 +149,8 @@ impl FakeMounter {
             return Err(io::ErrorKind::ResourceBusy.into());
         }
         table.mounts.retain(|mount| mount.target != target);
+        drop(table);
+        self.notify();
         Ok(())
     }
 
@@ -134,13 +160,21 @@ impl FakeMounter {
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Table {
+    /// Adds a mount under the next number.
+    fn add(&mut self, entry: MountEntry) {
+        self.newest += 1;
+        let id = self.newest;
+        self.mounts.push(MountEntry { id, ..entry });
+    }
+
     fn all(&self) -> Vec<MountEntry> {
         let root = MountEntry {
+            id: 0,
             target: "/".into(),
             root: "/".into(),
             device: DEVICE.to_owned(),
@@ -188,12 +222,12 @@ impl MountCalls for FakeMounter {
         let entry = MountEntry {
             target: target.to_owned(),
             root: over.root.join(rest),
-            device: over.device,
-            source: over.source,
             flags: over.flags.and(flags),
+            ..over
         };
-        table.mounts.push(entry);
+        table.add(entry);
         drop(table);
+        self.notify();
         self.end_if_dead();
         Ok(())
     }
@@ -217,7 +251,8 @@ impl MountCalls for FakeMounter {
             return Err(failed(io::ErrorKind::NotFound));
         }
         let source = device.to_string_lossy().into_owned();
-        table.mounts.push(MountEntry {
+        table.add(MountEntry {
+            id: 0,
             target: target.to_owned(),
             root: "/".into(),
             device: format!("7:{}", source.trim_start_matches("/dev/loop")),
@@ -225,6 +260,7 @@ impl MountCalls for FakeMounter {
             flags,
         });
         drop(table);
+        self.notify();
         self.end_if_dead();
         Ok(())
     }
@@ -247,6 +283,7 @@ impl MountCalls for FakeMounter {
         let at = at.ok_or(io::ErrorKind::InvalidInput).map_err(failed)?;
         table.mounts.remove(at);
         drop(table);
+        self.notify();
         self.end_if_dead();
         Ok(())
     }
@@ -281,7 +318,9 @@ impl Mounter for FakeMounter {
             root: over.root.join(rest),
             ..over
         };
-        table.mounts.push(entry);
+        table.add(entry);
+        drop(table);
+        self.notify();
         Ok(())
     }
 
@@ -297,7 +336,48 @@ impl Mounter for FakeMounter {
             .find(|mount| mount.target == target))
     }
 
+    async fn identify(&self, target: &Path) -> Result<Option<SourceIdentity>, MountError> {
+        let mount = self.entry(target).await?.map(|entry| entry.identity());
+        let found = match std::fs::symlink_metadata(target) {
+            Ok(found) => found,
+            // The mounts of a fake machine need no directories.
+            Err(_) if mount.is_some() => {
+                return Ok(Some(SourceIdentity {
+                    mount,
+                    device_node: None,
+                }));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(mount_error("examine", target, error)),
+        };
+        // Devices are files here.
+        let device_node = (!found.is_dir()).then(|| DEVICE.to_owned());
+        Ok(Some(SourceIdentity { mount, device_node }))
+    }
+
     async fn list(&self) -> Result<Vec<MountEntry>, MountError> {
         MountCalls::list(self)
+    }
+
+    async fn follow(&self) -> Result<Box<dyn MountChanges>, MountError> {
+        let mut changes = self.0.changes.subscribe();
+        changes.mark_changed();
+        let mounter = self.clone();
+        Ok(Box::new(FakeChanges { mounter, changes }))
+    }
+}
+
+struct FakeChanges {
+    mounter: FakeMounter,
+    changes: watch::Receiver<u64>,
+}
+
+#[async_trait]
+impl MountChanges for FakeChanges {
+    async fn next(&mut self) -> Result<Vec<MountEntry>, MountError> {
+        if self.changes.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        MountCalls::list(&self.mounter)
     }
 }

@@ -234,6 +234,10 @@ impl NodeHost for FakeStepHost {
             .await
     }
 
+    async fn kept_files(&self, _: &RemoteVolume) -> Result<Vec<std::path::PathBuf>, HostError> {
+        Ok(vec![])
+    }
+
     async fn left_behind(&self) -> Result<Vec<RemoteVolume>, HostError> {
         let busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         let busy = busy.clone();

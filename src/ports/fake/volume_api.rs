@@ -306,6 +306,7 @@ fn new_volume(request: &VolumeRequest, index: u64, created: bool) -> Volume {
         spec_index: index,
         create_time: 0,
         modify_time: 0,
+        kept_files: vec![],
     }
 }
 

@@ -16,6 +16,11 @@ impl NodeHosts {
         Self(Arc::new(hosts.into_iter().collect()))
     }
 
+    /// Returns all hosts with their nodes.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&NodeId, &Arc<dyn NodeHost>)> {
+        self.0.iter()
+    }
+
     /// Returns the host of a node.
     pub(super) fn of(&self, node: &NodeId) -> Option<&Arc<dyn NodeHost>> {
         self.0.get(node)

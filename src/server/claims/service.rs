@@ -5,6 +5,7 @@
 //! volume. Grants of one volume are decided one after another, and those on a node whose plugin has a
 //! volume limit too, because the limit counts other volumes.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -128,6 +129,21 @@ impl ClaimService {
             let statuses = claim_statuses(state, &self.backoff, is_wanted);
             (statuses, state.claims_index())
         })
+    }
+
+    /// Returns the files that were written beside a volume, as far as the nodes can tell now.
+    pub async fn kept_files(&self, volume: &RemoteVolume) -> Vec<(NodeId, PathBuf)> {
+        let mut found = vec![];
+        for (node, host) in self.ports.nodes.all() {
+            match host.kept_files(volume).await {
+                Ok(kept) => found.extend(kept.into_iter().map(|path| (node.clone(), path))),
+                Err(error) => {
+                    tracing::warn!(node.id = %node, volume.external_id = %volume.external_id, %error,
+                        "cannot look for files that were written beside a volume");
+                }
+            }
+        }
+        found
     }
 
     /// Claims a volume and waits until it is published, at most `wait`. The claim stays if the time is

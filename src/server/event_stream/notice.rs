@@ -132,6 +132,7 @@ fn of_claim(state: &State, volume: &RemoteVolume, event: &ClaimEvent) -> Vec<Not
         | ClaimEvent::StepFailed { .. }
         | ClaimEvent::NodeAssumedGone { .. }
         | ClaimEvent::NodeRebooted { .. }
+        | ClaimEvent::MountsLost { .. }
         | ClaimEvent::ExpansionRequired { .. }
         | ClaimEvent::Orphaned { .. } => return vec![],
     }

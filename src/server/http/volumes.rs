@@ -1,5 +1,6 @@
 //! The endpoints of volumes.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -20,8 +21,8 @@ use crate::state::{
     volume, volumes,
 };
 use crate::wire::{
-    Filter, VolumeDocument, VolumeStub, WriteRequest, WriteResponse, request_from_wire,
-    volume_health_to_wire,
+    Filter, KeptFilesDocument, VolumeDocument, VolumeStub, WriteRequest, WriteResponse,
+    request_from_wire, volume_health_to_wire,
 };
 
 type Result<T = Reply> = std::result::Result<T, ServerError>;
@@ -168,9 +169,23 @@ pub(super) async fn read(request: &ApiRequest, id: &str) -> Result {
     let view = view.ok_or(ServerError::NoVolumeToRead)?;
     let document = VolumeDocument {
         reports_health: reports_health(request, &view),
+        kept_files: kept_files(request, &view).await,
         ..volume_document(&view)
     };
     Ok(Reply::json(&document, request.pretty)?.with_index(index))
+}
+
+/// The files that were written beside the volume.
+async fn kept_files(request: &ApiRequest, view: &VolumeView) -> Vec<KeptFilesDocument> {
+    let Some(volume) = view.record.remote_volume() else {
+        return vec![];
+    };
+    let kept = request.services.claims.kept_files(&volume).await;
+    let document = |(node, path): (NodeId, PathBuf)| KeptFilesDocument {
+        node_id: node.to_string(),
+        path: path.to_string_lossy().into_owned(),
+    };
+    kept.into_iter().map(document).collect()
 }
 
 /// Whether the volume's plugin reports the health of volumes.

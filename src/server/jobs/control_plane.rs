@@ -1,7 +1,7 @@
 //! [`LocalControlPlane`]: the server as the node in the same process sees it.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,8 +10,11 @@ use async_trait::async_trait;
 
 use super::ports::JobPorts;
 use super::settings::JobSealer;
+use crate::claim::{ClaimEvent, ClaimKey, Known};
 use crate::model::{AllocId, AllocReport, Job, JobVolumeKind, NamespacedId, NodeId, VolumeAlias};
-use crate::ports::{AssignedAlloc, AssignedAllocs, ControlPlane, ControlPlaneError, MountRefused};
+use crate::ports::{
+    AssignedAlloc, AssignedAllocs, ControlPlane, ControlPlaneError, LostMount, MountRefused,
+};
 use crate::server::cell::{CommitError, Expected, Watch};
 use crate::server::claims::{ClaimService, MountRequest};
 use crate::server::error::{ClaimError, ServerError};
@@ -109,7 +112,10 @@ impl LocalControlPlane {
                     is_final: false,
                 });
             };
-            if let Some(target) = claim.target {
+            // A target that is in doubt has a path too.
+            if claim.published == Known::Yes
+                && let Some(target) = claim.target
+            {
                 return Ok(target);
             }
         }
@@ -242,6 +248,47 @@ impl ControlPlane for LocalControlPlane {
                 .await
                 .map_err(|_| ControlPlaneError::Stopping),
             None => Ok(()),
+        }
+    }
+
+    async fn note_lost(&self, lost: &LostMount, reason: &str) -> Result<(), ControlPlaneError> {
+        let (volume, targets) = match lost {
+            LostMount::Staging(volume) => (Some(volume.clone()), BTreeSet::new()),
+            LostMount::Target { alloc, alias } => {
+                let (alloc, alias) = (alloc.clone(), alias.clone());
+                let key = ClaimKey { alloc, alias };
+                let volume = self.ports.cell.read(|state| {
+                    let mut claims = state.claims_of(&key.alloc);
+                    let own = claims.find(|(own, _)| **own == key);
+                    own.map(|(_, volume)| volume.clone())
+                });
+                (volume, [key].into())
+            }
+        };
+        let Some(volume) = volume else {
+            return Ok(());
+        };
+        let event = ClaimEvent::MountsLost {
+            node: self.node.clone(),
+            staging: targets.is_empty(),
+            targets,
+            reason: reason.to_owned(),
+        };
+        let kind = EventKind::Claim {
+            volume: volume.clone(),
+            event: Box::new(event),
+        };
+        let event = Event::new(self.ports.clock.now(), kind);
+        match self.ports.cell.commit(Expected::Any, event).await {
+            Ok(_) => {
+                tracing::warn!(volume.external_id = %volume.external_id, plugin.id = %volume.plugin_id,
+                    ?lost, reason, "a mount of a volume vanished and is made again");
+                Ok(())
+            }
+            // The mount is in doubt already, or was removed in order.
+            Err(CommitError::InvalidEvent(_)) => Ok(()),
+            Err(CommitError::Stopping) => Err(ControlPlaneError::Stopping),
+            Err(error) => Err(ControlPlaneError::Failed(error.detail())),
         }
     }
 

@@ -313,5 +313,6 @@ fn registered_volume(request: &VolumeRequest, plugin: &VolumePlugin) -> Volume {
         spec_index: 0,
         create_time: 0,
         modify_time: 0,
+        kept_files: vec![],
     }
 }

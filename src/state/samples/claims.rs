@@ -101,6 +101,12 @@ impl History {
             2 => ClaimEvent::NodeRebooted {
                 node: self.nth(nodes.into_iter())?,
             },
+            6 => ClaimEvent::MountsLost {
+                node: self.nth(nodes.into_iter())?,
+                targets: keys.into_iter().collect(),
+                staging: self.choose(2) == 0,
+                reason: "nothing is mounted there".to_owned(),
+            },
             3 => ClaimEvent::ExpansionRequired {
                 to: Bytes::from_wire(1 << 31),
             },

@@ -6,13 +6,13 @@
 
 use crate::model::{
     AccessMode, Alloc, AllocId, AttachmentMode, Bytes, Capability, CapacityRange, ClientStatus,
-    DesiredStatus, ExternalId, HealthCount, MountOptions, Namespace, NodeId, PluginId, Topology,
-    TopologyRequest, Volume, VolumeId, VolumeSummary,
+    DesiredStatus, ExternalId, HealthCount, KeptFiles, MountOptions, Namespace, NodeId, PluginId,
+    Topology, TopologyRequest, Volume, VolumeId, VolumeSummary,
 };
 use crate::wire::allocation::AllocationStub;
 use crate::wire::volume::{
-    CapabilityDocument, MountOptionsDocument, Null, TopologyDocument, TopologyRequestDocument,
-    VolumeDocument, VolumeStub,
+    CapabilityDocument, KeptFilesDocument, MountOptionsDocument, Null, TopologyDocument,
+    TopologyRequestDocument, VolumeDocument, VolumeStub,
 };
 
 /// Converts a volume from JSON.
@@ -61,6 +61,14 @@ pub fn volume_from_wire(document: &VolumeDocument) -> Volume {
         spec_index: document.spec_index.unwrap_or(document.modify_index),
         create_time: document.create_time,
         modify_time: document.modify_time,
+        kept_files: document.kept_files.iter().map(kept_files).collect(),
+    }
+}
+
+fn kept_files(document: &KeptFilesDocument) -> KeptFiles {
+    KeptFiles {
+        node: NodeId::new(&document.node_id),
+        path: document.path.clone(),
     }
 }
 
@@ -86,6 +94,7 @@ pub fn volume_to_wire(volume: &Volume) -> VolumeDocument {
         create_time: volume.create_time,
         external_id: text_or_empty(volume.external_id.as_ref().map(ExternalId::as_str)),
         id: volume.id.to_string(),
+        kept_files: vec![],
         modify_index: volume.modify_index,
         modify_time: volume.modify_time,
         mount_options: Some(mount_options_to_wire(

@@ -58,6 +58,7 @@ mutations! {
     SweepUnderway        = "return: the sweep does not wait for calls that still run there"
     UnfenceFirst         = "return: the fence is lifted before the sweep"
     TrustRebooted        = "return: what was there before a reboot is still taken for Yes"
+    TrustVanished        = "mounts: what vanished from the mount table is still taken for Yes"
     NobodyBusy           = "host: a call that still runs keeps no other call out"
     OtherInstance        = "host: while a controller call runs, another instance takes the next"
     ForgetfulHost        = "host: its plugin outlives its restart, with calls that it does not know"

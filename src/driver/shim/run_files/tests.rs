@@ -20,6 +20,7 @@ fn spec(command: &str) -> RunSpec {
         destination: "/data".into(),
         read_only: true,
         propagation: PropagationMode::HostToTask,
+        identity: None,
     };
     let program = TaskProgram {
         command: command.into(),

@@ -29,6 +29,7 @@ fn mount(destination: &str) -> TaskMount {
         destination: destination.into(),
         read_only: false,
         propagation: PropagationMode::Private,
+        identity: None,
     }
 }
 

@@ -13,17 +13,18 @@ use tokio_util::sync::CancellationToken;
 use super::super::{AllocRunnerDeps, AllocRunners, NodeNames};
 use crate::model::{
     AllocId, AllocReport, HostVolume, Job, JobType, JobVolume, JobVolumeKind, Lifecycle,
-    LifecycleHook, MountConfig, MountRoot, PropagationMode, RestartMode, RestartPolicy, Task,
-    TaskConfig, TaskGroup, VolumeMount,
+    LifecycleHook, MountConfig, MountRoot, NamespacedId, PropagationMode, RemoteVolume,
+    RestartMode, RestartPolicy, TargetPath, Task, TaskConfig, TaskGroup, VolumeMount,
 };
 use crate::node::call_lanes::CallLanes;
 use crate::node::fakes::{FakeConnector, FakeObserver, FakePlugin};
 use crate::node::plugin_tasks::{PluginHost, PluginHostDeps};
 use crate::node::registry::Registry;
+use crate::node::volume_files::{Durability, Place, VolumeRecord, record_source};
 use crate::ports::fake::{CountingIds, FakeControlPlane, FakeMounter};
 use crate::ports::{
-    AssignedAlloc, Clock, DriverConfig, LogFile, LogSlice, LogStream, MockScript, RunDriver,
-    RunEnd, RunError, RunRequest, RunStart, RunStatus,
+    AssignedAlloc, Clock, DriverConfig, LogFile, LogSlice, LogStream, MockScript, MountEntry,
+    RunDriver, RunEnd, RunError, RunRequest, RunStart, RunStatus, SourceIdentity,
 };
 
 /// A driver of the crate's mock runs with scripts, by task; the last script of a task repeats. It can mount.
@@ -34,6 +35,9 @@ pub(super) struct ScriptedDriver {
     starts: Mutex<Vec<RunRequest>>,
     runs: Mutex<Vec<PathBuf>>,
     refused_starts: Mutex<u32>,
+    lost_sources: Mutex<u32>,
+    /// The runs that did not start because their source was lost.
+    lost: Mutex<BTreeMap<PathBuf, PathBuf>>,
     wait_panics: Mutex<u32>,
     stop_panics: Mutex<u32>,
 }
@@ -93,6 +97,11 @@ impl ScriptedDriver {
 
     pub(super) fn refuse_starts(&self, number: u32) {
         *self.refused_starts.lock().unwrap() = number;
+    }
+
+    /// Finds the source of the first mount gone in the next starts.
+    pub(super) fn lose_sources(&self, number: u32) {
+        *self.lost_sources.lock().unwrap() = number;
     }
 
     /// Panics in the next waits for the end of a run.
@@ -156,6 +165,15 @@ impl RunDriver for ScriptedDriver {
                 });
             }
         }
+        {
+            let mut left = self.lost_sources.lock().unwrap();
+            if *left > 0 {
+                *left -= 1;
+                let source = request.mounts[0].source.clone();
+                self.lost.lock().unwrap().insert(run.to_owned(), source);
+                return Ok(RunStart::Failed);
+            }
+        }
         let is_new = self.mock.status(run).await?.is_none();
         if is_new {
             self.starts.lock().unwrap().push(request.clone());
@@ -174,6 +192,10 @@ impl RunDriver for ScriptedDriver {
 
     async fn wait(&self, run: &Path) -> Result<RunEnd, RunError> {
         panic_once(&self.wait_panics);
+        if let Some(source) = self.lost.lock().unwrap().get(run).cloned() {
+            let reason = "gone".to_owned();
+            return Ok(RunEnd::SourceLost { source, reason });
+        }
         self.mock.wait(run).await
     }
 
@@ -434,9 +456,55 @@ impl Node {
     }
 
     pub(super) fn provide(&self, alias: &str) {
-        let root = MountRoot::new(Path::new("/csi"), Path::new("/csi")).unwrap();
-        let target = root.target(&alias.into(), &ID.into(), &alias.into());
+        let target = self.target(alias);
+        self.mount(alias);
         self.control.provide(alias, target.on_host().to_owned());
+    }
+
+    /// The target of a volume of the allocation.
+    pub(super) fn target(&self, alias: &str) -> TargetPath {
+        self.root().target(&alias.into(), &ID.into(), &alias.into())
+    }
+
+    fn root(&self) -> MountRoot {
+        let root = self.data.path().join("mounts/fake");
+        MountRoot::new(&root, &root).unwrap()
+    }
+
+    /// Mounts a volume of the allocation with its record, unless it is mounted.
+    pub(super) fn mount(&self, alias: &str) {
+        let target = self.target(alias);
+        let mounts = self.mounter.mounts();
+        if mounts.iter().any(|mount| mount.target == target.on_host()) {
+            return;
+        }
+        std::fs::create_dir_all(self.data.path().join("mounts")).unwrap();
+        let record = VolumeRecord {
+            volume: RemoteVolume {
+                plugin_id: "fake".into(),
+                external_id: alias.into(),
+            },
+            name: NamespacedId::new("default".into(), alias.into()),
+            target: Some((ID.into(), alias.into())),
+            source: None,
+        };
+        let place = Place::of_target(&self.root(), &target);
+        place.prepare(&record, true, Durability::Crash).unwrap();
+        self.mounter.mount_volume(target.on_host(), alias);
+        let mounts = self.mounter.mounts();
+        let mut mounts = mounts.iter().rev();
+        let mount = mounts.find(|mount| mount.target == target.on_host());
+        let source = SourceIdentity {
+            mount: mount.map(MountEntry::identity),
+            device_node: None,
+        };
+        record_source(target.on_host(), source).unwrap();
+    }
+
+    /// Unmounts a volume of the allocation, as nobody should.
+    pub(super) fn unmount(&self, alias: &str) {
+        let target = self.target(alias);
+        self.mounter.unmount_all(target.on_host()).unwrap();
     }
 
     pub(super) fn stop_alloc(&self) {

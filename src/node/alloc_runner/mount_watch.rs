@@ -1,0 +1,135 @@
+//! Notices that mounts of volumes vanish.
+//!
+//! The mount table is compared with the records beside mount points when the agent starts, and whenever the table
+//! changes. Changes that come together are looked at once. Only what has vanished or was replaced costs a look at its
+//! record: a volume that is mounted or unmounted in order has none, or one that no claim relies on.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::super::source_comparison::loss_in_table;
+use super::super::volume_files::{VolumeRecord, recorded_at};
+use super::super::volume_manager::{MountDirectories, find_of_all_plugins};
+use super::super::volume_steps::run_blocking;
+use crate::ports::{HostFileError, LostMount, MountEntry, MountError, Mounter};
+use crate::retry::RetryPolicy;
+
+/// The pause between two looks, in which changes gather.
+const PAUSE: Duration = Duration::from_millis(100);
+/// The pauses after failures.
+const RETRY: RetryPolicy = RetryPolicy {
+    initial: Duration::from_secs(1),
+    max: Duration::from_secs(30),
+};
+
+/// A mount of a volume that is gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Loss {
+    /// What it was for.
+    pub(super) lost: LostMount,
+    /// The reason.
+    pub(super) reason: String,
+}
+
+/// The mounts that are gone, by their paths.
+pub(super) type Losses = Arc<BTreeMap<PathBuf, Loss>>;
+
+/// Follows the mounts below the directory of all plugins. Never returns.
+pub(super) async fn watch_mounts(
+    mounter: Arc<dyn Mounter>,
+    directories: MountDirectories,
+    losses: watch::Sender<Losses>,
+) {
+    let mut failures = 0;
+    loop {
+        let followed = follow(&*mounter, &directories, &losses, &mut failures).await;
+        if let Err(error) = followed {
+            tracing::warn!(%error, "cannot compare the mounts of volumes with their records");
+        }
+        sleep(RETRY.delay(failures, 1.0)).await;
+        failures = failures.saturating_add(1);
+    }
+}
+
+/// Why the mounts cannot be followed.
+#[derive(Debug, thiserror::Error)]
+enum WatchError {
+    #[error("{}: {}", .0, .0.source)]
+    Mounts(#[from] MountError),
+    #[error("{0}")]
+    Records(#[from] HostFileError),
+}
+
+async fn follow(
+    mounter: &dyn Mounter,
+    directories: &MountDirectories,
+    losses: &watch::Sender<Losses>,
+    failures: &mut u32,
+) -> Result<(), WatchError> {
+    let mut changes = mounter.follow().await?;
+    let mut before = topmost(changes.next().await?, &directories.base);
+    let all = directories.clone();
+    let found = run_blocking(move || find_of_all_plugins(&all)).await?;
+    let recorded = found.iter().map(|found| found.mount().to_owned());
+    let mut suspects: Vec<_> = recorded.collect();
+    loop {
+        let lost = find_losses(suspects, &before).await?;
+        losses.send_if_modified(|losses| {
+            let is_new = **losses != lost;
+            if is_new {
+                *losses = Arc::new(lost);
+            }
+            is_new
+        });
+        *failures = 0;
+        sleep(PAUSE).await;
+        let now = topmost(changes.next().await?, &directories.base);
+        let is_changed = |(path, entry): &(&PathBuf, &MountEntry)| {
+            now.get(*path).map(MountEntry::identity) != Some(entry.identity())
+        };
+        let vanished = before.iter().filter(is_changed).map(|(path, _)| path);
+        let known = losses.borrow().keys().cloned().collect::<Vec<_>>();
+        suspects = vanished.cloned().chain(known).collect();
+        before = now;
+    }
+}
+
+/// Returns the topmost mount of each mount point below a directory.
+fn topmost(table: Vec<MountEntry>, base: &Path) -> BTreeMap<PathBuf, MountEntry> {
+    let below = table
+        .into_iter()
+        .filter(|entry| entry.target.starts_with(base));
+    below.map(|entry| (entry.target.clone(), entry)).collect()
+}
+
+/// Returns those of these paths whose record names a mount that is not there.
+async fn find_losses(
+    paths: Vec<PathBuf>,
+    mounts: &BTreeMap<PathBuf, MountEntry>,
+) -> Result<BTreeMap<PathBuf, Loss>, HostFileError> {
+    let records = run_blocking(move || {
+        let read = |path: PathBuf| Ok(recorded_at(&path)?.map(|record| (path, record)));
+        let records = paths.into_iter().map(read);
+        records.collect::<Result<Vec<_>, HostFileError>>()
+    });
+    let records = records.await?.into_iter().flatten();
+    let lost = records.filter_map(|(path, record)| {
+        let loss = loss_of(&path, record, mounts.get(&path))?;
+        Some((path, loss))
+    });
+    Ok(lost.collect())
+}
+
+fn loss_of(path: &Path, record: VolumeRecord, found: Option<&MountEntry>) -> Option<Loss> {
+    let reason = loss_in_table(record.source.as_ref()?, path, found)?;
+    let lost = match record.target {
+        Some((alloc, alias)) => LostMount::Target { alloc, alias },
+        None => LostMount::Staging(record.volume),
+    };
+    Some(Loss { lost, reason })
+}
