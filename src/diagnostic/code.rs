@@ -99,6 +99,8 @@ codes! {
         "Correct the value as the message describes.";
     CliAmbiguousId = "cli/ambiguous-id": "The prefix matches several objects.",
         "Give the full ID, and the namespace if several namespaces have that ID.";
+    CliAbbreviatedId = "cli/abbreviated-id": "A command that changes something was given only the start of an ID.",
+        "Give the full ID, or confirm the change on a terminal.";
     CliFileExists = "cli/file-exists": "The output file already exists, and this command does not overwrite files.",
         "Give another file name, or move the existing file.";
     CliFile = "cli/file": "A file cannot be written.",
