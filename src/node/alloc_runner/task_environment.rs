@@ -47,11 +47,13 @@ pub(super) fn task_environment(
     if let Some(endpoint) = &directories.csi_endpoint {
         environment.insert("CSI_ENDPOINT".to_owned(), endpoint.clone());
     }
-    let known = environment
-        .clone()
-        .into_iter()
-        .chain(node_values(alloc, node));
-    let known = Interpolation::new(known);
+    let known = |environment: &BTreeMap<String, String>| {
+        let pairs = environment.clone().into_iter();
+        Interpolation::new(pairs.chain(node_values(alloc, node)))
+    };
+    let meta = meta_variables(task, &known(&environment));
+    environment.extend(meta);
+    let known = known(&environment);
     for (name, value) in task.environment.expose() {
         environment.insert(name.to_owned(), known.text(value));
     }
@@ -93,6 +95,25 @@ fn nomad_variables(
         .collect()
 }
 
+/// The values of `meta`, under their names as written and in capitals. A character that no variable can
+/// have becomes `_`.
+fn meta_variables(task: &Task, values: &Interpolation) -> BTreeMap<String, String> {
+    let names = |name: &str| [name.to_uppercase(), name.to_owned()];
+    let variable = |name: String| {
+        let is_usual = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let name: String = name
+            .chars()
+            .map(|c| if is_usual(c) { c } else { '_' })
+            .collect();
+        format!("NOMAD_META_{name}")
+    };
+    let pairs = task.meta.expose().flat_map(|(name, value)| {
+        let value = values.text(value);
+        names(name).map(|name| (variable(name), value.clone()))
+    });
+    pairs.collect()
+}
+
 fn node_values(
     alloc: &AssignedAlloc,
     node: &NodeNames,
@@ -122,6 +143,12 @@ mod tests {
             ("NAME", "${NOMAD_TASK_NAME} on ${node.unique.name}"),
             ("NOMAD_REGION", "mine"),
             ("SHELL_STYLE", "${HOME}"),
+            ("SET", "${NOMAD_META_set}/${NOMAD_META_OWNER}"),
+        ]);
+        task.meta = TaskEnvironment::from_iter([
+            ("set", "a"),
+            ("owner", "${node.unique.name}"),
+            ("my.key", "dotted"),
         ]);
         let alloc = AssignedAlloc {
             id: "0123456789".into(),
@@ -154,6 +181,12 @@ mod tests {
             ("NOMAD_GROUP_NAME", "g"),
             ("NOMAD_JOB_ID", "shop"),
             ("NOMAD_JOB_NAME", "shop"),
+            ("NOMAD_META_MY_KEY", "dotted"),
+            ("NOMAD_META_OWNER", "laptop"),
+            ("NOMAD_META_SET", "a"),
+            ("NOMAD_META_my_key", "dotted"),
+            ("NOMAD_META_owner", "laptop"),
+            ("NOMAD_META_set", "a"),
             ("NOMAD_NAMESPACE", "ns"),
             ("NOMAD_REGION", "mine"),
             ("NOMAD_SECRETS_DIR", "/secrets"),
@@ -161,6 +194,7 @@ mod tests {
             ("NOMAD_TASK_DIR", "/local"),
             ("NOMAD_TASK_NAME", "web"),
             ("PATH", PATH),
+            ("SET", "a/laptop"),
             ("SHELL_STYLE", "${HOME}"),
         ];
         let environment: Vec<_> = environment

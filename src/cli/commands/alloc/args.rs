@@ -23,7 +23,9 @@ pub(crate) enum AllocCommand {
     /// Stop an allocation, which its job replaces
     ///
     /// The command waits until the server has decided about the replacement.
-    #[command(after_long_help = "Example:\n  nomad-csi alloc stop 3761b601-4d6e-c0de-26d0-e383c49be941 --detach")]
+    #[command(
+        after_long_help = "Example:\n  nomad-csi alloc stop 3761b601-4d6e-c0de-26d0-e383c49be941 --detach"
+    )]
     Stop(AllocStopArgs),
 }
 
