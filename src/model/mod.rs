@@ -60,7 +60,7 @@ pub use id::{
 };
 pub use job::{
     Constraint, ConstraintOperator, CsiPluginConfig, CsiPluginType, DelayFunction, HostAccessMode,
-    InvalidSettings, Job, JobType, JobVolume, JobVolumeKind, Lifecycle, LifecycleHook,
+    InvalidSettings, Job, JobType, JobVolume, JobVolumeKind, Lifecycle, LifecycleHook, PartEffect,
     PropagationMode, ReschedulePolicy, Resources, RestartMode, RestartPolicy, SelinuxLabel, Task,
     TaskConfig, TaskEnvironment, TaskGroup, VolumeMount,
 };

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::decision::{Decision, Placed, SlotDecision, SlotOutcome};
 use super::drain::must_leave;
 use super::feasible::{Candidate, Promises, refusals_beside};
-use crate::model::{AllocId, ClientStatus, JobType, Node, NodeId, ReschedulePolicy, TaskGroup};
+use crate::model::{AllocId, ClientStatus, Node, NodeId, ReschedulePolicy, TaskGroup};
 use crate::state::{AllocRecord, JobRecord, JobVersion, Placement, State};
 
 const JOB_STOPPED: &str = "the job was stopped";
