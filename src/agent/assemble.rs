@@ -29,8 +29,8 @@ use crate::driver::RawExec;
 use crate::model::{HostSession, Job, Node, NodeId, SealedSecrets, SecretOwner};
 use crate::mounts::LinuxMounter;
 use crate::node::{
-    AllocRunnerDeps, AllocRunners, CallLanes, NodeNames, NodeTaskLogs, PluginHost, PluginHostDeps,
-    PluginTask, Registry, Supervisor, SupervisorDeps,
+    AllocRunnerDeps, AllocRunners, CallLanes, NodeTaskLogs, PluginHost, PluginHostDeps, PluginTask,
+    Registry, Supervisor, SupervisorDeps,
 };
 use crate::ports::{Clock, IdSource, PluginObserver, RandomIds, SystemClock};
 use crate::server::{
@@ -200,11 +200,7 @@ async fn wire(
         controllers: hosts.controllers.clone(),
     };
     let limits = VolumeLimits::default();
-    let names = NodeNames {
-        id: node.id.clone(),
-        name: node.name.clone(),
-        datacenter: Some(node.datacenter.clone()),
-    };
+    let own = Arc::new(node.clone());
     let logs = NodeTaskLogs::new(dirs.data().to_owned(), drivers.clone());
     let services = Services::new(
         ports.clone(),
@@ -215,12 +211,12 @@ async fn wire(
     .with_task_logs(Arc::new(logs))
     .with_metrics(metrics);
     let runners = AllocRunners::new(AllocRunnerDeps {
-        control: Arc::new(services.control_plane(names.id.clone())),
+        control: Arc::new(services.control_plane(own.id.clone())),
         drivers,
         host_volumes: config.host_volumes.clone(),
         clock: ports.clock,
         ids: ports.ids,
-        node: names.clone(),
+        node: Arc::clone(&own),
         mounter: Arc::new(LinuxMounter),
         plugins: plugins.clone(),
         data_directory: dirs.data().to_owned(),
@@ -230,7 +226,7 @@ async fn wire(
         supervisors,
         plugin_job,
         observer,
-        node: names.id,
+        node: own.id.clone(),
         runners,
         plugins,
         hosts,

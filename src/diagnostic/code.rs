@@ -99,6 +99,8 @@ codes! {
         "Correct the value as the message describes.";
     CliAmbiguousId = "cli/ambiguous-id": "The prefix matches several objects.",
         "Give the full ID, and the namespace if several namespaces have that ID.";
+    CliAbbreviatedId = "cli/abbreviated-id": "A command that changes something was given only the start of an ID.",
+        "Give the full ID, or confirm the change on a terminal.";
     CliFileExists = "cli/file-exists": "The output file already exists, and this command does not overwrite files.",
         "Give another file name, or move the existing file.";
     CliFile = "cli/file": "A file cannot be written.",
@@ -225,6 +227,8 @@ codes! {
         "Write each job into a file of its own.";
     JobIgnored = "job/ignored": "The job uses parts of Nomad's job specification that do not concern volumes. The agent of this program does not carry them out; a Nomad cluster does.",
         "Remove them if the job runs on this program's agent only.";
+    JobNotSupported = "job/not-supported": "The job uses a part of Nomad's job specification that decides whether, when, where or how often a task runs, or which values it gets. This program does not carry it out. Without it, the job could do something else to its volumes.",
+        "Remove this part, or run the file with `nomad job run` on a Nomad cluster.";
     JobExpression = "job/expression": "The job file contains an expression that Nomad evaluates when it reads the file: a variable, a local value, a function, an operator or a `dynamic` block. This program evaluates none.",
         "Write the value itself. References that are replaced when a task starts, such as `${NOMAD_ALLOC_INDEX}`, are allowed.";
     JobUnknownWord = "job/unknown-word": "A field has a word that Nomad does not know. Nomad accepts some of them and ignores the block, or fails when the job runs.",

@@ -1,6 +1,10 @@
 //! The keys that Nomad knows in the blocks of a job, and what this program does with each.
 //!
-//! Keys of ignored blocks are not listed: nothing in such a block is read.
+//! A part that decides whether, when, where or how often a task runs, or which values it gets, is read or
+//! refused: a job without it could do something else to its volumes. Other parts are ignored. Keys of
+//! refused and ignored blocks are not listed: nothing in such a block is read.
+
+use crate::model::PartEffect;
 
 /// The form of a key in HCL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,37 +17,51 @@ pub(super) enum Form {
     Map,
 }
 
+/// What happens to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Handling {
+    /// It is read.
+    Read,
+    /// It is not carried out, which changes nothing for volumes.
+    Ignored,
+    /// It is not carried out, and a job that has it is refused, because of what it decides.
+    Refused(PartEffect),
+}
+
 /// A key of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key {
     pub(super) name: &'static str,
     pub(super) form: Form,
-    /// Whether it is read.
-    pub(super) is_used: bool,
+    pub(super) handling: Handling,
 }
 
-const fn key(name: &'static str, form: Form, is_used: bool) -> Key {
+const fn key(name: &'static str, form: Form, handling: Handling) -> Key {
     Key {
         name,
         form,
-        is_used,
+        handling,
     }
 }
 
 const fn value(name: &'static str) -> Key {
-    key(name, Form::Value, true)
+    key(name, Form::Value, Handling::Read)
 }
 
 const fn block(name: &'static str) -> Key {
-    key(name, Form::Block, true)
+    key(name, Form::Block, Handling::Read)
 }
 
 const fn map(name: &'static str) -> Key {
-    key(name, Form::Map, true)
+    key(name, Form::Map, Handling::Read)
 }
 
 const fn ignored(name: &'static str, form: Form) -> Key {
-    key(name, form, false)
+    key(name, form, Handling::Ignored)
+}
+
+const fn refused(name: &'static str, form: Form, decides: PartEffect) -> Key {
+    key(name, form, Handling::Refused(decides))
 }
 
 /// The top level of a file. Declarations of values are ignored; each use of one is an error.
@@ -70,16 +88,16 @@ pub(super) const JOB: &[Key] = &[
     block("update"),
     ignored("affinity", Form::Block),
     ignored("all_at_once", Form::Value),
-    ignored("meta", Form::Map),
+    map("meta"),
     ignored("migrate", Form::Block),
-    ignored("multiregion", Form::Block),
-    ignored("parameterized", Form::Block),
-    ignored("periodic", Form::Block),
-    ignored("reschedule", Form::Block),
-    ignored("secret", Form::Block),
+    refused("multiregion", Form::Block, PartEffect::Cluster),
+    refused("parameterized", Form::Block, PartEffect::Time),
+    refused("periodic", Form::Block, PartEffect::Time),
+    block("reschedule"),
+    refused("secret", Form::Block, PartEffect::Input),
     ignored("spread", Form::Block),
     ignored("ui", Form::Block),
-    ignored("vault", Form::Block),
+    refused("vault", Form::Block, PartEffect::Input),
 ];
 
 /// `group`.
@@ -92,22 +110,34 @@ pub(super) const GROUP: &[Key] = &[
     block("volume"),
     ignored("affinity", Form::Block),
     ignored("consul", Form::Block),
-    ignored("disconnect", Form::Block),
+    refused("disconnect", Form::Block, PartEffect::Disconnection),
     ignored("ephemeral_disk", Form::Block),
-    ignored("max_client_disconnect", Form::Value),
-    ignored("max_run_duration", Form::Value),
-    ignored("meta", Form::Map),
+    refused(
+        "max_client_disconnect",
+        Form::Value,
+        PartEffect::Disconnection,
+    ),
+    refused("max_run_duration", Form::Value, PartEffect::Duration),
+    map("meta"),
     ignored("migrate", Form::Block),
     ignored("network", Form::Block),
-    ignored("prevent_reschedule_on_lost", Form::Value),
-    ignored("reschedule", Form::Block),
+    refused(
+        "prevent_reschedule_on_lost",
+        Form::Value,
+        PartEffect::Disconnection,
+    ),
+    block("reschedule"),
     ignored("scaling", Form::Block),
-    ignored("secret", Form::Block),
+    refused("secret", Form::Block, PartEffect::Input),
     ignored("service", Form::Block),
     ignored("shutdown_delay", Form::Value),
     ignored("spread", Form::Block),
-    ignored("stop_after_client_disconnect", Form::Value),
-    ignored("vault", Form::Block),
+    refused(
+        "stop_after_client_disconnect",
+        Form::Value,
+        PartEffect::Disconnection,
+    ),
+    refused("vault", Form::Block, PartEffect::Input),
 ];
 
 /// `task`.
@@ -127,20 +157,20 @@ pub(super) const TASK: &[Key] = &[
     block("volume_mount"),
     ignored("action", Form::Block),
     ignored("affinity", Form::Block),
-    ignored("artifact", Form::Block),
+    refused("artifact", Form::Block, PartEffect::Input),
     ignored("consul", Form::Block),
-    ignored("dispatch_payload", Form::Block),
+    refused("dispatch_payload", Form::Block, PartEffect::Input),
     ignored("identity", Form::Block),
     ignored("kind", Form::Value),
     ignored("logs", Form::Block),
-    ignored("meta", Form::Map),
+    map("meta"),
     ignored("scaling", Form::Block),
-    ignored("schedule", Form::Block),
-    ignored("secret", Form::Block),
+    refused("schedule", Form::Block, PartEffect::Time),
+    refused("secret", Form::Block, PartEffect::Input),
     ignored("service", Form::Block),
     ignored("shutdown_delay", Form::Value),
-    ignored("template", Form::Block),
-    ignored("vault", Form::Block),
+    refused("template", Form::Block, PartEffect::Input),
+    refused("vault", Form::Block, PartEffect::Input),
 ];
 
 /// `volume` of a group.
@@ -186,6 +216,16 @@ pub(super) const RESTART: &[Key] = &[
     value("delay"),
     value("mode"),
     ignored("render_templates", Form::Value),
+];
+
+/// `reschedule` of a job or a group.
+pub(super) const RESCHEDULE: &[Key] = &[
+    value("attempts"),
+    value("interval"),
+    value("delay"),
+    value("delay_function"),
+    value("max_delay"),
+    value("unlimited"),
 ];
 
 /// `resources` of a task.

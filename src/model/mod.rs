@@ -59,10 +59,10 @@ pub use id::{
     Namespace, NamespacedId, NodeId, PluginId, SnapshotId, VariablePath, VolumeAlias, VolumeId,
 };
 pub use job::{
-    Constraint, ConstraintOperator, CsiPluginConfig, CsiPluginType, HostAccessMode,
-    InvalidSettings, Job, JobType, JobVolume, JobVolumeKind, Lifecycle, LifecycleHook,
-    PropagationMode, Resources, RestartMode, RestartPolicy, SelinuxLabel, Task, TaskConfig,
-    TaskEnvironment, TaskGroup, VolumeMount,
+    Constraint, ConstraintOperator, CsiPluginConfig, CsiPluginType, DelayFunction, HostAccessMode,
+    InvalidSettings, Job, JobType, JobVolume, JobVolumeKind, Lifecycle, LifecycleHook, PartEffect,
+    PropagationMode, ReschedulePolicy, Resources, RestartMode, RestartPolicy, SelinuxLabel, Task,
+    TaskConfig, TaskEnvironment, TaskGroup, VolumeMount,
 };
 pub use limit::{LimitField, set_limit};
 pub use mount_config::MountConfig;

@@ -77,4 +77,33 @@ impl Node {
             attributes: BTreeMap::new(),
         }
     }
+
+    /// Returns what a reference such as `attr.kernel.name` means on this node; `None` if the node does not
+    /// have it.
+    pub fn reference(&self, name: &str) -> Option<String> {
+        match name {
+            "node.unique.id" => Some(self.id.to_string()),
+            "node.unique.name" | "attr.unique.hostname" => Some(self.name.clone()),
+            "node.datacenter" => Some(self.datacenter.clone()),
+            "node.pool" => Some("default".to_owned()),
+            "node.class" => None,
+            name => self.attribute(name.strip_prefix("attr.")?),
+        }
+    }
+
+    fn attribute(&self, name: &str) -> Option<String> {
+        if let Some(driver) = name.strip_prefix("driver.") {
+            let (driver, is_mount_config) = match driver.strip_suffix(".mount_config") {
+                Some(driver) => (driver, true),
+                None => (driver, false),
+            };
+            let config = self.drivers.get(driver)?;
+            let value = match is_mount_config {
+                true => config.as_str(),
+                false => "1",
+            };
+            return Some(value.to_owned());
+        }
+        self.attributes.get(name).cloned()
+    }
 }

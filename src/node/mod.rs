@@ -35,7 +35,7 @@ mod volume_files;
 mod volume_manager;
 mod volume_steps;
 
-pub use alloc_runner::{AllocRunnerDeps, AllocRunners, NodeNames, interrupt_alloc};
+pub use alloc_runner::{AllocRunnerDeps, AllocRunners, interrupt_alloc};
 pub use call_lane::{CallLane, LaneRefusal};
 pub use call_lanes::CallLanes;
 pub use controller_host::LocalControllerHost;

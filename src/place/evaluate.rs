@@ -3,7 +3,7 @@
 //! Every group has slots: one per index of its `count`, or one per node for the types that run everywhere. A slot
 //! keeps one running allocation of the newest version. An outdated or needless one stops, and its replacement is
 //! placed at the same time: it waits for the volumes until the old one has given them back. A failed allocation is
-//! replaced after a pause that doubles; one of a batch job once. What each node says to a slot is part of the
+//! replaced as its group's `reschedule` says. What each node says to a slot is part of the
 //! decision, so an explanation of a placement is the placement itself.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::decision::{Decision, Placed, SlotDecision, SlotOutcome};
 use super::drain::must_leave;
 use super::feasible::{Candidate, Promises, refusals_beside};
-use crate::model::{AllocId, ClientStatus, JobType, Node, NodeId, TaskGroup};
+use crate::model::{AllocId, ClientStatus, Node, NodeId, ReschedulePolicy, TaskGroup};
 use crate::state::{AllocRecord, JobRecord, JobVersion, Placement, State};
 
 const JOB_STOPPED: &str = "the job was stopped";
@@ -19,12 +19,6 @@ const JOB_UPDATED: &str = "the job was updated";
 const NOT_NEEDED: &str = "the job needs fewer allocations";
 const NODE_LOST: &str = "its node is lost";
 const NODE_DRAINED: &str = "its node is drained";
-
-/// The first pause before a failed allocation of a service is replaced, and the longest, in seconds.
-const SERVICE_PAUSES: [i64; 2] = [30, 3600];
-/// The pause before the only replacement of a batch job's failed allocation, in seconds.
-const BATCH_PAUSE: i64 = 5;
-const SECOND: i64 = 1_000_000_000;
 
 /// The allocations of one slot, oldest first.
 type Slot<'a> = Vec<(&'a AllocId, &'a AllocRecord, &'a Placement)>;
@@ -184,12 +178,7 @@ fn decide_slot(
     }
     match kept {
         Some((alloc, node)) => Need::Kept(alloc, node),
-        None => need_after(
-            record.current.version,
-            record.current.job.job_type,
-            slot,
-            now,
-        ),
+        None => need_after(&record.current, group, slot, now),
     }
 }
 
@@ -238,29 +227,30 @@ fn is_live(alloc: &AllocRecord, placement: &Placement) -> bool {
 }
 
 /// What a slot without a running allocation needs, after what happened there.
-fn need_after(version: u64, job_type: JobType, slot: &Slot<'_>, now: i64) -> Need {
+fn need_after(current: &JobVersion, group: &TaskGroup, slot: &Slot<'_>, now: i64) -> Need {
     let ended = slot.iter().filter(|(_, alloc, placement)| {
-        alloc.has_ended && placement.stop_reason.is_none() && placement.job.version == version
+        let is_own = placement.job.version == current.version;
+        alloc.has_ended && placement.stop_reason.is_none() && is_own
     });
     let ended: Vec<_> = ended.collect();
     let Some((_, last, placement)) = ended.last() else {
         return Need::Alloc;
     };
+    let job_type = current.job.job_type;
     let report = placement.report.as_ref();
     let is_complete = report.is_some_and(|report| report.status == ClientStatus::Complete);
-    let failures = i64::try_from(ended.len()).unwrap_or(i64::MAX);
-    let pause = match job_type {
-        JobType::Batch | JobType::Sysbatch if is_complete => return Need::Ended,
-        JobType::Batch if failures > 1 => return Need::Ended,
-        JobType::Sysbatch | JobType::System => return Need::Ended,
-        JobType::Batch => BATCH_PAUSE,
-        JobType::Service => {
-            let [first, longest] = SERVICE_PAUSES;
-            let doublings = u32::try_from(failures - 1).unwrap_or(u32::MAX).min(16);
-            (first << doublings).min(longest)
-        }
+    if job_type.ends() && is_complete {
+        return Need::Ended;
+    }
+    let replaced = ended.iter().skip(1);
+    let replaced: Vec<i64> = replaced.map(|(_, alloc, _)| alloc.create_time).collect();
+    let default = ReschedulePolicy::of_type(job_type);
+    let policy = group.reschedule.as_ref().unwrap_or(&default);
+    let Some(pause) = policy.next_pause(&replaced, last.modify_time) else {
+        return Need::Ended;
     };
-    let at = last.modify_time.saturating_add(pause * SECOND);
+    let pause = i64::try_from(pause.as_nanos()).unwrap_or(i64::MAX);
+    let at = last.modify_time.saturating_add(pause);
     match now >= at {
         true => Need::Alloc,
         false => Need::Later(at),

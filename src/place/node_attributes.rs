@@ -11,30 +11,7 @@ pub(super) fn resolve(node: &Node, text: &str) -> Option<String> {
     else {
         return Some(text.to_owned());
     };
-    match name {
-        "node.unique.id" => Some(node.id.to_string()),
-        "node.unique.name" | "attr.unique.hostname" => Some(node.name.clone()),
-        "node.datacenter" => Some(node.datacenter.clone()),
-        "node.pool" => Some("default".to_owned()),
-        "node.class" => None,
-        name => attribute(node, name.strip_prefix("attr.")?),
-    }
-}
-
-fn attribute(node: &Node, name: &str) -> Option<String> {
-    if let Some(driver) = name.strip_prefix("driver.") {
-        let (driver, is_mount_config) = match driver.strip_suffix(".mount_config") {
-            Some(driver) => (driver, true),
-            None => (driver, false),
-        };
-        let config = node.drivers.get(driver)?;
-        let value = match is_mount_config {
-            true => config.as_str(),
-            false => "1",
-        };
-        return Some(value.to_owned());
-    }
-    node.attributes.get(name).cloned()
+    node.reference(name)
 }
 
 #[cfg(test)]

@@ -74,9 +74,10 @@ pub use job::{
     GroupDiffDocument, GroupSummaryDocument, JobChildrenDocument, JobDeregisterResponse,
     JobDiffDocument, JobDocument, JobPlanResponse, JobRegisterResponse, JobRequestDocument,
     JobStub, JobSubmissionDocument, JobSummaryDocument, JobValidateResponse, JobWordProblem,
-    LifecycleDocument, ObjectDiffDocument, PlanAnnotationsDocument, ResourcesDocument,
-    RestartPolicyDocument, TaskDiffDocument, TaskDocument, TaskGroupDocument, UpdateDocument,
-    VolumeMountDocument, VolumeRequestDocument, job_from_wire, job_to_wire,
+    LifecycleDocument, ObjectDiffDocument, PlanAnnotationsDocument, ReschedulePolicyDocument,
+    ResourcesDocument, RestartPolicyDocument, TaskDiffDocument, TaskDocument, TaskGroupDocument,
+    Unsupported, UpdateDocument, VolumeMountDocument, VolumeRequestDocument, job_from_wire,
+    job_to_wire,
 };
 pub use log_frame::{LogFrameDocument, LogFrameProblem, LogFrames};
 pub use member::{MemberDocument, MembersDocument};

@@ -2,7 +2,7 @@
 //!
 //! `accepted` and `refused` hold files on which both agree, `differs` those on which they do not, with
 //! the reason. `NOMAD_CSI_TEST_NOMAD=/path/to/nomad cargo test --test suite nomads_verdict -- --ignored`
-//! asks a `nomad` binary of version 2.0.5, which needs no server.
+//! asks a `nomad` binary of version 2.0.6, which needs no server.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -92,9 +92,9 @@ fn accepted_job_files_have_no_error() {
     }
 }
 
-/// What `nomad job run -output` of Nomad 2.0.5 made of each accepted file, by the file's name.
+/// What `nomad job run -output` of Nomad 2.0.6 made of each accepted file, by the file's name.
 fn recorded() -> serde_json::Map<String, Value> {
-    let text = include_str!("../data/jobs/recorded-2.0.5.json");
+    let text = include_str!("../data/jobs/recorded-2.0.6.json");
     serde_json::from_str(text).expect("the recording is JSON")
 }
 

@@ -42,4 +42,4 @@ pub(crate) use secrets::SecretArgs;
 pub(crate) use server_wait::ServerWaitArgs;
 pub(crate) use set::SetArgs;
 pub(crate) use typed_options::TypedOptions;
-pub(crate) use value_parsers::{drift_field, one_of};
+pub(crate) use value_parsers::{drift_field, not_empty, one_of};

@@ -1,6 +1,6 @@
 //! Parsers of argument values.
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
 
 use crate::diagnostic::closest_match;
 use crate::spec::schema;
@@ -15,6 +15,11 @@ pub(crate) fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
         let value = all.into_iter().find(|one| word(*one) == text);
         value.ok_or("not one of the possible values")
     })
+}
+
+/// Returns a parser that refuses an empty text, which a script passes when its variable is not set.
+pub(crate) fn not_empty() -> NonEmptyStringValueParser {
+    NonEmptyStringValueParser::new()
 }
 
 /// Parses the name of a field that drift can check.

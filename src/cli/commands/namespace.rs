@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use crate::cli::args::OutputArgs;
+use crate::cli::args::{OutputArgs, not_empty};
 use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
@@ -42,7 +42,7 @@ pub(crate) struct NamespaceListArgs {
 #[derive(Args, Debug)]
 pub(crate) struct NamespaceCreateArgs {
     /// Name: 1 to 128 letters, digits and `-`
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", value_parser = not_empty())]
     pub name: String,
     /// Description for people
     #[arg(
@@ -58,7 +58,7 @@ pub(crate) struct NamespaceCreateArgs {
 #[derive(Args, Debug)]
 pub(crate) struct NamespaceDeleteArgs {
     /// Exact name
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", value_parser = not_empty())]
     pub name: String,
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use clap::{Args, Subcommand};
 
-use crate::cli::args::{OutputArgs, SecretArgs};
+use crate::cli::args::{OutputArgs, SecretArgs, not_empty};
 use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
@@ -43,7 +43,7 @@ pub(crate) enum SnapshotCommand {
 #[derive(Args, Debug)]
 pub(crate) struct SnapshotCreateArgs {
     /// Exact ID of the volume
-    #[arg(value_name = "VOLUME")]
+    #[arg(value_name = "VOLUME", value_parser = not_empty())]
     pub id: String,
     /// Name of the snapshot, up to 128 bytes
     #[arg(long, value_name = "NAME")]
@@ -83,7 +83,7 @@ pub(crate) struct SnapshotDeleteArgs {
     #[arg(value_name = "PLUGIN")]
     pub plugin: String,
     /// Exact IDs of the snapshots at the provider
-    #[arg(value_name = "SNAPSHOT", required = true)]
+    #[arg(value_name = "SNAPSHOT", required = true, value_parser = not_empty())]
     pub ids: Vec<String>,
     /// Skip the approval prompt
     #[arg(long, short)]

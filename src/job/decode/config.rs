@@ -79,9 +79,9 @@ impl<'t, 'a> Reader<'_> {
         }
     }
 
-    /// Decodes the `env` block. A value that is no text, number or boolean is an error.
-    pub(super) fn environment(&mut self, fields: &Fields<'t, 'a>) -> TaskEnvironment {
-        let Some(object) = self.single_block(fields, "env") else {
+    /// Decodes a block of names and texts, such as `env`. A value that is no text, number or boolean is an error.
+    pub(super) fn texts(&mut self, fields: &Fields<'t, 'a>, key: &str) -> TaskEnvironment {
+        let Some(object) = self.single_block(fields, key) else {
             return TaskEnvironment::default();
         };
         let mut seen = HashMap::with_capacity(object.entries.len());
@@ -90,7 +90,7 @@ impl<'t, 'a> Reader<'_> {
             let name = &entry.key.text;
             let first = *seen.entry(&**name).or_insert(entry.key.span);
             if first != entry.key.span {
-                let message = format!("duplicate variable `{name}` in `env`");
+                let message = format!("duplicate name `{name}` in `{key}`");
                 self.diagnostics.push(
                     Diagnostic::error(Code::SpecDuplicateField, message)
                         .label(entry.key.span, "repeated here")

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::fields::{Fields, Named, Reader};
+use super::group::OfJob;
 use super::values::WordSet;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, Severity, SourceId, SourceMap, Span};
 use crate::job::file::{JobFile, ParsedJob};
@@ -120,8 +121,12 @@ impl<'t, 'a> Reader<'_> {
             .filter(|name| !name.is_empty());
         job.node_pool = pool.unwrap_or(job.node_pool);
         job.constraints = self.constraints(&fields);
-        let canaries = self.canaries(&fields).unwrap_or_default();
-        self.groups(&fields, &mut job, canaries);
+        let of_job = OfJob {
+            canaries: self.canaries(&fields).unwrap_or_default(),
+            reschedule: self.reschedule(&fields, job.job_type, None),
+            meta: self.texts(&fields, "meta"),
+        };
+        self.groups(&fields, &mut job, &of_job);
         job
     }
 
@@ -136,15 +141,15 @@ impl<'t, 'a> Reader<'_> {
     }
 
     /// Decodes the groups. A task outside a group is a group of its own, with the same name.
-    fn groups(&mut self, fields: &Fields<'t, 'a>, job: &mut Job, canaries: i64) {
+    fn groups(&mut self, fields: &Fields<'t, 'a>, job: &mut Job, of_job: &OfJob) {
         for named in self.named(fields, "group") {
             let place = JobPlace::group(job.groups.len());
-            let group = self.group(&named, place, job.job_type, canaries);
+            let group = self.group(&named, place, job.job_type, of_job);
             job.groups.push(group);
         }
         for named in self.named(fields, "task") {
             let place = JobPlace::group(job.groups.len());
-            let group = self.group_of_task(&named, &place, job.job_type, canaries);
+            let group = self.group_of_task(&named, &place, job.job_type, of_job);
             job.groups.push(group);
         }
     }

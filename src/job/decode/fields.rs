@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, Span, closest_match};
 use crate::job::place::{JobPlace, JobPlaces};
-use crate::job::schema::{self, Form, Key};
+use crate::job::schema::{self, Form, Handling, Key};
+use crate::model::PartEffect;
 use crate::spec::{Entry, Object, Syntax, Value};
 
 /// Decodes the values of one job.
@@ -73,11 +74,14 @@ impl<'t, 'a> Reader<'_> {
             let is_comment = self.syntax == Syntax::Json && key == "//";
             match keys.iter().find(|known| known.name == key) {
                 _ if is_comment => {}
-                Some(known) if known.is_used => {
-                    self.check_form(entry, known);
-                    fields.entries.push((known.name, entry));
-                }
-                Some(known) => self.ignore(entry, known),
+                Some(known) => match known.handling {
+                    Handling::Read => {
+                        self.check_form(entry, known);
+                        fields.entries.push((known.name, entry));
+                    }
+                    Handling::Ignored => self.ignore(entry, known),
+                    Handling::Refused(decides) => self.refuse(entry, known, decides),
+                },
                 None if key == "dynamic" => self.dynamic(entry),
                 None if key == "config" && keys == schema::VOLUME => {
                     misspelt.extend(self.nested_config(entry));
@@ -125,6 +129,21 @@ impl<'t, 'a> Reader<'_> {
         self.ignored.insert(known.name);
         self.first_ignored.get_or_insert(entry.key.span);
         self.ignored_spans.push(entry.key.span.to(entry.value.span));
+    }
+
+    /// Reports a part whose loss could change what happens to volumes. One that is null says nothing.
+    fn refuse(&mut self, entry: &Entry<'_>, known: &Key, decides: PartEffect) {
+        self.ignored_spans.push(entry.key.span.to(entry.value.span));
+        if matches!(entry.value.value, Value::Null) {
+            return;
+        }
+        let (name, decides) = (known.name, decides.as_str());
+        let message = format!("`{name}` is not supported: it decides {decides}");
+        self.diagnostics.push(
+            Diagnostic::error(Code::JobNotSupported, message)
+                .label(entry.key.span, "this program cannot carry it out")
+                .help(Code::JobNotSupported.advice()),
+        );
     }
 
     fn dynamic(&mut self, entry: &Entry<'_>) {

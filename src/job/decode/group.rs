@@ -4,28 +4,48 @@ use super::fields::{Fields, Named, Reader};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::job::place::JobPlace;
 use crate::job::schema;
-use crate::model::{JobType, RestartPolicy, TaskGroup, VolumeAlias};
+use crate::model::{
+    JobType, ReschedulePolicy, RestartPolicy, TaskEnvironment, TaskGroup, VolumeAlias,
+};
+
+/// What a job sets for all its groups.
+#[derive(Default)]
+pub(super) struct OfJob {
+    /// The number of canaries.
+    pub(super) canaries: i64,
+    /// When a failed allocation is replaced.
+    pub(super) reschedule: Option<ReschedulePolicy>,
+    /// The values of its `meta` block.
+    pub(super) meta: TaskEnvironment,
+}
 
 impl<'t, 'a> Reader<'_> {
-    /// Decodes a group. `canaries` is the number that the job sets for all groups.
+    /// Decodes a group.
     pub(super) fn group(
         &mut self,
         named: &Named<'t, 'a>,
         place: JobPlace,
         job_type: JobType,
-        canaries: i64,
+        of_job: &OfJob,
     ) -> TaskGroup {
         self.places.insert(place.clone(), named.header);
         let fields = self.fields(named.object, schema::GROUP, "a group", place);
         let mut group = TaskGroup::new(&named.name, job_type);
         group.count = self.integer(&fields, "count").unwrap_or(group.count);
-        group.canaries = self.canaries(&fields).unwrap_or(canaries);
+        group.canaries = self.canaries(&fields).unwrap_or(of_job.canaries);
         group.constraints = self.constraints(&fields);
         group.restart = self.restart(&fields, &RestartPolicy::of_type(job_type));
+        group.reschedule = self
+            .reschedule(&fields, job_type, of_job.reschedule.as_ref())
+            .or_else(|| of_job.reschedule.clone())
+            .and_then(|policy| policy.unless_default(job_type));
         self.volumes(&fields, &mut group);
+        let mut meta = self.texts(&fields, "meta");
+        meta.fill_in(&of_job.meta);
         for named in self.named(&fields, "task") {
             let place = fields.place.task(group.tasks.len());
-            let task = self.task(&named, place, &group.restart);
+            let mut task = self.task(&named, place, &group.restart);
+            task.meta.fill_in(&meta);
             group.tasks.push(task);
         }
         group
@@ -37,12 +57,15 @@ impl<'t, 'a> Reader<'_> {
         named: &Named<'t, 'a>,
         place: &JobPlace,
         job_type: JobType,
-        canaries: i64,
+        of_job: &OfJob,
     ) -> TaskGroup {
         self.places.insert(place.clone(), named.header);
         let mut group = TaskGroup::new(&named.name, job_type);
-        group.canaries = canaries;
-        let task = self.task(named, place.task(0), &group.restart);
+        group.canaries = of_job.canaries;
+        let policy = of_job.reschedule.clone();
+        group.reschedule = policy.and_then(|policy| policy.unless_default(job_type));
+        let mut task = self.task(named, place.task(0), &group.restart);
+        task.meta.fill_in(&of_job.meta);
         group.tasks.push(task);
         group
     }

@@ -24,7 +24,8 @@ impl<'t, 'a> Reader<'_> {
         let restart = self.restart(&fields, restart);
         let mut task = Task::new(&named.name, driver, restart);
         task.config = self.config(&fields);
-        task.environment = self.environment(&fields);
+        task.environment = self.texts(&fields, "env");
+        task.meta = self.texts(&fields, "meta");
         task.user = self.text(&fields, "user").unwrap_or_default();
         task.constraints = self.constraints(&fields);
         task.kill_timeout = self

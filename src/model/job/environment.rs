@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The environment of a task. `Debug` shows names only.
+/// The environment of a task, or its `meta`. `Debug` shows names only.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TaskEnvironment(BTreeMap<String, String>);
@@ -19,6 +19,13 @@ impl TaskEnvironment {
     /// Returns the value of a variable.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
+    }
+
+    /// Adds the values whose names are missing.
+    pub fn fill_in(&mut self, others: &Self) {
+        for (name, value) in &others.0 {
+            self.0.entry(name.clone()).or_insert_with(|| value.clone());
+        }
     }
 
     /// Iterates over names and values, sorted by name.

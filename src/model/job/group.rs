@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::constraint::Constraint;
 use super::keywords::JobType;
+use super::reschedule::ReschedulePolicy;
 use super::restart::RestartPolicy;
 use super::task::Task;
 use super::volume::JobVolume;
@@ -27,6 +28,9 @@ pub struct TaskGroup {
     pub volumes: BTreeMap<VolumeAlias, JobVolume>,
     /// When a failed task is restarted.
     pub restart: RestartPolicy,
+    /// When a failed allocation is replaced; `None` for the default of the job's type.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reschedule: Option<ReschedulePolicy>,
     /// The tasks.
     pub tasks: Vec<Task>,
 }
@@ -41,6 +45,7 @@ impl TaskGroup {
             constraints: vec![],
             volumes: BTreeMap::new(),
             restart: RestartPolicy::of_type(job_type),
+            reschedule: None,
             tasks: vec![],
         }
     }

@@ -54,6 +54,16 @@ keywords! {
         Delay = "delay",
     }
 
+    /// How the pause before a failed allocation is replaced grows.
+    DelayFunction {
+        /// It does not.
+        Constant = "constant",
+        /// It doubles.
+        Exponential = "exponential",
+        /// It grows as the Fibonacci numbers do.
+        Fibonacci = "fibonacci",
+    }
+
     /// When a task runs that is not a main task.
     LifecycleHook {
         /// Before the main tasks.

@@ -10,6 +10,8 @@ mod definition;
 mod environment;
 mod group;
 mod keywords;
+mod part_effect;
+mod reschedule;
 mod restart;
 mod settings;
 mod task;
@@ -20,9 +22,11 @@ pub use definition::Job;
 pub use environment::{TaskConfig, TaskEnvironment};
 pub use group::TaskGroup;
 pub use keywords::{
-    ConstraintOperator, CsiPluginType, HostAccessMode, JobType, LifecycleHook, PropagationMode,
-    RestartMode, SelinuxLabel,
+    ConstraintOperator, CsiPluginType, DelayFunction, HostAccessMode, JobType, LifecycleHook,
+    PropagationMode, RestartMode, SelinuxLabel,
 };
+pub use part_effect::PartEffect;
+pub use reschedule::ReschedulePolicy;
 pub use restart::RestartPolicy;
 pub use settings::InvalidSettings;
 pub use task::{CsiPluginConfig, Lifecycle, Resources, Task, VolumeMount};

@@ -1,6 +1,6 @@
 //! The part of a job that may be secret, apart from the rest.
 //!
-//! A job is recorded without the environments and driver configurations of its tasks; those are sealed. Both
+//! A job is recorded without the environments, `meta` and driver configurations of its tasks; those are sealed. Both
 //! together are the job again.
 
 use serde::{Deserialize, Serialize};
@@ -15,6 +15,8 @@ use crate::model::secrets::Secrets;
 #[serde(deny_unknown_fields)]
 struct TaskSettings {
     environment: TaskEnvironment,
+    #[serde(default, skip_serializing_if = "TaskEnvironment::is_empty")]
+    meta: TaskEnvironment,
     config: TaskConfig,
 }
 
@@ -24,15 +26,21 @@ struct TaskSettings {
 pub struct InvalidSettings;
 
 impl Job {
-    /// Removes environments and driver configurations from the job, and returns them.
+    /// Removes environments, `meta` and driver configurations from the job, and returns them.
     pub fn take_settings(&mut self) -> Secrets {
         let mut taken = Secrets::default();
         for (place, task) in self.tasks_by_place() {
             let settings = TaskSettings {
                 environment: std::mem::take(&mut task.environment),
+                meta: std::mem::take(&mut task.meta),
                 config: std::mem::take(&mut task.config),
             };
-            if settings.environment.is_empty() && settings.config.is_empty() {
+            let TaskSettings {
+                environment,
+                meta,
+                config,
+            } = &settings;
+            if environment.is_empty() && meta.is_empty() && config.is_empty() {
                 continue;
             }
             // Maps of texts and JSON values always have a JSON text.
@@ -56,6 +64,7 @@ impl Job {
             };
             let settings: TaskSettings = serde_json::from_str(text).map_err(|_| InvalidSettings)?;
             task.environment = settings.environment;
+            task.meta = settings.meta;
             task.config = settings.config;
             missing -= 1;
         }
@@ -91,6 +100,7 @@ mod tests {
                 Task::new("plain", "exec", policy),
             ];
             group.tasks[0].environment = TaskEnvironment::from_iter([("PASSWORD", name)]);
+            group.tasks[0].meta = TaskEnvironment::from_iter([("TOKEN", name)]);
             job.groups.push(group);
         }
         job
@@ -101,7 +111,11 @@ mod tests {
         let original = job();
         let mut stored = original.clone();
         let settings = stored.take_settings();
-        assert!(!serde_json::to_string(&stored).unwrap().contains("PASSWORD"));
+        let text = serde_json::to_string(&stored).unwrap();
+        assert!(
+            !text.contains("PASSWORD") && !text.contains("TOKEN"),
+            "{text}"
+        );
         assert_eq!(settings.keys().collect::<Vec<_>>(), ["0/0", "1/0"]);
         assert_eq!(stored.with_settings(&settings), Ok(original));
     }

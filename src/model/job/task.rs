@@ -22,6 +22,9 @@ pub struct Task {
     pub config: TaskConfig,
     /// The environment.
     pub environment: TaskEnvironment,
+    /// The values of `meta` blocks: its own, else those of its group, else those of its job.
+    #[serde(default, skip_serializing_if = "TaskEnvironment::is_empty")]
+    pub meta: TaskEnvironment,
     /// The user that runs it; empty for the driver's default.
     pub user: String,
     /// Requirements on the node.
@@ -55,6 +58,7 @@ impl Task {
             driver: driver.into(),
             config: TaskConfig::default(),
             environment: TaskEnvironment::default(),
+            meta: TaskEnvironment::default(),
             user: String::new(),
             constraints: vec![],
             restart,

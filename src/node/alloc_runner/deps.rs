@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::super::plugin_tasks::PluginHost;
-use super::task_environment::NodeNames;
-use crate::model::HostVolume;
+use crate::model::{HostVolume, Node};
 use crate::ports::{Clock, ControlPlane, IdSource, Mounter, RunDriver};
 
 /// The dependencies of the runners of allocations.
@@ -21,8 +20,8 @@ pub struct AllocRunnerDeps {
     pub clock: Arc<dyn Clock>,
     /// Jitter for pauses.
     pub ids: Arc<dyn IdSource>,
-    /// The names of this node.
-    pub node: NodeNames,
+    /// This node.
+    pub node: Arc<Node>,
     /// Knows what is mounted below the directory of an allocation, which must not be removed then.
     pub mounter: Arc<dyn Mounter>,
     /// Supervises the plugins that tasks run.

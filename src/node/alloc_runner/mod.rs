@@ -33,4 +33,3 @@ mod wanted;
 pub use deps::AllocRunnerDeps;
 pub use interruption::interrupt_alloc;
 pub use runners::AllocRunners;
-pub use task_environment::NodeNames;

@@ -4,24 +4,14 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::super::interpolation::Interpolation;
-use crate::model::{NodeId, Task};
+use crate::model::{Node, Task};
 use crate::ports::AssignedAlloc;
 
 /// The `PATH` of a task whose job sets none.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-
-/// The names of this node, which jobs may refer to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeNames {
-    /// The ID.
-    pub id: NodeId,
-    /// The name.
-    pub name: String,
-    /// The datacenter, if it has one.
-    pub datacenter: Option<String>,
-}
 
 /// The directories and the socket of a task, as the task sees them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,33 +30,35 @@ pub(super) struct VisibleDirectories {
 pub(super) fn task_environment(
     alloc: &AssignedAlloc,
     task: &Task,
-    node: &NodeNames,
+    node: &Arc<Node>,
     directories: &VisibleDirectories,
 ) -> (BTreeMap<String, String>, Interpolation) {
     let mut environment = nomad_variables(alloc, task, node, directories);
     if let Some(endpoint) = &directories.csi_endpoint {
         environment.insert("CSI_ENDPOINT".to_owned(), endpoint.clone());
     }
-    let known = environment
-        .clone()
-        .into_iter()
-        .chain(node_values(alloc, node));
-    let known = Interpolation::new(known);
+    let region = ("node.region".to_owned(), alloc.job.region.clone());
+    let known = |environment: &BTreeMap<String, String>| {
+        let pairs = environment.clone().into_iter().chain([region.clone()]);
+        Interpolation::new(pairs).on_node(Arc::clone(node))
+    };
+    let meta = meta_variables(task, &known(&environment));
+    environment.extend(meta);
+    let values = known(&environment);
     for (name, value) in task.environment.expose() {
-        environment.insert(name.to_owned(), known.text(value));
+        environment.insert(name.to_owned(), values.text(value));
     }
     environment
         .entry("PATH".to_owned())
         .or_insert_with(|| PATH.to_owned());
-    let all = node_values(alloc, node).chain(environment.clone());
-    let interpolation = Interpolation::new(all);
+    let interpolation = known(&environment);
     (environment, interpolation)
 }
 
 fn nomad_variables(
     alloc: &AssignedAlloc,
     task: &Task,
-    node: &NodeNames,
+    node: &Node,
     directories: &VisibleDirectories,
 ) -> BTreeMap<String, String> {
     let path = |path: &Path| path.to_string_lossy().into_owned();
@@ -76,9 +68,12 @@ fn nomad_variables(
         ("ALLOC_ID", alloc.id.to_string()),
         ("ALLOC_INDEX", alloc.index.to_string()),
         ("ALLOC_NAME", alloc.name()),
+        ("CPU_LIMIT", task.resources.cpu.to_string()),
+        ("DC", node.datacenter.clone()),
         ("GROUP_NAME", alloc.group.clone()),
         ("JOB_ID", alloc.job.id.to_string()),
         ("JOB_NAME", alloc.job.name.clone()),
+        ("MEMORY_LIMIT", task.resources.memory_mb.to_string()),
         ("NAMESPACE", alloc.job.namespace.to_string()),
         ("REGION", alloc.job.region.clone()),
         ("SECRETS_DIR", path(&directories.secrets)),
@@ -86,32 +81,33 @@ fn nomad_variables(
         ("TASK_DIR", path(&directories.local)),
         ("TASK_NAME", task.name.clone()),
     ];
-    let datacenter = node.datacenter.clone().map(|name| ("DC", name));
-    let variables = variables.into_iter().chain(datacenter);
     variables
+        .into_iter()
         .map(|(name, value)| (format!("NOMAD_{name}"), value))
         .collect()
 }
 
-fn node_values(
-    alloc: &AssignedAlloc,
-    node: &NodeNames,
-) -> impl Iterator<Item = (String, String)> + use<> {
-    let datacenter = node.datacenter.clone();
-    let values = [
-        ("node.unique.id", Some(node.id.to_string())),
-        ("node.unique.name", Some(node.name.clone())),
-        ("node.datacenter", datacenter),
-        ("node.region", Some(alloc.job.region.clone())),
-    ];
-    let known = |(name, value): (&str, Option<String>)| Some((name.to_owned(), value?));
-    values.into_iter().filter_map(known)
+/// The values of `meta`, under their names as written and in capitals. A character that no variable can
+/// have becomes `_`.
+fn meta_variables(task: &Task, values: &Interpolation) -> BTreeMap<String, String> {
+    let names = |name: &str| [name.to_uppercase(), name.to_owned()];
+    let variable = |name: String| {
+        let is_usual = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let name: String = name
+            .chars()
+            .map(|c| if is_usual(c) { c } else { '_' })
+            .collect();
+        format!("NOMAD_META_{name}")
+    };
+    let pairs = task.meta.expose().flat_map(|(name, value)| {
+        let value = values.text(value);
+        names(name).map(|name| (variable(name), value.clone()))
+    });
+    pairs.collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::model::{Job, JobType, RestartPolicy, TaskEnvironment};
 
@@ -122,6 +118,12 @@ mod tests {
             ("NAME", "${NOMAD_TASK_NAME} on ${node.unique.name}"),
             ("NOMAD_REGION", "mine"),
             ("SHELL_STYLE", "${HOME}"),
+            ("SET", "${NOMAD_META_set}/${NOMAD_META_OWNER}"),
+        ]);
+        task.meta = TaskEnvironment::from_iter([
+            ("set", "a"),
+            ("owner", "${node.unique.name}"),
+            ("my.key", "dotted"),
         ]);
         let alloc = AssignedAlloc {
             id: "0123456789".into(),
@@ -131,11 +133,7 @@ mod tests {
             wants_stop: false,
             report: None,
         };
-        let node = NodeNames {
-            id: "n1".into(),
-            name: "laptop".to_owned(),
-            datacenter: Some("dc1".to_owned()),
-        };
+        let node = Arc::new(Node::new("n1".into(), "laptop", "dc1"));
         let directories = VisibleDirectories {
             shared: "/alloc".into(),
             local: "/local".into(),
@@ -150,10 +148,18 @@ mod tests {
             ("NOMAD_ALLOC_ID", "0123456789"),
             ("NOMAD_ALLOC_INDEX", "2"),
             ("NOMAD_ALLOC_NAME", "shop.g[2]"),
+            ("NOMAD_CPU_LIMIT", "100"),
             ("NOMAD_DC", "dc1"),
             ("NOMAD_GROUP_NAME", "g"),
             ("NOMAD_JOB_ID", "shop"),
             ("NOMAD_JOB_NAME", "shop"),
+            ("NOMAD_MEMORY_LIMIT", "300"),
+            ("NOMAD_META_MY_KEY", "dotted"),
+            ("NOMAD_META_OWNER", "laptop"),
+            ("NOMAD_META_SET", "a"),
+            ("NOMAD_META_my_key", "dotted"),
+            ("NOMAD_META_owner", "laptop"),
+            ("NOMAD_META_set", "a"),
             ("NOMAD_NAMESPACE", "ns"),
             ("NOMAD_REGION", "mine"),
             ("NOMAD_SECRETS_DIR", "/secrets"),
@@ -161,6 +167,7 @@ mod tests {
             ("NOMAD_TASK_DIR", "/local"),
             ("NOMAD_TASK_NAME", "web"),
             ("PATH", PATH),
+            ("SET", "a/laptop"),
             ("SHELL_STYLE", "${HOME}"),
         ];
         let environment: Vec<_> = environment

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::super::alloc_directory::TaskDirectory;
-use super::super::interpolation::Interpolation;
+use super::super::interpolation::{Interpolation, MissingReference};
 use super::super::plugin_tasks::{PluginDirectories, PluginPlaces};
 use super::super::task_identity::{find_user, signal_number};
 use super::super::task_mounts::{MountedVolumes, mount_problem, task_mounts};
 use super::super::task_program::driver_config;
-use super::task_environment::{NodeNames, VisibleDirectories, task_environment};
-use crate::model::{PropagationMode, Task, TaskGroup};
+use super::task_environment::{VisibleDirectories, task_environment};
+use crate::model::{Node, PropagationMode, Task, TaskGroup};
 use crate::ports::{AssignedAlloc, DriverConfig, LogLimits, RunRequest, TaskMount, TaskUser};
 
 /// What a task runs with.
@@ -33,8 +34,8 @@ pub(super) struct PlanContext<'a> {
     pub(super) alloc: &'a AssignedAlloc,
     /// Its group.
     pub(super) group: &'a TaskGroup,
-    /// The names of this node.
-    pub(super) node: &'a NodeNames,
+    /// This node.
+    pub(super) node: &'a Arc<Node>,
     /// The directories of plugins.
     pub(super) plugins: &'a PluginDirectories,
     /// The content of `/etc/passwd`.
@@ -64,6 +65,7 @@ impl TaskPlan {
         };
         let (environment, interpolation) =
             task_environment(context.alloc, task, context.node, &visible);
+        check_references(task, &interpolation).map_err(|missing| about(missing.to_string()))?;
         let config = task.config.expose().iter();
         let config = config.map(|(key, value)| (key.clone(), interpolation.json(value)));
         let mut config = driver_config(task, &config.collect()).map_err(about)?;
@@ -148,6 +150,19 @@ impl TaskPlan {
             identity: None,
         })
     }
+}
+
+/// Checks that every reference of the task has a value.
+fn check_references(task: &Task, values: &Interpolation) -> Result<(), MissingReference> {
+    let texts = task.environment.expose().chain(task.meta.expose());
+    for (_, text) in texts {
+        values.check(text)?;
+    }
+    for value in task.config.expose().values() {
+        values.check_json(value)?;
+    }
+    let mut mounts = task.volume_mounts.iter();
+    mounts.try_for_each(|mount| values.check(&mount.destination))
 }
 
 /// Whether the task sees a file system of its own, in which the agent mounts the task's directories.

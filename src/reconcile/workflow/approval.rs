@@ -94,7 +94,11 @@ pub(super) async fn require_named_approvals(
     Err(WorkflowError::approval_required(missing))
 }
 
-async fn is_approved(
+/// Asks a question, and returns whether the answer approves.
+///
+/// # Errors
+/// If the user interrupts, or the answer cannot be read.
+pub(super) async fn is_approved(
     prompt: &dyn ApprovalPrompt,
     details: Option<&str>,
     question: &str,

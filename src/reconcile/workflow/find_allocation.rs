@@ -3,9 +3,11 @@
 //! A full UUID needs no list. Nomad refuses a prefix that is not hexadecimal, so it is refused here
 //! without a request.
 
+use super::abbreviation::{AbbreviatedChange, require_meant};
 use super::context::WorkflowContext;
 use super::error::WorkflowError;
 use super::find_job::find_job;
+use super::reporter::ApprovalPrompt;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{AllocId, Namespace, one_line, shell_quoted};
 use crate::wire::AllocationStub;
@@ -42,6 +44,28 @@ pub async fn find_allocation(
         [one] => Ok(AllocId::new(&one.id)),
         several => Err(several_allocations(several, text).into()),
     }
+}
+
+/// Returns the ID of the allocation that the text names, for a change of it: `action` is
+/// `stop allocation`. The start of an ID has to be confirmed.
+///
+/// # Errors
+/// Those of [`find_allocation`], and if the start of an ID is not confirmed.
+pub async fn find_allocation_to_change(
+    context: &WorkflowContext<'_>,
+    prompt: &dyn ApprovalPrompt,
+    scope: &Namespace,
+    text: &str,
+    action: &str,
+) -> Result<AllocId, WorkflowError> {
+    let id = find_allocation(context, scope, text).await?;
+    let change = AbbreviatedChange {
+        action,
+        id: id.as_str(),
+        typed: text,
+    };
+    require_meant(prompt, change).await?;
+    Ok(id)
 }
 
 /// Returns the newest allocation of the job that the text names.

@@ -1,7 +1,9 @@
 //! Finds the job that a text on the command line names: its ID, or the start of its ID.
 
+use super::abbreviation::{AbbreviatedChange, require_meant};
 use super::context::WorkflowContext;
 use super::error::WorkflowError;
+use super::reporter::ApprovalPrompt;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{JobId, JobKey, Namespace, one_line};
 use crate::wire::JobStub;
@@ -22,6 +24,28 @@ pub async fn find_job(
     let listed = context.unless_interrupted(listing).await??;
     let jobs: Vec<JobStub> = listed.into_iter().map(|reading| reading.value).collect();
     matching(&jobs, text, scope).map_err(|problem| (*problem).into())
+}
+
+/// Returns the job that the text names, for a change of it: `action` is `stop job`. The start of an ID
+/// has to be confirmed.
+///
+/// # Errors
+/// Those of [`find_job`], and if the start of an ID is not confirmed.
+pub async fn find_job_to_change(
+    context: &WorkflowContext<'_>,
+    prompt: &dyn ApprovalPrompt,
+    scope: &Namespace,
+    text: &str,
+    action: &str,
+) -> Result<JobKey, WorkflowError> {
+    let job = find_job(context, scope, text).await?;
+    let change = AbbreviatedChange {
+        action,
+        id: job.id.as_str(),
+        typed: text,
+    };
+    require_meant(prompt, change).await?;
+    Ok(job)
 }
 
 /// Returns the job with this ID, else the one whose ID starts so.

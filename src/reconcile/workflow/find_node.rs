@@ -2,8 +2,10 @@
 //!
 //! A full UUID needs no request, so that a token without the right to list nodes can use it.
 
+use super::abbreviation::{AbbreviatedChange, require_meant};
 use super::context::WorkflowContext;
 use super::error::WorkflowError;
+use super::reporter::ApprovalPrompt;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{ClientNode, NodeId, one_line};
 
@@ -17,8 +19,46 @@ const MAX_LISTED: usize = 10;
 /// # Errors
 /// If no node or several match, the nodes cannot be listed, or the user interrupts.
 pub async fn find_node(context: &WorkflowContext<'_>, text: &str) -> Result<NodeId, WorkflowError> {
+    Ok(find(context, text).await?.id)
+}
+
+/// Returns the ID of the node that the text names, for a change of it: `action` is `drain node`. The
+/// start of an ID has to be confirmed; a name does not.
+///
+/// # Errors
+/// Those of [`find_node`], and if the start of an ID is not confirmed.
+pub async fn find_node_to_change(
+    context: &WorkflowContext<'_>,
+    prompt: &dyn ApprovalPrompt,
+    text: &str,
+    action: &str,
+) -> Result<NodeId, WorkflowError> {
+    let NamedNode { id, is_abbreviated } = find(context, text).await?;
+    if is_abbreviated {
+        let change = AbbreviatedChange {
+            action,
+            id: id.as_str(),
+            typed: text,
+        };
+        require_meant(prompt, change).await?;
+    }
+    Ok(id)
+}
+
+/// The node that a text names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct NamedNode {
+    id: NodeId,
+    /// Whether the text is only the start of its ID.
+    is_abbreviated: bool,
+}
+
+async fn find(context: &WorkflowContext<'_>, text: &str) -> Result<NamedNode, WorkflowError> {
     if uuid::Uuid::try_parse(text).is_ok() {
-        return Ok(NodeId::new(text));
+        return Ok(NamedNode {
+            id: NodeId::new(text),
+            is_abbreviated: false,
+        });
     }
     let listing = context.api.list_nodes();
     let nodes = context.unless_interrupted(listing).await??;
@@ -26,7 +66,7 @@ pub async fn find_node(context: &WorkflowContext<'_>, text: &str) -> Result<Node
 }
 
 /// Returns the node with this ID, else the one with this name, else the one whose ID starts so.
-fn matching(nodes: &[ClientNode], text: &str) -> Result<NodeId, Box<Diagnostic>> {
+fn matching(nodes: &[ClientNode], text: &str) -> Result<NamedNode, Box<Diagnostic>> {
     let is_long = text.chars().count() >= SHORTEST_PREFIX;
     let exact = |node: &&ClientNode| node.id.as_str() == text;
     let named = |node: &&ClientNode| node.name == text;
@@ -39,7 +79,10 @@ fn matching(nodes: &[ClientNode], text: &str) -> Result<NodeId, Box<Diagnostic>>
     match found.into_iter().find(|found| !found.is_empty()) {
         None => Err(Box::new(no_node(nodes, text))),
         Some(found) => match found.as_slice() {
-            [one] => Ok(one.id.clone()),
+            [one] => Ok(NamedNode {
+                id: one.id.clone(),
+                is_abbreviated: one.id.as_str() != text && one.name != text,
+            }),
             several => Err(Box::new(several_nodes(several, text))),
         },
     }
@@ -99,17 +142,21 @@ mod tests {
             node("abcf4", "twin"),
         ];
         for (text, expected) in [
-            ("abcd1", Ok("abcd1")),
-            ("web", Ok("abcd1")),
-            ("abcd", Ok("ef012")),
-            ("ef01", Ok("ef012")),
+            ("abcd1", Ok(("abcd1", false))),
+            ("web", Ok(("abcd1", false))),
+            ("abcd", Ok(("ef012", false))),
+            ("ef01", Ok(("ef012", true))),
             ("ef0", Err(Code::NodeUnknown)),
             ("", Err(Code::NodeUnknown)),
             ("abcf", Err(Code::CliAmbiguousId)),
             ("twin", Err(Code::CliAmbiguousId)),
         ] {
             let found = matching(&nodes, text).map_err(|problem| problem.code);
-            assert_eq!(found, expected.map(NodeId::new), "{text}");
+            let expected = expected.map(|(id, is_abbreviated)| NamedNode {
+                id: NodeId::new(id),
+                is_abbreviated,
+            });
+            assert_eq!(found, expected, "{text}");
         }
     }
 

@@ -4,6 +4,7 @@
 //! a person or to a log through a [`Reporter`] only, and asks through an [`ApprovalPrompt`] only. The
 //! command line parses arguments before a workflow and prints results after it.
 
+mod abbreviation;
 mod applied_record;
 mod apply;
 mod approval;
@@ -67,9 +68,9 @@ pub use doctor::{DoctorReport, DoctorRequest, VolumeDiagnosis, diagnose_volumes,
 pub use error::{FailureKind, WorkflowError};
 pub use expand::expand_volume;
 pub use expand_request::ExpandRequest;
-pub use find_allocation::{find_allocation, newest_allocation};
-pub use find_job::find_job;
-pub use find_node::find_node;
+pub use find_allocation::{find_allocation, find_allocation_to_change, newest_allocation};
+pub use find_job::{find_job, find_job_to_change};
+pub use find_node::{find_node, find_node_to_change};
 pub use find_volume::find_volume;
 pub use forget::forget_volumes;
 pub use history::read_history;

@@ -10,7 +10,7 @@ use super::approval::{Answer, Approval, require_approval};
 use super::claims::require_claims;
 use super::context::WorkflowContext;
 use super::error::WorkflowError;
-use super::find_node::find_node;
+use super::find_node::{find_node, find_node_to_change};
 use super::reporter::ApprovalPrompt;
 use crate::model::{Namespace, NodeId, VolumeClaim, one_line};
 use crate::ports::ClaimQuery;
@@ -26,7 +26,11 @@ pub async fn fence_node(
     is_approved: bool,
 ) -> Result<(), WorkflowError> {
     require_claims(context, "fence a node").await?;
-    let node = &find_node(context, node).await?;
+    let node = &match is_approved {
+        true => find_node_to_change(context, prompt, node, "fence node").await?,
+        // The approval shows the full ID, and wants it typed.
+        false => find_node(context, node).await?,
+    };
     let every = ClaimQuery::Namespace(Namespace::new(Namespace::ALL));
     let listing = context.api.list_claims(&every);
     let claims = context.unless_interrupted(listing).await??;
@@ -52,9 +56,13 @@ pub async fn fence_node(
 ///
 /// # Errors
 /// If the node does not exist or is not lost, or the server refuses.
-pub async fn unfence_node(context: &WorkflowContext<'_>, node: &str) -> Result<(), WorkflowError> {
+pub async fn unfence_node(
+    context: &WorkflowContext<'_>,
+    prompt: &dyn ApprovalPrompt,
+    node: &str,
+) -> Result<(), WorkflowError> {
     require_claims(context, "unfence a node").await?;
-    let node = &find_node(context, node).await?;
+    let node = &find_node_to_change(context, prompt, node, "unfence node").await?;
     context.api.unfence_node(node).await?;
     context.reporter.status(&format!(
         "node {node}: unfenced; the agent removes what is left there before the node is used again"

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::policy::{ConstraintDocument, RestartPolicyDocument};
+use super::policy::{ConstraintDocument, ReschedulePolicyDocument, RestartPolicyDocument};
 use super::task::TaskDocument;
+use super::unsupported::Unsupported;
+use crate::model::TaskEnvironment;
 use crate::wire::volume::MountOptionsDocument;
 
 /// The body of a request that registers, plans or validates a job.
@@ -65,18 +67,33 @@ pub struct JobDocument {
     pub id: String,
     /// The index of the last change of the specification; only a server sets it.
     pub job_modify_index: u64,
+    /// Values for the environments of all tasks.
+    #[serde(skip_serializing_if = "TaskEnvironment::is_empty")]
+    pub meta: TaskEnvironment,
     /// The index of the last change; only a server sets it.
     pub modify_index: u64,
+    /// The clusters that run it; refused.
+    #[serde(skip_serializing_if = "Unsupported::is_absent")]
+    pub multiregion: Unsupported,
     /// The name.
     pub name: String,
     /// The namespace.
     pub namespace: String,
     /// The node pool.
     pub node_pool: String,
+    /// What each dispatch of it needs; refused.
+    #[serde(skip_serializing_if = "Unsupported::is_absent")]
+    pub parameterized_job: Unsupported,
+    /// When it runs; refused.
+    #[serde(skip_serializing_if = "Unsupported::is_absent")]
+    pub periodic: Unsupported,
     /// The priority.
     pub priority: Option<i64>,
     /// The region.
     pub region: String,
+    /// When a failed allocation is replaced, unless a group says otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reschedule: Option<ReschedulePolicyDocument>,
     /// `pending`, `running` or `dead`; only a server sets it.
     pub status: String,
     /// Whether the job was stopped; only a server sets it.
@@ -110,10 +127,31 @@ pub struct TaskGroupDocument {
     pub constraints: Vec<ConstraintDocument>,
     /// The number of allocations.
     pub count: Option<i64>,
+    /// What happens while its node is away; refused.
+    #[serde(skip_serializing_if = "Unsupported::is_absent")]
+    pub disconnect: Unsupported,
+    /// The older form of `Disconnect`; refused.
+    #[serde(skip_serializing_if = "Unsupported::is_absent")]
+    pub max_client_disconnect: Unsupported,
+    /// How long its tasks run; refused.
+    #[serde(skip_serializing_if = "Unsupported::is_absent")]
+    pub max_run_duration: Unsupported,
+    /// Values for the environments of its tasks.
+    #[serde(skip_serializing_if = "TaskEnvironment::is_empty")]
+    pub meta: TaskEnvironment,
     /// The name.
     pub name: String,
+    /// Whether it stays with a lost node; refused.
+    #[serde(skip_serializing_if = "Unsupported::is_absent")]
+    pub prevent_reschedule_on_lost: Unsupported,
+    /// When a failed allocation is replaced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reschedule_policy: Option<ReschedulePolicyDocument>,
     /// When a failed task is restarted.
     pub restart_policy: Option<RestartPolicyDocument>,
+    /// When its tasks stop while their node is away; refused.
+    #[serde(skip_serializing_if = "Unsupported::is_absent")]
+    pub stop_after_client_disconnect: Unsupported,
     /// The tasks.
     pub tasks: Vec<TaskDocument>,
     /// How it is updated.

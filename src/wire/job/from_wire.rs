@@ -6,15 +6,17 @@
 use std::time::Duration;
 
 use super::document::{JobDocument, TaskGroupDocument, VolumeRequestDocument};
-use super::policy::{ConstraintDocument, RestartPolicyDocument};
+use super::policy::{ConstraintDocument, ReschedulePolicyDocument, RestartPolicyDocument};
 use super::task::{
     CsiPluginDocument, LifecycleDocument, ResourcesDocument, TaskDocument, VolumeMountDocument,
 };
+use super::unsupported::Unsupported;
 use crate::model::{
     AccessMode, AttachmentMode, Constraint, ConstraintOperator, CsiPluginConfig, CsiPluginType,
-    HostAccessMode, Job, JobId, JobType, JobVolume, JobVolumeKind, Lifecycle, LifecycleHook,
-    MountOptions, Namespace, PluginId, PropagationMode, Resources, RestartMode, RestartPolicy,
-    SelinuxLabel, Task, TaskGroup, VolumeAlias, VolumeMount,
+    DelayFunction, HostAccessMode, Job, JobId, JobType, JobVolume, JobVolumeKind, Lifecycle,
+    LifecycleHook, MountOptions, Namespace, PartEffect, PluginId, PropagationMode,
+    ReschedulePolicy, Resources, RestartMode, RestartPolicy, SelinuxLabel, Task, TaskGroup,
+    VolumeAlias, VolumeMount,
 };
 use crate::wire::volume::MountOptionsDocument;
 
@@ -57,10 +59,18 @@ pub fn job_from_wire(document: &JobDocument, fallback: &Namespace) -> (Job, Vec<
         job.node_pool = pool.to_owned();
     }
     job.constraints = reader.constraints(&document.constraints);
-    let canaries = document.update.as_ref().and_then(|update| update.canary);
+    reader.refuse(&[
+        ("Multiregion", document.multiregion, PartEffect::Cluster),
+        (
+            "ParameterizedJob",
+            document.parameterized_job,
+            PartEffect::Time,
+        ),
+        ("Periodic", document.periodic, PartEffect::Time),
+    ]);
     for group in &document.task_groups {
         reader.object = format!("Task group {}: ", group.name);
-        let group = reader.group(group, job.job_type, canaries);
+        let group = reader.group(group, job.job_type, document);
         job.groups.push(group);
     }
     (job, reader.problems)
@@ -77,6 +87,16 @@ struct Reader {
 }
 
 impl Reader {
+    /// Reports the parts that a document has and this program does not carry out.
+    fn refuse(&mut self, parts: &[(&str, Unsupported, PartEffect)]) {
+        for (name, part, decides) in parts {
+            if !part.is_absent() {
+                let decides = decides.as_str();
+                self.problem(format!("{name} is not supported: it decides {decides}"));
+            }
+        }
+    }
+
     fn problem(&mut self, text: String) {
         let object = self.object.clone();
         self.problems.push(JobWordProblem { object, text });
@@ -127,14 +147,40 @@ impl Reader {
         &mut self,
         document: &TaskGroupDocument,
         job_type: JobType,
-        canaries: Option<i64>,
+        job: &JobDocument,
     ) -> TaskGroup {
+        self.refuse(&[
+            ("Disconnect", document.disconnect, PartEffect::Disconnection),
+            (
+                "MaxClientDisconnect",
+                document.max_client_disconnect,
+                PartEffect::Disconnection,
+            ),
+            (
+                "MaxRunDuration",
+                document.max_run_duration,
+                PartEffect::Duration,
+            ),
+            (
+                "PreventRescheduleOnLost",
+                document.prevent_reschedule_on_lost,
+                PartEffect::Disconnection,
+            ),
+            (
+                "StopAfterClientDisconnect",
+                document.stop_after_client_disconnect,
+                PartEffect::Disconnection,
+            ),
+        ]);
+        let canaries = job.update.as_ref().and_then(|update| update.canary);
         let mut group = TaskGroup::new(&document.name, job_type);
         let own = document.update.as_ref().and_then(|update| update.canary);
         group.count = document.count.unwrap_or(group.count);
         group.canaries = own.or(canaries).unwrap_or_default();
         group.constraints = self.constraints(&document.constraints);
         group.restart = self.restart(document.restart_policy.as_ref(), &group.restart);
+        let policy = document.reschedule_policy.as_ref();
+        group.reschedule = self.reschedule(policy.or(job.reschedule.as_ref()), job_type);
         for (alias, volume) in &document.volumes {
             let volume = self.volume(volume);
             let alias = VolumeAlias::new(alias);
@@ -143,7 +189,9 @@ impl Reader {
         let object = self.object.clone();
         for task in &document.tasks {
             self.object = format!("{object}Task {}: ", task.name);
-            let task = self.task(task, &group.restart);
+            let mut task = self.task(task, &group.restart);
+            task.meta.fill_in(&document.meta);
+            task.meta.fill_in(&job.meta);
             group.tasks.push(task);
         }
         self.object = object;
@@ -176,6 +224,38 @@ impl Reader {
                 .unwrap_or(base.delay),
             mode: mode.unwrap_or(base.mode),
         }
+    }
+
+    /// Returns when a failed allocation is replaced; `None` for the default of the job's type.
+    fn reschedule(
+        &mut self,
+        document: Option<&ReschedulePolicyDocument>,
+        job_type: JobType,
+    ) -> Option<ReschedulePolicy> {
+        let document = document?;
+        let base = ReschedulePolicy::of_type(job_type);
+        let attempts = document.attempts.map(u32::try_from);
+        if let Some(Err(_)) = attempts {
+            self.problem("Reschedule policy has an invalid number of attempts".to_owned());
+        }
+        let unknown = |word: &str| format!("Invalid delay function {word:?}");
+        let function = document.delay_function.as_deref().unwrap_or_default();
+        let function = self.word(function, DelayFunction::parse, unknown);
+        let negative = "Reschedule policy has a negative duration";
+        let mut duration = |given, base| self.duration(given, negative).unwrap_or(base);
+        let policy = ReschedulePolicy {
+            attempts: attempts.and_then(Result::ok).unwrap_or(base.attempts),
+            interval: duration(document.interval, base.interval),
+            delay: duration(document.delay, base.delay),
+            delay_function: function.unwrap_or(base.delay_function),
+            max_delay: duration(document.max_delay, base.max_delay),
+            unlimited: document.unlimited.unwrap_or(base.unlimited),
+        };
+        let policy = policy.unless_default(job_type);
+        if policy.is_some() && matches!(job_type, JobType::System | JobType::Sysbatch) {
+            self.problem("System or sysbatch jobs should not have a reschedule policy".to_owned());
+        }
+        policy
     }
 
     fn volume(&mut self, document: &VolumeRequestDocument) -> Option<JobVolume> {
@@ -212,10 +292,23 @@ impl Reader {
     }
 
     fn task(&mut self, document: &TaskDocument, restart: &RestartPolicy) -> Task {
+        self.refuse(&[
+            ("Artifacts", document.artifacts, PartEffect::Input),
+            (
+                "DispatchPayload",
+                document.dispatch_payload,
+                PartEffect::Input,
+            ),
+            ("Schedule", document.schedule, PartEffect::Time),
+            ("Secrets", document.secrets, PartEffect::Input),
+            ("Templates", document.templates, PartEffect::Input),
+            ("Vault", document.vault, PartEffect::Input),
+        ]);
         let restart = self.restart(document.restart_policy.as_ref(), restart);
         let mut task = Task::new(&document.name, &document.driver, restart);
         task.config = document.config.clone();
         task.environment = document.env.clone();
+        task.meta = document.meta.clone();
         task.user.clone_from(&document.user);
         task.constraints = self.constraints(&document.constraints);
         task.kill_timeout = self

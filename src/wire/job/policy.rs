@@ -1,4 +1,4 @@
-//! Constraints and restart policies, which several parts of a job have.
+//! Constraints and policies, which several parts of a job have.
 
 use serde::{Deserialize, Serialize};
 
@@ -29,4 +29,22 @@ pub struct RestartPolicyDocument {
     pub interval: Option<i64>,
     /// `fail` or `delay`.
     pub mode: Option<String>,
+}
+
+/// When a failed allocation is replaced. Durations are in nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub struct ReschedulePolicyDocument {
+    /// The number of replacements within the interval.
+    pub attempts: Option<i64>,
+    /// The first pause.
+    pub delay: Option<i64>,
+    /// `constant`, `exponential` or `fibonacci`.
+    pub delay_function: Option<String>,
+    /// The interval.
+    pub interval: Option<i64>,
+    /// The longest pause.
+    pub max_delay: Option<i64>,
+    /// Whether there is no limit of replacements.
+    pub unlimited: Option<bool>,
 }

@@ -3,12 +3,16 @@
 use serde::{Deserialize, Serialize};
 
 use super::policy::{ConstraintDocument, RestartPolicyDocument};
+use super::unsupported::Unsupported;
 use crate::model::{TaskConfig, TaskEnvironment};
 
 /// A task. `null` stands for Nomad's default. Durations are in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct TaskDocument {
+    /// Files that it gets from elsewhere; refused.
+    #[serde(skip_serializing_if = "Unsupported::is_absent")]
+    pub artifacts: Unsupported,
     /// The plugin that it is.
     #[serde(rename = "CSIPluginConfig")]
     pub csi_plugin_config: Option<CsiPluginDocument>,
@@ -16,6 +20,9 @@ pub struct TaskDocument {
     pub config: TaskConfig,
     /// Requirements on the node.
     pub constraints: Vec<ConstraintDocument>,
+    /// The file that it gets from a dispatch; refused.
+    #[serde(skip_serializing_if = "Unsupported::is_absent")]
+    pub dispatch_payload: Unsupported,
     /// The driver.
     pub driver: String,
     /// The environment.
@@ -28,14 +35,29 @@ pub struct TaskDocument {
     pub leader: bool,
     /// When it runs.
     pub lifecycle: Option<LifecycleDocument>,
+    /// Values for its environment.
+    #[serde(skip_serializing_if = "TaskEnvironment::is_empty")]
+    pub meta: TaskEnvironment,
     /// The name.
     pub name: String,
     /// The resources.
     pub resources: Option<ResourcesDocument>,
     /// When it is restarted after a failure.
     pub restart_policy: Option<RestartPolicyDocument>,
+    /// When it runs; refused.
+    #[serde(skip_serializing_if = "Unsupported::is_absent")]
+    pub schedule: Unsupported,
+    /// Secrets that it gets; refused.
+    #[serde(skip_serializing_if = "Unsupported::is_absent")]
+    pub secrets: Unsupported,
+    /// Files that are made for it; refused.
+    #[serde(skip_serializing_if = "Unsupported::is_absent")]
+    pub templates: Unsupported,
     /// The user.
     pub user: String,
+    /// The tokens that it gets; refused.
+    #[serde(skip_serializing_if = "Unsupported::is_absent")]
+    pub vault: Unsupported,
     /// The volumes that it mounts.
     pub volume_mounts: Vec<VolumeMountDocument>,
 }

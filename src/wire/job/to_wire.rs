@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use super::document::{JobDocument, TaskGroupDocument, UpdateDocument, VolumeRequestDocument};
-use super::policy::{ConstraintDocument, RestartPolicyDocument};
+use super::policy::{ConstraintDocument, ReschedulePolicyDocument, RestartPolicyDocument};
 use super::task::{
     CsiPluginDocument, LifecycleDocument, ResourcesDocument, TaskDocument, VolumeMountDocument,
 };
 use crate::model::{
     AccessMode, AttachmentMode, Constraint, HostAccessMode, Job, JobVolume, JobVolumeKind,
-    RestartPolicy, SelinuxLabel, Task, TaskGroup, VolumeAlias, VolumeMount,
+    ReschedulePolicy, RestartPolicy, SelinuxLabel, Task, TaskGroup, VolumeAlias, VolumeMount,
 };
 use crate::wire::volume::MountOptionsDocument;
 
@@ -44,6 +44,7 @@ fn group_to_wire(group: &TaskGroup) -> TaskGroupDocument {
         constraints: group.constraints.iter().map(constraint_to_wire).collect(),
         count: Some(group.count),
         name: group.name.clone(),
+        reschedule_policy: group.reschedule.as_ref().map(reschedule_to_wire),
         restart_policy: Some(restart_to_wire(&group.restart)),
         tasks: group.tasks.iter().map(task_to_wire).collect(),
         update: (group.canaries != 0).then_some(UpdateDocument {
@@ -52,6 +53,7 @@ fn group_to_wire(group: &TaskGroup) -> TaskGroupDocument {
         volumes: volumes
             .map(|(alias, volume)| (alias.to_string(), volume_to_wire(alias, volume)))
             .collect(),
+        ..TaskGroupDocument::default()
     }
 }
 
@@ -65,6 +67,17 @@ fn restart_to_wire(policy: &RestartPolicy) -> RestartPolicyDocument {
         delay: Some(nanoseconds(policy.delay)),
         interval: Some(nanoseconds(policy.interval)),
         mode: Some(policy.mode.to_string()),
+    }
+}
+
+fn reschedule_to_wire(policy: &ReschedulePolicy) -> ReschedulePolicyDocument {
+    ReschedulePolicyDocument {
+        attempts: Some(i64::from(policy.attempts)),
+        delay: Some(nanoseconds(policy.delay)),
+        delay_function: Some(policy.delay_function.to_string()),
+        interval: Some(nanoseconds(policy.interval)),
+        max_delay: Some(nanoseconds(policy.max_delay)),
+        unlimited: Some(policy.unlimited),
     }
 }
 
@@ -133,6 +146,7 @@ fn task_to_wire(task: &Task) -> TaskDocument {
             hook: lifecycle.hook.to_string(),
             sidecar: lifecycle.is_sidecar,
         }),
+        meta: task.meta.clone(),
         name: task.name.clone(),
         resources: Some(ResourcesDocument {
             cpu: Some(resources.cpu),
@@ -144,6 +158,7 @@ fn task_to_wire(task: &Task) -> TaskDocument {
         restart_policy: Some(restart_to_wire(&task.restart)),
         user: task.user.clone(),
         volume_mounts: task.volume_mounts.iter().map(mount_to_wire).collect(),
+        ..TaskDocument::default()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use crate::cli::args::OutputArgs;
+use crate::cli::args::{OutputArgs, not_empty};
 use crate::cli::commands::job::WaitingArgs;
 
 /// The subcommands of `alloc`.
@@ -23,7 +23,9 @@ pub(crate) enum AllocCommand {
     /// Stop an allocation, which its job replaces
     ///
     /// The command waits until the server has decided about the replacement.
-    #[command(after_long_help = "Example:\n  nomad-csi alloc stop 3761b601 --detach")]
+    #[command(
+        after_long_help = "Example:\n  nomad-csi alloc stop 3761b601-4d6e-c0de-26d0-e383c49be941 --detach"
+    )]
     Stop(AllocStopArgs),
 }
 
@@ -63,8 +65,8 @@ pub(crate) struct AllocLogsArgs {
 /// Arguments of `alloc stop`.
 #[derive(Args, Debug)]
 pub(crate) struct AllocStopArgs {
-    /// ID of the allocation, or at least 2 characters of its ID
-    #[arg(value_name = "ID")]
+    /// ID of the allocation; on a terminal, also at least 2 characters of its ID
+    #[arg(value_name = "ID", value_parser = not_empty())]
     pub id: String,
     #[command(flatten)]
     pub waiting: WaitingArgs,

@@ -2,7 +2,9 @@
 
 use clap::{Args, Subcommand, ValueHint};
 
-use crate::cli::args::{OutputArgs, REPORT_FORMAT_HELP, ReportFormat, SYNTAX_HELP, SpecSyntax};
+use crate::cli::args::{
+    OutputArgs, REPORT_FORMAT_HELP, ReportFormat, SYNTAX_HELP, SpecSyntax, not_empty,
+};
 use crate::cli::durations::TimeSpan;
 use crate::reconcile::workflow::JobWait;
 
@@ -137,8 +139,8 @@ pub(crate) struct JobPlanArgs {
 /// Arguments of `job stop`.
 #[derive(Args, Debug)]
 pub(crate) struct JobStopArgs {
-    /// ID of the job, or the start of its ID
-    #[arg(value_name = "ID")]
+    /// ID of the job; on a terminal, also the start of its ID
+    #[arg(value_name = "ID", value_parser = not_empty())]
     pub id: String,
     /// Remove the job too, instead of keeping it as stopped
     #[arg(long)]

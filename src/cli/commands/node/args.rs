@@ -2,7 +2,7 @@
 
 use clap::{ArgGroup, Args, Subcommand};
 
-use crate::cli::args::OutputArgs;
+use crate::cli::args::{OutputArgs, not_empty};
 use crate::cli::durations::TimeSpan;
 
 /// The subcommands of `node`.
@@ -60,8 +60,8 @@ pub(crate) struct NodeStatusArgs {
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("eligibility").required(true).args(["enable", "disable"]))]
 pub(crate) struct EligibilityArgs {
-    /// Name of the node, its ID, or at least 4 characters of its ID
-    #[arg(value_name = "NODE")]
+    /// Name of the node or its ID; on a terminal, also at least 4 characters of its ID
+    #[arg(value_name = "NODE", value_parser = not_empty())]
     pub node: String,
     /// Let the node get new allocations
     #[arg(long)]
@@ -76,8 +76,8 @@ pub(crate) struct EligibilityArgs {
 #[command(group = ArgGroup::new("drain").required(true).args(["enable", "disable"]))]
 #[expect(clippy::struct_excessive_bools, reason = "one per flag of the command")]
 pub(crate) struct DrainArgs {
-    /// Name of the node, its ID, or at least 4 characters of its ID
-    #[arg(value_name = "NODE")]
+    /// Name of the node or its ID; on a terminal, also at least 4 characters of its ID
+    #[arg(value_name = "NODE", value_parser = not_empty())]
     pub node: String,
     /// Start to move the allocations
     #[arg(long)]
@@ -110,8 +110,8 @@ pub(crate) struct DrainArgs {
 /// Arguments of `node fence`.
 #[derive(Args, Debug)]
 pub(crate) struct FenceArgs {
-    /// Name of the node, its ID, or at least 4 characters of its ID
-    #[arg(value_name = "NODE")]
+    /// Name of the node or its ID; on a terminal, also at least 4 characters of its ID
+    #[arg(value_name = "NODE", value_parser = not_empty())]
     pub node: String,
     /// Skip the approval prompt
     #[arg(long, short)]
@@ -121,7 +121,7 @@ pub(crate) struct FenceArgs {
 /// Arguments of `node unfence`.
 #[derive(Args, Debug)]
 pub(crate) struct UnfenceArgs {
-    /// Name of the node, its ID, or at least 4 characters of its ID
-    #[arg(value_name = "NODE")]
+    /// Name of the node or its ID; on a terminal, also at least 4 characters of its ID
+    #[arg(value_name = "NODE", value_parser = not_empty())]
     pub node: String,
 }

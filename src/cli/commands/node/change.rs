@@ -7,7 +7,7 @@ use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::ports::DrainChange;
 use crate::reconcile::workflow::{
-    drain_node, fence_node, find_node, set_eligibility, unfence_node,
+    drain_node, fence_node, find_node_to_change, set_eligibility, unfence_node,
 };
 
 /// Runs a subcommand.
@@ -29,14 +29,18 @@ pub(crate) async fn manage_nodes(
                     fence_node(&workflow, context, &arguments.node, arguments.yes).await?;
                 }
                 NodeCommand::Unfence(arguments) => {
-                    unfence_node(&workflow, &arguments.node).await?;
+                    unfence_node(&workflow, context, &arguments.node).await?;
                 }
                 NodeCommand::Eligibility(arguments) => {
-                    let node = find_node(&workflow, &arguments.node).await?;
+                    let node = &arguments.node;
+                    let action = "change the eligibility of node";
+                    let node = find_node_to_change(&workflow, context, node, action).await?;
                     set_eligibility(&workflow, &node, arguments.enable).await?;
                 }
                 NodeCommand::Drain(arguments) => {
-                    let node = find_node(&workflow, &arguments.node).await?;
+                    let node = &arguments.node;
+                    let action = "change the drain of node";
+                    let node = find_node_to_change(&workflow, context, node, action).await?;
                     let change = drain_change(arguments);
                     drain_node(&workflow, &node, change, !arguments.detach).await?;
                 }

@@ -10,10 +10,10 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::super::{AllocRunnerDeps, AllocRunners, NodeNames};
+use super::super::{AllocRunnerDeps, AllocRunners};
 use crate::model::{
     AllocId, AllocReport, HostVolume, Job, JobType, JobVolume, JobVolumeKind, Lifecycle,
-    LifecycleHook, MountConfig, MountRoot, NamespacedId, PropagationMode, RemoteVolume,
+    LifecycleHook, MountConfig, MountRoot, NamespacedId, Node, PropagationMode, RemoteVolume,
     RestartMode, RestartPolicy, TargetPath, Task, TaskConfig, TaskGroup, VolumeMount,
 };
 use crate::node::call_lanes::CallLanes;
@@ -369,11 +369,7 @@ impl Node {
             .into(),
             clock: Arc::new(TokioClock(Instant::now())),
             ids: Arc::new(CountingIds::from(1)),
-            node: NodeNames {
-                id: "node-1".into(),
-                name: "laptop".to_owned(),
-                datacenter: None,
-            },
+            node: Arc::new(Node::new("node-1".into(), "laptop", "dc1")),
             mounter: Arc::new(self.mounter.clone()),
             plugins: self.plugins.insert(plugins).clone(),
             data_directory: self.data.path().to_owned(),

@@ -1,6 +1,6 @@
 job "web" {
-  meta {
-    team = "storage"
+  ui {
+    description = "ignored"
   }
   group "g" {
     network {
@@ -16,13 +16,6 @@ job "web" {
     }
     task "t" {
       driver = "exec"
-      template {
-        data        = <<EOF
-      {{ env "NOMAD_PORT_http" }}
-      EOF
-        destination = "local/port"
-      }
-
       logs {
         max_files = 2
       }

@@ -1,0 +1,86 @@
+//! [`Unsupported`]: a part of a job that this program does not carry out, and that must not be lost.
+//!
+//! What matters is only whether a document has it. Nomad's clients write `null`, `false`, `0` or something
+//! empty for what a job does not have.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+
+/// Whether a document has the part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unsupported {
+    is_present: bool,
+}
+
+impl Unsupported {
+    /// Whether the document does not have it.
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde passes a reference"
+    )]
+    pub fn is_absent(&self) -> bool {
+        !self.is_present
+    }
+}
+
+impl<'de> Deserialize<'de> for Unsupported {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        Ok(Self {
+            is_present: says_something(&value),
+        })
+    }
+}
+
+impl Serialize for Unsupported {
+    /// It is never written: a job that has it is refused.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_none()
+    }
+}
+
+fn says_something(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Bool(truth) => *truth,
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(fields) => fields.values().any(says_something) || has_switch(fields),
+    }
+}
+
+/// A periodic job that is not enabled does not run either.
+fn has_switch(fields: &serde_json::Map<String, Value>) -> bool {
+    fields.contains_key("Enabled")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_what_a_document_really_has_is_present() {
+        for (value, is_present) in [
+            (json!(null), false),
+            (json!(false), false),
+            (json!(0), false),
+            (json!(""), false),
+            (json!([]), false),
+            (json!({}), false),
+            (json!({"Regions": null, "Strategy": {}}), false),
+            (json!(true), true),
+            (json!(1), true),
+            (json!("1h"), true),
+            (json!([{}]), true),
+            (json!({"Spec": "@daily"}), true),
+            (json!({"Enabled": false}), true),
+            (json!({"Payload": "", "MetaRequired": ["set"]}), true),
+        ] {
+            let part: Unsupported = serde_json::from_value(value.clone()).unwrap();
+            assert_eq!(!part.is_absent(), is_present, "{value}");
+        }
+    }
+}
