@@ -65,7 +65,7 @@ pub use cluster_reader::ClusterReader;
 pub use connector::{Connector, PluginConnection};
 pub use contained::{ContainedPanic, contained};
 pub use control_plane::{
-    AssignedAlloc, AssignedAllocs, ControlPlane, ControlPlaneError, MountRefused,
+    AssignedAlloc, AssignedAllocs, ControlPlane, ControlPlaneError, MountRefused, UnreadableAlloc,
 };
 pub use controller_host::{ControllerHost, ControllerPublishRequest, ControllerUnpublishRequest};
 pub use document::Document;
