@@ -40,6 +40,7 @@ impl ClaimRequest {
             intent: Intent::Hold,
             published: Known::No,
             call: None,
+            volume_context: None,
             target: None,
             granted_at: at,
             problem: None,
@@ -129,7 +130,8 @@ fn check_plugin(
     facts: AdmissionFacts<'_>,
 ) -> Result<(), ClaimDenied> {
     let deny = |reason| Err(denied(record, reason, |_| false));
-    if record.tombstone.is_some() {
+    // The claims of other registrations that are gone count like all others until they are undone.
+    if record.tombstone(&request.volume).is_some() {
         return deny(ClaimDeniedReason::Detaching);
     }
     if facts.is_node_lost {

@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 
 use super::key::ClaimKey;
 use super::record::{
-    Attachment, Claim, Claims, Intent, Known, NodeExpansion, Staging, StartedCall, StepProblem,
-    Tombstone,
+    AttachedFor, Attachment, Claim, Claims, Intent, Known, NodeExpansion, Staging, StartedCall,
+    StepProblem, Tombstone,
 };
 use super::step::Step;
-use crate::model::{AllocId, Bytes, NodeId};
+use crate::model::{AllocId, Bytes, ExternalNodeId, NamespacedId, NodeId};
 
 /// A change of the record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +42,9 @@ pub enum ClaimEvent {
         step: Step,
         /// The plugin's allocation that gets the call (rule 4 of the claims machine).
         instance: AllocId,
+        /// What the call sends that was not on record before; events before version 8 do not say it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        inputs: Option<Box<SetupInputs>>,
     },
     /// The call of a step succeeded.
     StepDone {
@@ -96,11 +99,31 @@ pub enum ClaimEvent {
         /// The new size.
         to: Bytes,
     },
-    /// The registration was removed by force, and its claims are released.
+    /// A registration was removed by force, and its claims are released.
     Orphaned {
         /// What the undo needs.
         tombstone: Box<Tombstone>,
+        /// The registration whose claims are released. An event before version 8 names none, and releases
+        /// the claims of all registrations.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        registration: Option<NamespacedId>,
     },
+}
+
+/// What a call that makes an effect sends besides its claim. It stays on record while the effect is
+/// possible, so that a repeated call sends the same (rule 13 of the claims machine).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetupInputs {
+    /// The volume context of the registration.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub volume_context: BTreeMap<String, String>,
+    /// The provider's ID of the node, for an attachment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub external_node: Option<ExternalNodeId>,
+    /// Whether the plugin attaches volumes read-only (PUBLISH_READONLY), for an attachment.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub attaches_read_only: bool,
 }
 
 /// The answer to a step.
@@ -147,11 +170,13 @@ impl ClaimEvent {
 /// [`next_steps`](super::next::next_steps) decides before an event is committed.
 pub fn is_valid(record: &Claims, event: &ClaimEvent) -> bool {
     match event {
-        ClaimEvent::Granted { key, .. } => !record.claims.contains_key(key),
+        ClaimEvent::Granted { key, claim } => {
+            !record.claims.contains_key(key) && record.tombstone(&claim.volume).is_none()
+        }
         ClaimEvent::ReleaseRequested { key, .. } => {
             record.claims.get(key).is_some_and(Claim::is_held)
         }
-        ClaimEvent::StepStarted { step, .. } => can_start(record, step),
+        ClaimEvent::StepStarted { step, inputs, .. } => can_start(record, step, inputs.as_deref()),
         ClaimEvent::StepDone { step, started, .. } => is_open(record, step, *started),
         ClaimEvent::StepFailed { step, .. } => {
             let mut claims = record.claims.iter();
@@ -166,14 +191,20 @@ pub fn is_valid(record: &Claims, event: &ClaimEvent) -> bool {
             staging,
             ..
         } => relies_on(record, node, targets, *staging),
-        ClaimEvent::Released { key } => can_go(record, key),
-        ClaimEvent::Orphaned { .. } => record.tombstone.is_none(),
+        ClaimEvent::Released { key } => is_releasable(record, key),
+        ClaimEvent::Orphaned {
+            tombstone,
+            registration,
+        } => {
+            let registration = registration.as_ref();
+            registration.is_none_or(|registration| *registration == tombstone.volume)
+        }
     }
 }
 
 /// Whether nothing is left of a claim: no target, and, if it is the last one on its node, neither staging
 /// nor attachment, which no claim would undo.
-fn can_go(record: &Claims, key: &ClaimKey) -> bool {
+fn is_releasable(record: &Claims, key: &ClaimKey) -> bool {
     let Some(claim) = record.claims.get(key) else {
         return false;
     };
@@ -184,11 +215,12 @@ fn can_go(record: &Claims, key: &ClaimKey) -> bool {
 }
 
 /// Whether the record has what the step works on.
-fn can_start(record: &Claims, step: &Step) -> bool {
+fn can_start(record: &Claims, step: &Step, inputs: Option<&SetupInputs>) -> bool {
     match step {
-        Step::ControllerPublish(node) => record
-            .on(node)
-            .any(|(_, claim)| claim.external_node.is_some()),
+        Step::ControllerPublish(node) => {
+            let has_claim = record.claim_for(node).is_some();
+            has_claim && external_node(record, node, inputs).is_some()
+        }
         Step::NodeStage(node) => record.on(node).next().is_some(),
         Step::NodePublish(key) | Step::NodeUnpublish(key) => record.claims.contains_key(key),
         Step::NodeExpand(_) => record.expansion.is_some(),
@@ -225,7 +257,11 @@ pub fn apply(record: &mut Claims, event: &ClaimEvent, at: EventPlace) {
                 claim.intent = Intent::Release;
             }
         }
-        ClaimEvent::StepStarted { step, instance } => start(record, step, instance, at),
+        ClaimEvent::StepStarted {
+            step,
+            instance,
+            inputs,
+        } => start(record, step, instance, inputs.as_deref(), at),
         ClaimEvent::StepDone { step, answer, .. } => finish(record, step, answer),
         ClaimEvent::StepFailed { step, error, help } => {
             fail(record, step, (error, help.as_deref()), at);
@@ -235,10 +271,11 @@ pub fn apply(record: &mut Claims, event: &ClaimEvent, at: EventPlace) {
             for claim in claims_on(record, node) {
                 claim.published = Known::No;
                 claim.target = None;
+                claim.volume_context = None;
                 claim.problem = None;
             }
         }
-        ClaimEvent::NodeRebooted { node } => doubt(record, node),
+        ClaimEvent::NodeRebooted { node } => mark_unknown(record, node),
         ClaimEvent::MountsLost {
             node,
             targets,
@@ -255,15 +292,29 @@ pub fn apply(record: &mut Claims, event: &ClaimEvent, at: EventPlace) {
                 calls: BTreeMap::new(),
             });
         }
-        ClaimEvent::Orphaned { tombstone } => {
-            for claim in record.claims.values_mut() {
-                claim.intent = Intent::Release;
-            }
-            record.expansion = None;
-            record.tombstone = Some(Tombstone::clone(tombstone));
-        }
+        ClaimEvent::Orphaned {
+            tombstone,
+            registration,
+        } => orphan(record, registration.as_ref(), tombstone),
     }
     forget_ended(record);
+}
+
+/// Releases the claims of a registration that is gone, and of no other: what they share with the others
+/// stays until the last one goes (rule 14).
+fn orphan(record: &mut Claims, registration: Option<&NamespacedId>, tombstone: &Tombstone) {
+    for claim in record.claims.values_mut() {
+        if registration.is_none_or(|registration| claim.volume == *registration) {
+            claim.intent = Intent::Release;
+        }
+    }
+    record
+        .tombstones
+        .retain(|earlier| earlier.volume != tombstone.volume);
+    record.tombstones.push(Tombstone::clone(tombstone));
+    if !record.claims.values().any(Claim::is_held) {
+        record.expansion = None;
+    }
 }
 
 /// Removes what only holds while there are claims, and an expansion that every node with the volume has
@@ -278,10 +329,10 @@ fn forget_ended(record: &mut Claims) {
     }
     if record.claims.is_empty() {
         record.modes = None;
-        if record.stagings.is_empty() && record.attachments.is_empty() {
-            record.tombstone = None;
-        }
     }
+    let claims = &record.claims;
+    let has_claims = |gone: &Tombstone| claims.values().any(|claim| claim.volume == gone.volume);
+    record.tombstones.retain(has_claims);
 }
 
 fn claims_on<'a>(record: &'a mut Claims, node: &'a NodeId) -> impl Iterator<Item = &'a mut Claim> {
@@ -291,31 +342,52 @@ fn claims_on<'a>(record: &'a mut Claims, node: &'a NodeId) -> impl Iterator<Item
         .filter(move |claim| claim.node == *node)
 }
 
-/// Returns a claim on the node, one that is held if there is any: a setup is for it.
-fn claim_for<'a>(record: &'a Claims, node: &NodeId) -> Option<&'a Claim> {
-    let claims = record.on(node).map(|(_, claim)| claim);
-    claims.max_by_key(|claim| claim.is_held())
+/// Returns the provider's ID of the node under which the volume is or may be attached. Once it is on
+/// record it stays, also if the node has another one now (B37).
+fn external_node(
+    record: &Claims,
+    node: &NodeId,
+    inputs: Option<&SetupInputs>,
+) -> Option<ExternalNodeId> {
+    if let Some(attachment) = record.attachments.get(node) {
+        return Some(attachment.external_node.clone());
+    }
+    let resolved = inputs.and_then(|inputs| inputs.external_node.clone());
+    resolved.or_else(|| record.claim_for(node)?.1.external_node.clone())
 }
 
-/// Records that a call will be sent: from now on its effect is possible.
-fn start(record: &mut Claims, step: &Step, instance: &AllocId, at: EventPlace) {
+/// Records that a call will be sent: from now on its effect is possible. What it sends is recorded when
+/// the effect becomes possible, and stays.
+fn start(
+    record: &mut Claims,
+    step: &Step,
+    instance: &AllocId,
+    inputs: Option<&SetupInputs>,
+    at: EventPlace,
+) {
     let call = StartedCall {
         index: at.index,
         is_setup: step.is_setup(),
         instance: instance.clone(),
     };
+    let context = || inputs.map(|inputs| inputs.volume_context.clone());
     match step {
         Step::ControllerPublish(node) | Step::ControllerUnpublish(node) => {
+            let made_for = attached_for(record, node, inputs);
             if let Some(attachment) = record.attachments.get_mut(node) {
                 attachment.state = Known::Maybe;
                 attachment.call = call;
-            } else if let Some(external_node) =
-                claim_for(record, node).and_then(|claim| claim.external_node.clone())
-            {
+                if step.is_setup() && attachment.made_for.is_none() {
+                    attachment.made_for = made_for;
+                }
+                keep_first(&mut attachment.volume_context, context());
+            } else if let Some(external_node) = external_node(record, node, inputs) {
                 let attachment = Attachment {
                     external_node,
                     state: Known::Maybe,
                     context: BTreeMap::new(),
+                    made_for,
+                    volume_context: context(),
                     call,
                 };
                 record.attachments.insert(node.clone(), attachment);
@@ -325,11 +397,13 @@ fn start(record: &mut Claims, step: &Step, instance: &AllocId, at: EventPlace) {
             if let Some(staging) = record.stagings.get_mut(node) {
                 staging.state = Known::Maybe;
                 staging.call = call;
-            } else if let Some(claim) = claim_for(record, node) {
+                keep_first(&mut staging.volume_context, context());
+            } else if let Some((_, claim)) = record.claim_for(node) {
                 let staging = Staging {
                     volume: claim.volume.clone(),
                     usage: claim.usage.clone(),
                     state: Known::Maybe,
+                    volume_context: context(),
                     call,
                 };
                 record.stagings.insert(node.clone(), staging);
@@ -339,6 +413,7 @@ fn start(record: &mut Claims, step: &Step, instance: &AllocId, at: EventPlace) {
             if let Some(claim) = record.claims.get_mut(key) {
                 claim.published = Known::Maybe;
                 claim.call = Some(call);
+                keep_first(&mut claim.volume_context, context());
             }
         }
         Step::NodeExpand(node) => {
@@ -348,6 +423,31 @@ fn start(record: &mut Claims, step: &Step, instance: &AllocId, at: EventPlace) {
         }
         Step::AssumeNodeGone(_) | Step::Sweep(_) | Step::Release(_) => {}
     }
+}
+
+/// What was sent first is sent again.
+fn keep_first<T>(recorded: &mut Option<T>, sent: Option<T>) {
+    if recorded.is_none() {
+        *recorded = sent;
+    }
+}
+
+/// What an attachment that starts now is made for. It is read-only if the access mode in force, or its
+/// own, has only readers; never because its first claim only reads.
+fn attached_for(
+    record: &Claims,
+    node: &NodeId,
+    inputs: Option<&SetupInputs>,
+) -> Option<Box<AttachedFor>> {
+    let attaches_read_only = inputs?.attaches_read_only;
+    let (_, claim) = record.claim_for(node)?;
+    let own = claim.usage.capability.access_mode;
+    let mut modes = record.access_mode().into_iter().chain([own]);
+    Some(Box::new(AttachedFor {
+        volume: claim.volume.clone(),
+        usage: claim.usage.clone(),
+        read_only: attaches_read_only && modes.any(|mode| !mode.allows_writes()),
+    }))
 }
 
 /// Records that a call has succeeded.
@@ -380,6 +480,7 @@ fn finish(record: &mut Claims, step: &Step, answer: &StepAnswer) {
             if let Some(claim) = record.claims.get_mut(key) {
                 claim.published = Known::No;
                 claim.target = None;
+                claim.volume_context = None;
             }
         }
         Step::NodeExpand(node) => {
@@ -448,7 +549,7 @@ fn relies_on(record: &Claims, node: &NodeId, targets: &BTreeSet<ClaimKey>, stagi
     is_staged || record.on(node).any(is_published)
 }
 
-/// What vanished is in doubt, and not gone: a plugin may have more than its mount (rule 13). The same idempotent calls
+/// What vanished is in doubt, and not gone: a plugin may have more than its mount (rule 17). The same idempotent calls
 /// make it again, and a release undoes it.
 fn lose(
     record: &mut Claims,
@@ -478,7 +579,7 @@ fn lose(
 }
 
 /// After a reboot, what was there may be gone (rule 10). Attachments are the controller's and stay.
-fn doubt(record: &mut Claims, node: &NodeId) {
+fn mark_unknown(record: &mut Claims, node: &NodeId) {
     for claim in claims_on(record, node) {
         if claim.published == Known::Yes {
             claim.published = Known::Maybe;

@@ -43,8 +43,14 @@ pub fn violations(record: &Claims) -> Vec<String> {
     if record.modes.is_some() == record.claims.is_empty() {
         found.push("has modes without claims, or claims without modes".to_owned());
     }
-    if record.claims.is_empty() && record.tombstone.is_some() {
-        found.push("keeps a tombstone that is done".to_owned());
+    for gone in &record.tombstones {
+        let mut orphaned = record.through(&gone.volume).peekable();
+        if orphaned.peek().is_none() {
+            found.push("keeps a tombstone that is done".to_owned());
+        }
+        if orphaned.any(|(_, claim)| claim.is_held()) {
+            found.push("has a held claim of a registration that is gone".to_owned());
+        }
     }
     found
 }

@@ -8,6 +8,36 @@
 //!
 //! The decisions are total functions without I/O and time. `state` keeps one record per volume of a
 //! plugin, `server` drives the steps, and a model check explores every reachable record.
+//!
+//! The rules that make it safe:
+//!
+//! 1. A host runs one call per lane: the controller's calls for a volume, or those on one node. A busy lane
+//!    refuses every other call at once, and no call is cancelled.
+//! 2. Requests are ordered: a step is on record before it is sent, and a host refuses a request that a later
+//!    one has overtaken, or that is meant for another run of it.
+//! 3. No call outlives its host unseen: a host that starts makes sure that the calls of the one before it
+//!    have ended.
+//! 4. While a step is *Maybe*, no other instance of the plugin is called, unless the first one is gone.
+//! 5. Given rules 1 to 4, the server may stop waiting, start again, repeat or undo a step at any moment.
+//! 6. A lost node is not listened to: its answers are not recorded. Silence is not loss.
+//! 7. A node that returns is swept before it is used again.
+//! 8. The detach from a lost node needs no order. Where nothing is attached, the operator's word is the fence.
+//! 9. A claim counts until it is gone, through whichever registration it was made. A volume for one node has
+//!    claims on one node.
+//! 10. After a reboot, what was published and staged on the node is *Maybe*. Attachments stay.
+//!
+//! 11 and 12 belong to several machines.
+//!
+//! 13. What a started step sends is on record while its effect is possible, and is repeated unchanged; only
+//!     secrets are those of the registration now. An attachment is read-only if the access mode in force
+//!     has only readers, and never because the first claim only reads.
+//! 14. A claim is released by the end of its own registration, and of no other. What it shares with claims
+//!     of other registrations stays until the last one goes.
+//! 15. An attempt that committed nothing pauses before the next one, and its pause belongs to its cause.
+//! 16. A claim is not released while its tasks may still write, except by an approval that names their
+//!     allocation.
+//! 17. A target or staging whose mount vanished is *Maybe*. No task starts on a source that is not the
+//!     recorded mount.
 
 mod admit;
 mod denied;
@@ -25,15 +55,15 @@ mod usage;
 pub use admit::{Admission, AdmissionFacts, ClaimRequest, NodeVolumes, admit, admit_placement};
 pub use denied::{ClaimDenied, ClaimDeniedReason, ClaimHolder};
 pub use event::{
-    ClaimEvent, EventPlace, StepAnswer, apply, is_concerned, is_new_problem, is_valid,
+    ClaimEvent, EventPlace, SetupInputs, StepAnswer, apply, is_concerned, is_new_problem, is_valid,
 };
 pub use facts::{Facts, PluginSteps};
 pub use invariant::violations;
 pub use key::ClaimKey;
 pub use next::next_steps;
 pub use record::{
-    Attachment, Claim, ClaimProgress, Claims, Intent, Known, NodeExpansion, Staging, StartedCall,
-    StepProblem, Tombstone,
+    AttachedFor, Attachment, Claim, ClaimProgress, Claims, Intent, Known, NodeExpansion, Staging,
+    StartedCall, StepProblem, Tombstone,
 };
 pub use step::{Effect, Lane, Step};
 pub use usage::{ClaimUsage, SealedFlags};

@@ -76,7 +76,7 @@ pub struct Claim {
     /// The node.
     pub node: NodeId,
     /// The provider's ID of the node, resolved before the claim was granted (W15, B37). `None` if the
-    /// plugin attaches no volumes.
+    /// plugin attached no volumes then; it is resolved again where it attaches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external_node: Option<ExternalNodeId>,
     /// What staging and attachment are made for.
@@ -91,6 +91,10 @@ pub struct Claim {
     /// The last call that publishes or unpublishes; `None` before the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<StartedCall>,
+    /// The volume context that its NodePublishVolume sends, while the target is possible; `None` if an
+    /// earlier version started the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume_context: Option<BTreeMap<String, String>>,
     /// The target path on the node, once it is published.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<PathBuf>,
@@ -111,8 +115,23 @@ pub struct Staging {
     pub usage: ClaimUsage,
     /// Whether it exists; never [`Known::No`].
     pub state: Known,
+    /// The volume context that NodeStageVolume sends; `None` if an earlier version started the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume_context: Option<BTreeMap<String, String>>,
     /// The last call that makes or undoes it.
     pub call: StartedCall,
+}
+
+/// What ControllerPublishVolume is sent for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AttachedFor {
+    /// The registration of the claim that the call was made for.
+    pub volume: NamespacedId,
+    /// Its modes and mount options.
+    pub usage: ClaimUsage,
+    /// Whether the call asks for a read-only attachment.
+    pub read_only: bool,
 }
 
 /// The attachment of the volume to one node.
@@ -126,6 +145,13 @@ pub struct Attachment {
     /// The publish context from the controller, opaque; sent to the node again after a reboot (W60).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub context: BTreeMap<String, String>,
+    /// What ControllerPublishVolume is sent for; `None` if an earlier version started the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made_for: Option<Box<AttachedFor>>,
+    /// The volume context that ControllerPublishVolume sends; `None` if an earlier version started the
+    /// call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume_context: Option<BTreeMap<String, String>>,
     /// The last call that makes or undoes it.
     pub call: StartedCall,
 }
@@ -175,9 +201,15 @@ pub struct Claims {
     /// The expansion that nodes still have to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expansion: Option<NodeExpansion>,
-    /// The registration that was removed by force.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tombstone: Option<Tombstone>,
+    /// The registrations that were removed by force, while claims through them are left. Earlier versions
+    /// kept one.
+    #[serde(
+        default,
+        alias = "tombstone",
+        deserialize_with = "one_or_many::deserialize",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub tombstones: Vec<Tombstone>,
 }
 
 /// The state of a claim for people, as `volume claims` shows it.
@@ -246,6 +278,43 @@ impl Claims {
             .filter(move |(_, claim)| claim.volume == *volume)
     }
 
+    /// Returns what is left of a registration that was removed by force.
+    pub fn tombstone(&self, volume: &NamespacedId) -> Option<&Tombstone> {
+        self.tombstones.iter().find(|gone| gone.volume == *volume)
+    }
+
+    /// Returns the claim on a node that a call for the whole node is for: one that is held, if there is any.
+    pub fn claim_for(&self, node: &NodeId) -> Option<(&ClaimKey, &Claim)> {
+        self.on(node).max_by_key(|(_, claim)| claim.is_held())
+    }
+
+    /// Returns the registration through which a step calls the plugin: that of the effect if it exists or
+    /// may, else that of the claim that the step is for.
+    pub fn registration(&self, step: &Step) -> Option<&NamespacedId> {
+        let of_claim = |node: &NodeId| self.claim_for(node).map(|(_, claim)| &claim.volume);
+        match step {
+            Step::ControllerPublish(node) | Step::ControllerUnpublish(node) => {
+                let attachment = self.attachments.get(node);
+                let made_for = attachment.and_then(|attachment| attachment.made_for.as_ref());
+                made_for
+                    .map(|made_for| &made_for.volume)
+                    .or_else(|| of_claim(node))
+            }
+            Step::NodeStage(node) | Step::NodeUnstage(node) => {
+                let staging = self.stagings.get(node);
+                staging
+                    .map(|staging| &staging.volume)
+                    .or_else(|| of_claim(node))
+            }
+            Step::NodePublish(key) | Step::NodeUnpublish(key) | Step::Release(key) => {
+                self.claims.get(key).map(|claim| &claim.volume)
+            }
+            Step::NodeExpand(node) | Step::AssumeNodeGone(node) | Step::Sweep(node) => {
+                of_claim(node)
+            }
+        }
+    }
+
     /// Returns what is known about an effect.
     pub fn known(&self, effect: &Effect) -> Known {
         match effect {
@@ -299,6 +368,29 @@ impl Claims {
     /// Returns the access mode in force: that of the first claim.
     pub fn access_mode(&self) -> Option<AccessMode> {
         self.modes.map(|modes| modes.access_mode)
+    }
+}
+
+/// A list, which earlier versions wrote as one value.
+mod one_or_many {
+    use serde::{Deserialize, Deserializer};
+
+    use super::Tombstone;
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum OneOrMany {
+        Many(Vec<Tombstone>),
+        One(Box<Tombstone>),
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<Tombstone>, D::Error> {
+        Ok(match OneOrMany::deserialize(deserializer)? {
+            OneOrMany::Many(tombstones) => tombstones,
+            OneOrMany::One(tombstone) => vec![*tombstone],
+        })
     }
 }
 

@@ -82,6 +82,9 @@ impl ClaimApi for NomadClient {
                 .as_ref()
                 .map(|alias| ("alias", alias.as_str())),
         );
+        if request.cuts_off {
+            query.push(("cuts_off", request.alloc.as_str()));
+        }
         let path = ["volume", "csi", key.id.as_str(), "claim"];
         let delete = ApiRequest {
             query,

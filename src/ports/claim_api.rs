@@ -53,6 +53,8 @@ pub struct VolumeReleaseRequest {
     pub alloc: AllocId,
     /// One name by which the allocation knows the volume; all of them if not given.
     pub alias: Option<VolumeAlias>,
+    /// Whether an operator approved that the tasks of the allocation lose the volume.
+    pub cuts_off: bool,
     /// The longest time to wait until the claims are gone.
     pub wait: Duration,
 }

@@ -50,13 +50,26 @@ impl AssignedAlloc {
     }
 }
 
+/// An allocation whose job the server cannot open. What runs of it runs on, and nothing new starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnreadableAlloc {
+    /// The allocation.
+    pub id: AllocId,
+    /// Whether it must stop.
+    pub wants_stop: bool,
+    /// Why its job cannot be opened.
+    pub reason: String,
+}
+
 /// The allocations of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AssignedAllocs {
     /// What to wait beyond. It grows with every change.
     pub revision: u64,
-    /// Every allocation whose end was not reported, sorted by ID.
+    /// Every allocation whose end was not reported, sorted by ID, except the unreadable ones.
     pub allocs: Vec<AssignedAlloc>,
+    /// Those of them whose job cannot be opened.
+    pub unreadable: Vec<UnreadableAlloc>,
     /// The other allocations of the node that the server remembers. The one that ended last is the first.
     pub ended: Vec<AllocId>,
 }

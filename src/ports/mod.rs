@@ -66,6 +66,7 @@ pub use connector::{Connector, PluginConnection};
 pub use contained::{ContainedPanic, contained};
 pub use control_plane::{
     AssignedAlloc, AssignedAllocs, ControlPlane, ControlPlaneError, LostMount, MountRefused,
+    UnreadableAlloc,
 };
 pub use controller_host::{ControllerHost, ControllerPublishRequest, ControllerUnpublishRequest};
 pub use document::Document;

@@ -241,6 +241,12 @@ impl FakeAgent {
             .await;
     }
 
+    /// Records a fingerprint of another plugin on the node.
+    pub async fn observe_plugin(&self, id: &str, healthy: bool) {
+        self.observe_as(id, Self::ALLOC, self.backend.settings(), healthy)
+            .await;
+    }
+
     async fn observe_as(&self, id: &str, alloc: &str, settings: PluginSettings, healthy: bool) {
         self.observe_on(id, alloc, settings, healthy, Self::NODE)
             .await;

@@ -34,7 +34,7 @@ pub use claims::{
     MountRequest, NodeHosts, StepAttempts,
 };
 pub use error::{
-    CallTarget, ClaimError, ControllerOperation, CopySource, JobError, NamespaceError,
+    CallTarget, ClaimError, ClaimWriter, ControllerOperation, CopySource, JobError, NamespaceError,
     NamespaceUser, PluginFailure, RequestError, ResidualState, ServerError, SnapshotError,
     UnsupportedOperation, UpdateOrigin, VariableError,
 };

@@ -56,7 +56,7 @@ pub(super) fn has_claims(state: &State, key: &NamespacedId) -> bool {
     let remote = record.and_then(|record| record.remote_volume());
     let claims = remote.and_then(|volume| state.claims.get(&volume));
     claims.is_some_and(|record| {
-        record.claims.tombstone.is_none() && record.claims.through(key).next().is_some()
+        record.claims.tombstone(key).is_none() && record.claims.through(key).next().is_some()
     })
 }
 

@@ -135,7 +135,7 @@ fn claim_text(event: &ClaimEvent) -> String {
         ClaimEvent::ReleaseRequested { key, reason } => {
             format!("release of the claim of {}: {reason}", claimer(key))
         }
-        ClaimEvent::StepStarted { step, instance } => {
+        ClaimEvent::StepStarted { step, instance, .. } => {
             format!(
                 "{} started, by plugin allocation `{instance}`",
                 step_text(step)
@@ -164,9 +164,13 @@ fn claim_text(event: &ClaimEvent) -> String {
         ClaimEvent::ExpansionRequired { to } => {
             format!("nodes that use the volume expand it to {to}")
         }
-        ClaimEvent::Orphaned { .. } => {
-            "deregistered by force; its claims are released in the background".to_owned()
-        }
+        ClaimEvent::Orphaned { registration, .. } => match registration {
+            Some(registration) => format!(
+                "registration {} removed by force; the claims through it are released in the background",
+                registration.quoted()
+            ),
+            None => "deregistered by force; its claims are released in the background".to_owned(),
+        },
     }
 }
 

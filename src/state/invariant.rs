@@ -130,7 +130,7 @@ fn claim_problems(state: &State) -> Vec<String> {
                     "the index by allocation lacks a claim of volume {volume}"
                 ));
             }
-            let is_orphaned = record.claims.tombstone.is_some();
+            let is_orphaned = record.claims.tombstone(&claim.volume).is_some();
             if !is_orphaned && !state.volumes.contains_key(&claim.volume) {
                 found.push(format!("volume {volume} is claimed without a registration"));
             }

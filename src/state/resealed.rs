@@ -105,10 +105,14 @@ impl<R: Reseal> Objects<'_, R> {
         for staging in claims.stagings.values_mut() {
             self.usage(&staging.volume, &mut staging.usage)?;
         }
-        match &mut claims.tombstone {
-            Some(tombstone) => self.secrets(&(&tombstone.volume).into(), &mut tombstone.secrets),
-            None => Ok(()),
+        let attachments = claims.attachments.values_mut();
+        for made_for in attachments.filter_map(|attachment| attachment.made_for.as_mut()) {
+            self.usage(&made_for.volume, &mut made_for.usage)?;
         }
+        for tombstone in &mut claims.tombstones {
+            self.secrets(&(&tombstone.volume).into(), &mut tombstone.secrets)?;
+        }
+        Ok(())
     }
 
     fn job(&mut self, record: &mut JobRecord) -> Result<(), R::Error> {

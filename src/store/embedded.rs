@@ -7,7 +7,8 @@
 //! which pages are free.
 //!
 //! The database refuses all work after one failed system call. It is then closed and reopened by the
-//! next call. A full disk therefore fails only the batches that do not fit.
+//! next call, or after a pause if it fails again and again ([`ReopenPause`]). A full disk therefore fails
+//! only the batches that do not fit.
 //!
 //! A snapshot is written in many small transactions and becomes active with one (`record_table`). It
 //! keeps the newest of the events that it replaces as history.
@@ -24,9 +25,10 @@ use redb::{
     StorageBackend as _, StorageError, Table, TableDefinition, TableHandle as _, WriteTransaction,
 };
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use super::codec::{RecordKey, decode_event, encode_event};
-use super::failure::{FORMAT_VERSION, Failure};
+use super::failure::{FORMAT_VERSION, Failure, ReopenPause};
 use super::parts_codec::decode_parts;
 use super::record_codec::SnapshotHeader;
 use super::record_table::{
@@ -65,12 +67,19 @@ pub struct EmbeddedJournal<S: Storage = FileStorage>(Arc<Shared<S>>);
 
 struct Shared<S> {
     storage: S,
-    /// `None` before the first call, and after a failed one.
-    database: Mutex<Option<Database>>,
+    slot: Mutex<Slot>,
     /// How many of the events that a snapshot replaces are kept.
     history: u64,
     /// Snapshot rows that the last load found and that do not belong to the active snapshot.
     leftovers: std::sync::Mutex<Vec<RecordKey>>,
+}
+
+/// The open database.
+#[derive(Default)]
+struct Slot {
+    /// `None` before the first call, and after a failed one.
+    database: Option<Database>,
+    pause: ReopenPause,
 }
 
 impl EmbeddedJournal {
@@ -89,10 +98,10 @@ impl<S: Storage> EmbeddedJournal<S> {
     /// # Errors
     /// See [`EmbeddedJournal::open`].
     pub async fn with_storage(storage: S, history: u64) -> Result<Self, JournalError> {
-        let database = Mutex::new(None);
+        let slot = Mutex::default();
         let journal = Self(Arc::new(Shared {
             storage,
-            database,
+            slot,
             history,
             leftovers: Default::default(),
         }));
@@ -129,16 +138,39 @@ impl<S: Storage> Clone for EmbeddedJournal<S> {
 impl<S: Storage> Shared<S> {
     /// Runs `work` exclusively with the open database, in the order of the calls.
     fn run<T>(&self, work: impl FnOnce(&Database) -> Result<T, Failure>) -> Result<T, Failure> {
-        let mut slot = self.database.blocking_lock();
-        let database = match slot.take() {
-            Some(database) => database,
-            None => open_database(&self.storage)?,
+        let mut slot = self.slot.blocking_lock();
+        self.run_in(&mut slot, work)
+    }
+
+    fn run_in<T>(
+        &self,
+        slot: &mut Slot,
+        work: impl FnOnce(&Database) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let opened = match slot.database.take() {
+            Some(database) => Ok(database),
+            None => {
+                slot.pause.check(Instant::now())?;
+                open_database(&self.storage)
+            }
         };
-        let result = work(&database);
-        if result.is_ok() {
-            *slot = Some(database);
+        let result = opened.and_then(|database| {
+            let done = work(&database)?;
+            slot.database = Some(database);
+            Ok(done)
+        });
+        if let Err(failure) = &result {
+            slot.pause.failed(failure, Instant::now());
         }
         result
+    }
+
+    /// Appends events. Only this ends the pauses of a failing disk: reading may work all the time.
+    fn append(&self, first: u64, events: &[Event]) -> Result<(), Failure> {
+        let mut slot = self.slot.blocking_lock();
+        self.run_in(&mut slot, |database| append(database, first, events))?;
+        slot.pause.ended();
+        Ok(())
     }
 
     fn load(&self) -> Result<Replay, Failure> {
@@ -263,7 +295,7 @@ impl<S: Storage> Journal for EmbeddedJournal<S> {
     }
 
     async fn append(&self, first: u64, events: Arc<[Event]>) -> Result<(), JournalError> {
-        let work = move |shared: &Shared<S>| shared.run(|db| append(db, first, &events));
+        let work = move |shared: &Shared<S>| shared.append(first, &events);
         self.blocking("append to", work).await
     }
 
@@ -287,7 +319,7 @@ impl<S: Storage> Journal for EmbeddedJournal<S> {
     }
 
     async fn close(&self) -> Result<(), JournalError> {
-        let close = |shared: &Shared<S>| match shared.database.blocking_lock().take() {
+        let close = |shared: &Shared<S>| match shared.slot.blocking_lock().database.take() {
             Some(database) => Ok(database.close()?),
             None => Ok(()),
         };

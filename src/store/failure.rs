@@ -1,6 +1,9 @@
-//! Why a journal operation failed.
+//! Why a journal operation failed, and when a failed database is opened again.
 
 use std::io;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::codec::CodecError;
 use crate::ports::{ContainedPanic, JournalErrorKind};
@@ -34,6 +37,15 @@ pub(super) enum Failure {
     /// The database panicked, which it does on a damaged file.
     #[error(transparent)]
     Panicked(#[from] ContainedPanic),
+    /// The database failed again and again, and is not opened again yet.
+    #[error(
+        "the journal has failed {failed} times and is tried again in a moment; the last time: {reason}"
+    )]
+    Paused {
+        failed: u32,
+        kind: JournalErrorKind,
+        reason: String,
+    },
     /// The runtime is stopping.
     #[error("the operation was interrupted")]
     Interrupted(#[source] tokio::task::JoinError),
@@ -67,6 +79,7 @@ impl Failure {
             | Self::Panicked(_)
             | Self::NothingToChange
             | Self::Gap { .. } => JournalErrorKind::Damaged,
+            Self::Paused { kind, .. } => *kind,
             Self::Interrupted(ended) if ended.is_panic() => JournalErrorKind::Damaged,
             Self::NotPrivate(_) | Self::Interrupted(_) => JournalErrorKind::Unavailable,
         }
@@ -87,5 +100,58 @@ fn database_kind(error: &redb::Error) -> JournalErrorKind {
         | redb::Error::TableTypeMismatch { .. }
         | redb::Error::TableDoesNotExist(_) => JournalErrorKind::Damaged,
         _ => JournalErrorKind::Unavailable,
+    }
+}
+
+/// When a database that failed is opened again. Opening it verifies every page, so a disk that goes on
+/// failing is tried less and less often; a short failure costs no time.
+#[derive(Debug, Default)]
+pub(super) struct ReopenPause(Option<Failures>);
+
+/// Failures without a successful write in between.
+#[derive(Debug)]
+struct Failures {
+    count: u32,
+    kind: JournalErrorKind,
+    reason: String,
+    until: Instant,
+}
+
+impl ReopenPause {
+    /// How many failures in a row are not followed by a pause.
+    const FREE: u32 = 4;
+    const FIRST: Duration = Duration::from_millis(100);
+    const LONGEST: Duration = Duration::from_secs(5);
+
+    /// Fails while the database must not be opened again.
+    pub(super) fn check(&self, now: Instant) -> Result<(), Failure> {
+        match &self.0 {
+            Some(failures) if failures.until > now => Err(Failure::Paused {
+                failed: failures.count,
+                kind: failures.kind,
+                reason: failures.reason.clone(),
+            }),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Notes a failure after which the database is closed.
+    pub(super) fn failed(&mut self, failure: &Failure, now: Instant) {
+        let count = self.0.as_ref().map_or(0, |failures| failures.count) + 1;
+        let pause = match count.checked_sub(Self::FREE + 1) {
+            Some(doublings) => Self::FIRST * 2_u32.pow(doublings.min(16)),
+            None => Duration::ZERO,
+        };
+        self.0 = Some(Failures {
+            count,
+            kind: failure.kind(),
+            reason: failure.to_string(),
+            until: now + pause.min(Self::LONGEST),
+        });
+    }
+
+    /// Notes a successful write.
+    pub(super) fn ended(&mut self) {
+        self.0 = None;
     }
 }

@@ -1,28 +1,39 @@
-//! Seeded histories of claims on a paused clock: allocations, faults, deaths of the plugin, restarts of
-//! the agent, and a node that is lost and returns, in any order.
+//! Seeded histories of claims on a paused clock: allocations that read and write through two registrations,
+//! faults, deaths of the plugin, capabilities that it gains and loses, restarts of the agent, a journal that
+//! refuses, a registration that is removed by force and made again, and a node that is lost and returns,
+//! in any order.
 //!
-//! After every event the invariants hold, and a volume for one writer is published for one. In the end
-//! everything is healed and released, and nothing is left. A failure names its seed.
+//! After every event the invariants hold. The oracle is what the fake plugin saw: a volume for one writer
+//! is published for one, what an allocation uses stays mounted until it is released or its node is lost,
+//! and nothing is tried again without a pause. In the end everything is healed and released, and nothing is
+//! left. A failure names its seed.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use nomad_csi::claim::{Known, PluginSteps};
+use nomad_csi::claim::{ClaimKey, Known, PluginSteps};
 use nomad_csi::model::{AccessMode, AllocId, NodeId};
-use nomad_csi::ports::fake::Fault;
-use nomad_csi::ports::{Rpc, StatusCode, verdict_of};
+use nomad_csi::ports::fake::{AppendFault, Fault};
+use nomad_csi::ports::{JournalErrorKind, Rpc, StatusCode, verdict_of};
 use nomad_csi::server::fake::FakeAgent;
 use nomad_csi::server::{MountRequest, VolumeLimits};
 use nomad_csi::state::{State, Table, Topic, violations};
 
 use crate::claims::{
-    agent_with, assert_nothing_is_left, held_claims, look_after_plugin, mount, wait_until_released,
+    agent_with, assert_nothing_is_left, look_after_plugin, mount, wait_until_released,
 };
+use crate::claims_shared::register_again;
 use crate::support::random::Random;
 
 /// How many histories the suite runs, if `NOMAD_CSI_HISTORIES` does not say.
 const IN_SUITE: u64 = 400;
 const EVENTS: u32 = 24;
+
+/// More refusals than there are attempts, and the most attempts in half a minute with the usual pauses: of
+/// a few steps and releases, with their starts, ends and errors.
+const REFUSALS: usize = 4_000;
+const MOST_ATTEMPTS: usize = 400;
 
 const FAULTY: [Rpc; 6] = [
     Rpc::ControllerPublishVolume,
@@ -39,6 +50,8 @@ struct History {
     random: Random,
     mode: AccessMode,
     is_second_lost: bool,
+    /// The claims that were seen published and are not released, with their nodes.
+    in_use: BTreeMap<ClaimKey, NodeId>,
 }
 
 impl History {
@@ -55,11 +68,13 @@ impl History {
         ]);
         let agent = agent_with(steps, mode).await;
         agent.add_node().await;
+        register_again(&agent, "wb", mode).await;
         Self {
             agent,
             random,
             mode,
             is_second_lost: false,
+            in_use: BTreeMap::new(),
         }
     }
 
@@ -67,8 +82,12 @@ impl History {
         self.random.pick(&["a1", "a2", "a3", "a4"])
     }
 
+    fn registration(&mut self) -> &'static str {
+        self.random.pick(&["db", "db", "wb"])
+    }
+
     async fn event(mut self) -> Self {
-        match self.random.below(12) {
+        match self.random.below(17) {
             0..=3 => self.claim().await,
             4..=6 => self.release().await,
             7 => self.inject_fault(),
@@ -78,6 +97,9 @@ impl History {
                 self.agent.observe(is_healthy).await;
             }
             10 => return self.restart().await,
+            11 | 12 => self.deregister_or_register().await,
+            13 | 14 => self.refuse_commits().await,
+            15 => self.change_plugin().await,
             _ => self.lose_or_return().await,
         }
         self
@@ -87,6 +109,7 @@ impl History {
         let node = self.random.pick(&[FakeAgent::NODE, FakeAgent::SECOND_NODE]);
         let alloc = self.alloc();
         let request = MountRequest {
+            volume: FakeAgent::key(self.registration()),
             node: Some(NodeId::new(node)),
             read_only: self.random.below(3) == 0,
             ..mount(alloc)
@@ -100,7 +123,10 @@ impl History {
     async fn release(&mut self) {
         let alloc = AllocId::new(self.alloc());
         let wait = Duration::from_secs(self.random.below(90));
-        let key = FakeAgent::key("db");
+        let registration = self.registration();
+        let key = FakeAgent::key(registration);
+        self.in_use
+            .retain(|used, _| used.alloc != alloc || used.alias.as_str() != registration);
         let claims = &self.agent.services.claims;
         claims.release(&key, &alloc, None, wait).await.ok();
     }
@@ -131,6 +157,62 @@ impl History {
         self
     }
 
+    /// The registration goes only if nobody uses the volume through it.
+    async fn deregister_or_register(&mut self) {
+        let key = FakeAgent::key("wb");
+        match self.agent.state().record(&key) {
+            Some(_) => {
+                self.agent.volumes.deregister(key, true).await.ok();
+            }
+            None => {
+                let state = self.agent.state();
+                let first = state.record(&FakeAgent::key("db")).unwrap();
+                let again = nomad_csi::model::VolumeRequest {
+                    id: key.id,
+                    external_id: first.provided.external_id.clone(),
+                    context: Some(first.provided.context.to_map()),
+                    ..crate::claims::request(self.mode)
+                };
+                self.agent.volumes.register(vec![again.into()]).await.ok();
+            }
+        }
+    }
+
+    /// The disk is full for half a minute at most.
+    async fn refuse_commits(&mut self) {
+        let refused = AppendFault::NotWritten(JournalErrorKind::DiskFull);
+        let journal = self.agent.journal.clone();
+        journal.fail_next(std::iter::repeat_n(refused, REFUSALS));
+        tokio::time::sleep(Duration::from_secs(self.random.below(30))).await;
+        let attempts = REFUSALS - journal.faults_left();
+        journal.accept();
+        assert!(
+            attempts <= MOST_ATTEMPTS,
+            "{attempts} attempts on a full disk"
+        );
+    }
+
+    /// The plugin starts again, and attaches or stages now, or does not any more.
+    async fn change_plugin(&mut self) {
+        let (attach, stage) = (self.random.below(2) == 0, self.random.below(2) == 0);
+        self.agent.backend.crash();
+        self.set_steps(PluginSteps { attach, stage });
+        self.agent.backend.restart();
+        self.agent.observe(true).await;
+        self.agent.add_node().await;
+    }
+
+    fn set_steps(&self, steps: PluginSteps) {
+        self.agent.backend.update_settings(|settings| {
+            if let Some(controller) = &mut settings.controller {
+                controller.publish_unpublish_volume = steps.attach;
+            }
+            if let Some(node) = &mut settings.node {
+                node.stage_unstage_volume = steps.stage;
+            }
+        });
+    }
+
     async fn lose_or_return(&mut self) {
         let node = NodeId::new(FakeAgent::SECOND_NODE);
         let external = FakeAgent::second_external_node();
@@ -144,7 +226,29 @@ impl History {
         self.is_second_lost = !self.is_second_lost;
     }
 
-    fn check(&self, context: &str) {
+    /// What an allocation uses is mounted until it is released, whatever the record says.
+    fn check_use(&mut self, state: &State, context: &str) {
+        self.in_use
+            .retain(|_, node| state.node_loss(node).is_none());
+        let targets = self.agent.backend.targets();
+        for key in self.in_use.keys() {
+            let alloc = std::ffi::OsStr::new(key.alloc.as_str());
+            let mut paths = targets.keys().map(|(_, _, path)| path);
+            let is_mounted = paths.any(|path| path.iter().any(|part| part == alloc));
+            assert!(is_mounted, "{context}: {key:?} was unmounted in use");
+        }
+        let records = state.all_claims();
+        let claims = records.flat_map(|record| &record.claims.claims);
+        let published = claims.filter(|(_, claim)| {
+            claim.published == Known::Yes
+                && claim.is_held()
+                && state.node_loss(&claim.node).is_none()
+        });
+        let published = published.map(|(key, claim)| (key.clone(), claim.node.clone()));
+        self.in_use.extend(published);
+    }
+
+    fn check(&mut self, context: &str) {
         let state = self.agent.state();
         if state
             .node_loss(&NodeId::new(FakeAgent::SECOND_NODE))
@@ -158,17 +262,25 @@ impl History {
         let writers = published_writers(&state);
         let is_one = self.mode != AccessMode::MultiNodeMultiWriter;
         assert!(!is_one || writers.len() < 2, "{context}: {writers:?}");
+        self.check_use(&state, context);
     }
 
     /// Heals everything, releases everything, and looks for what is left.
     async fn end(self, context: &str) {
         let agent = &self.agent;
+        agent.journal.accept();
+        self.set_steps(PluginSteps {
+            attach: true,
+            stage: true,
+        });
         agent.observe(true).await;
         agent.add_node().await;
         let node = NodeId::new(FakeAgent::SECOND_NODE);
         agent.services.claims.unfence(&node).await.ok();
-        for alloc in held_claims(&agent.state()) {
-            let key = FakeAgent::key("db");
+        let state = agent.state();
+        let claims = state.all_claims().flat_map(|record| &record.claims.claims);
+        let held = claims.filter(|(_, claim)| claim.is_held());
+        for (key, alloc) in held.map(|(key, claim)| (claim.volume.clone(), key.alloc.clone())) {
             let claims = &agent.services.claims;
             claims
                 .release(&key, &alloc, None, Duration::ZERO)

@@ -19,8 +19,11 @@ mod claims;
 mod claims_linearizable;
 #[cfg(feature = "agent")]
 mod claims_model;
+mod claims_pauses;
+mod claims_read_only;
 mod claims_registration;
 mod claims_release;
+mod claims_shared;
 #[cfg(feature = "agent")]
 mod claims_simulation;
 mod client_answers;

@@ -26,7 +26,7 @@ use super::mount_watch::{Losses, watch_mounts};
 use super::runner::run_alloc;
 use super::wanted::Wanted;
 use crate::model::AllocId;
-use crate::ports::{AssignedAlloc, AssignedAllocs, LostMount};
+use crate::ports::{AssignedAlloc, AssignedAllocs, LostMount, UnreadableAlloc};
 use crate::retry::RetryPolicy;
 
 /// The pauses between requests for the list that fail.
@@ -135,18 +135,20 @@ impl AllocRunners {
     /// Follows a list of the server.
     async fn follow(&mut self, assigned: AssignedAllocs) {
         let directory_of = |id: &AllocId| AllocDirectory::new(&self.deps.data_directory, id);
-        let allocs = assigned.allocs.iter();
+        let readable = assigned.allocs.iter().map(|alloc| &alloc.id);
+        let unreadable = assigned.unreadable.iter().map(|alloc| &alloc.id);
+        let ids: BTreeSet<_> = readable.chain(unreadable).cloned().collect();
         let listed = Listed {
-            assigned: allocs.map(|alloc| directory_of(&alloc.id)).collect(),
+            assigned: ids.iter().map(directory_of).collect(),
             ended: assigned.ended.iter().map(directory_of).collect(),
         };
         if self.listed.is_none() {
             self.find_directories(&listed).await;
         }
         self.listed = Some(listed);
-        let ids = assigned.allocs.iter().map(|alloc| alloc.id.clone());
-        self.forget_others(&ids.collect());
+        self.forget_others(&ids);
         self.follow_each(assigned.allocs);
+        self.follow_unreadable(&assigned.unreadable);
         self.collect();
     }
 
@@ -202,6 +204,18 @@ impl AllocRunners {
         for (id, wanted) in known {
             if let Some(runner) = self.runners.get(&id) {
                 set_wanted(&runner.wanted, wanted);
+            }
+        }
+    }
+
+    /// What runs of an allocation whose job cannot be opened runs on, or stops.
+    fn follow_unreadable(&self, allocs: &[UnreadableAlloc]) {
+        for alloc in allocs {
+            tracing::warn!(alloc.id = %alloc.id, reason = alloc.reason,
+                "the job of an allocation cannot be opened, so nothing of it is started");
+            let runner = self.runners.get(&alloc.id).filter(|_| alloc.wants_stop);
+            if let Some(runner) = runner {
+                set_wanted(&runner.wanted, Wanted::Stop);
             }
         }
     }

@@ -121,6 +121,11 @@ impl FakeBackend {
         self.inner().faults.entry(rpc).or_default().extend(faults);
     }
 
+    /// Forgets the faults that have not happened yet.
+    pub fn clear_faults(&self) {
+        self.inner().faults.clear();
+    }
+
     /// Continues every hanging call.
     pub fn release(&self) {
         self.released.send_modify(|times| *times += 1);

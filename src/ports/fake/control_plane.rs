@@ -153,6 +153,7 @@ impl ControlPlane for FakeControlPlane {
         Ok(AssignedAllocs {
             revision: state.revision,
             allocs: state.allocs.values().cloned().collect(),
+            unreadable: vec![],
             ended: state.ended.clone(),
         })
     }

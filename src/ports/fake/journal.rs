@@ -52,6 +52,11 @@ impl MemoryJournal {
         self.content().faults.extend(faults);
     }
 
+    /// Forgets the faults that have not happened yet.
+    pub fn accept(&self) {
+        self.content().faults.clear();
+    }
+
     /// Returns the number of faults that have not happened yet.
     pub fn faults_left(&self) -> usize {
         self.content().faults.len()

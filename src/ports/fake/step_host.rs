@@ -114,6 +114,27 @@ impl FakeStepHost {
         task.await.map_err(lost)?.map_err(HostError::Plugin)
     }
 
+    /// Refuses what the plugin does not advertise, as the hosts do.
+    fn require(&self, is_there: bool, what: &'static str) -> Result<(), HostError> {
+        let plugin = self.plugin_id.clone();
+        is_there
+            .then_some(())
+            .ok_or(HostError::Unsupported { plugin, what })
+    }
+
+    fn require_staging(&self) -> Result<(), HostError> {
+        let node = self.backend.settings().node.unwrap_or_default();
+        self.require(node.stage_unstage_volume, "STAGE_UNSTAGE_VOLUME")
+    }
+
+    fn require_attachment(&self) -> Result<(), HostError> {
+        let controller = self.backend.settings().controller.unwrap_or_default();
+        self.require(
+            controller.publish_unpublish_volume,
+            "PUBLISH_UNPUBLISH_VOLUME",
+        )
+    }
+
     fn targets(&self, volume: &RemoteVolume) -> Vec<std::path::PathBuf> {
         let targets = self.backend.targets().into_keys();
         let own = targets.filter(|(node, id, _)| *node == self.node && *id == volume.external_id);
@@ -141,6 +162,7 @@ impl NodeHost for FakeStepHost {
     }
 
     async fn stage(&self, order: CallOrder, request: StageRequest) -> Result<(), HostError> {
+        self.require_staging()?;
         let plugin = self.plugin.clone();
         let call = StageVolume {
             external_id: request.volume.external_id.clone(),
@@ -201,6 +223,7 @@ impl NodeHost for FakeStepHost {
     }
 
     async fn unstage(&self, order: CallOrder, request: UnstageRequest) -> Result<(), HostError> {
+        self.require_staging()?;
         let plugin = self.plugin.clone();
         let id = request.volume.external_id.clone();
         let path = self.staging(&request.volume).in_plugin().to_owned();
@@ -260,6 +283,9 @@ impl NodeHost for FakeStepHost {
     ) -> Result<SweepOutcome, HostError> {
         let (targets, is_staged) = (self.targets(&volume), self.is_staged(&volume));
         let is_clean = targets.is_empty() && !is_staged;
+        if is_staged {
+            self.require_staging()?;
+        }
         let plugin = self.plugin.clone();
         let id = volume.external_id.clone();
         let staging = self.staging(&volume).in_plugin().to_owned();
@@ -293,6 +319,7 @@ impl ControllerHost for FakeStepHost {
         order: CallOrder,
         request: ControllerPublishRequest,
     ) -> Result<PublishContext, HostError> {
+        self.require_attachment()?;
         let plugin = self.plugin.clone();
         let capabilities = self.backend.settings().controller.unwrap_or_default();
         let call = ControllerPublishVolume {
@@ -314,6 +341,7 @@ impl ControllerHost for FakeStepHost {
         order: CallOrder,
         request: ControllerUnpublishRequest,
     ) -> Result<(), HostError> {
+        self.require_attachment()?;
         let plugin = self.plugin.clone();
         let call = ControllerUnpublishVolume {
             external_id: request.volume.external_id.clone(),

@@ -94,7 +94,7 @@ impl Writer {
         if !events.is_empty() {
             let events: Arc<[Event]> = events.into();
             if let Err(error) = self.journal.append(first, events.clone()).await {
-                tracing::error!(error = %error, reason = %error.source, "the journal failed; no change was committed");
+                tracing::error!(error = %error, reason = %error.source, "the journal failed: the changes are refused, and unknown is whether they are stored");
                 self.refuse_batch(commits, &error);
                 return;
             }

@@ -1,7 +1,9 @@
-//! When steps that failed are tried again.
+//! When attempts that made no progress are made again.
 //!
-//! The delay grows per volume and step, and is forgotten when the step succeeds or is no longer due. It
-//! is not durable: a restart tries everything at once, and the lines of the plugins bound how many.
+//! The delay grows per volume and attempt, and is forgotten when the attempt succeeds or is no longer due.
+//! A pause belongs to its cause: it ends early only if what would carry out the step is available and is
+//! not what it was when the attempt began, and no change of another plugin or node ends it (W33). It is
+//! not durable: a restart tries everything at once, and the lines of the plugins bound how many.
 //! The driver alone changes it; requests read it, and may ask for the next attempt now.
 
 use std::collections::{BTreeSet, HashMap};
@@ -11,8 +13,18 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::step_choice::StepHost;
 use crate::claim::Step;
 use crate::model::RemoteVolume;
+
+/// What the driver attempts for a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Attempt {
+    /// A step.
+    Step(Step),
+    /// The release of claims that are not used any more.
+    Reap,
+}
 
 /// The failed attempts of one step that waits for its next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,17 +35,27 @@ pub struct StepAttempts {
     pub next_at: i64,
 }
 
-#[derive(Clone, Copy, Debug)]
+/// Why an attempt made no progress, as far as it decides when the next one is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum PauseCause {
+    /// What was to carry out the step, or that nothing could.
+    Host(Option<StepHost>),
+    /// Something that only another attempt can find gone.
+    Unknown,
+}
+
+#[derive(Clone, Debug)]
 struct Pause {
     attempts: StepAttempts,
     until: Instant,
+    cause: PauseCause,
     /// Whether its end was reported by [`Backoff::take_due`].
     is_reported: bool,
 }
 
-type Pauses = HashMap<RemoteVolume, HashMap<Step, Pause>>;
+type Pauses = HashMap<RemoteVolume, HashMap<Attempt, Pause>>;
 
-/// The pauses of all steps. A clone is the same pauses.
+/// The pauses of all attempts. A clone is the same pauses.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Backoff {
     pauses: Arc<Mutex<Pauses>>,
@@ -48,27 +70,61 @@ impl Backoff {
     /// Returns the failed attempts of the volume's steps.
     pub(super) fn waiting(&self, volume: &RemoteVolume) -> Vec<(Step, StepAttempts)> {
         let pauses = self.lock();
-        let steps = pauses.get(volume).into_iter().flatten();
-        let waiting = steps.map(|(step, pause)| (step.clone(), pause.attempts));
+        let attempts = pauses.get(volume).into_iter().flatten();
+        let waiting = attempts.filter_map(|(attempt, pause)| match attempt {
+            Attempt::Step(step) => Some((step.clone(), pause.attempts)),
+            Attempt::Reap => None,
+        });
         waiting.collect()
     }
 
-    /// Returns when the step is tried again; `None` if it can be tried now.
-    pub(super) fn next_attempt(&self, volume: &RemoteVolume, step: &Step) -> Option<Instant> {
-        Some(self.lock().get(volume)?.get(step)?.until)
+    /// Whether the attempt can be made now: it does not pause, its pause has ended, or the cause of its
+    /// pause is gone. `host` is what would carry out the step now, asked for only in a pause.
+    pub(super) fn is_ready(
+        &self,
+        volume: &RemoteVolume,
+        attempt: &Attempt,
+        now: Instant,
+        host: impl FnOnce() -> Option<StepHost>,
+    ) -> bool {
+        let mut pauses = self.lock();
+        let Some(attempts) = pauses.get_mut(volume) else {
+            return true;
+        };
+        let Some(pause) = attempts.get(attempt) else {
+            return true;
+        };
+        if pause.until <= now {
+            return true;
+        }
+        let is_over = match (&pause.cause, host()) {
+            (PauseCause::Host(before), Some(host)) => before.as_ref() != Some(&host),
+            (PauseCause::Host(_), None) | (PauseCause::Unknown, _) => false,
+        };
+        if is_over {
+            attempts.remove(attempt);
+        }
+        is_over
     }
 
-    /// Returns how often the step has failed.
-    pub(super) fn failed_attempts(&self, volume: &RemoteVolume, step: &Step) -> u32 {
+    /// Returns how often the attempt has failed.
+    pub(super) fn failed_attempts(&self, volume: &RemoteVolume, attempt: &Attempt) -> u32 {
         let pauses = self.lock();
-        let pause = pauses.get(volume).and_then(|steps| steps.get(step));
+        let pause = pauses.get(volume).and_then(|steps| steps.get(attempt));
         pause.map_or(0, |pause| pause.attempts.failed)
     }
 
     /// Records a failure at the time `now`, in nanoseconds since the epoch. The next attempt is after
     /// `delay`.
-    pub(super) fn failed(&self, volume: &RemoteVolume, step: &Step, delay: Duration, now: i64) {
-        let failed = self.failed_attempts(volume, step).saturating_add(1);
+    pub(super) fn failed(
+        &self,
+        volume: &RemoteVolume,
+        attempt: &Attempt,
+        cause: PauseCause,
+        delay: Duration,
+        now: i64,
+    ) {
+        let failed = self.failed_attempts(volume, attempt).saturating_add(1);
         let nanoseconds = i64::try_from(delay.as_nanos()).unwrap_or(i64::MAX);
         let pause = Pause {
             attempts: StepAttempts {
@@ -76,44 +132,43 @@ impl Backoff {
                 next_at: now.saturating_add(nanoseconds),
             },
             until: Instant::now() + delay,
+            cause,
             is_reported: false,
         };
         let mut pauses = self.lock();
-        let steps = pauses.entry(volume.clone()).or_default();
-        steps.insert(step.clone(), pause);
+        let attempts = pauses.entry(volume.clone()).or_default();
+        attempts.insert(attempt.clone(), pause);
     }
 
-    /// Forgets a step that succeeded.
-    pub(super) fn succeeded(&self, volume: &RemoteVolume, step: &Step) {
-        self.retain_steps(volume, |other| other != step);
+    /// Forgets an attempt that succeeded.
+    pub(super) fn succeeded(&self, volume: &RemoteVolume, attempt: &Attempt) {
+        self.retain_attempts(volume, |other| other != attempt);
     }
 
-    /// Forgets the steps of a volume that are no longer due.
-    pub(super) fn retain(&self, volume: &RemoteVolume, due: &BTreeSet<Step>) {
-        self.retain_steps(volume, |step| due.contains(step));
+    /// Forgets the attempts for a volume that are no longer due.
+    pub(super) fn retain(&self, volume: &RemoteVolume, due: &BTreeSet<Step>, is_reaped: bool) {
+        self.retain_attempts(volume, |attempt| match attempt {
+            Attempt::Step(step) => due.contains(step),
+            Attempt::Reap => is_reaped,
+        });
     }
 
-    fn retain_steps(&self, volume: &RemoteVolume, is_kept: impl Fn(&Step) -> bool) {
+    fn retain_attempts(&self, volume: &RemoteVolume, is_kept: impl Fn(&Attempt) -> bool) {
         let mut pauses = self.lock();
-        if let Some(steps) = pauses.get_mut(volume) {
-            steps.retain(|step, _| is_kept(step));
-            if steps.is_empty() {
+        if let Some(attempts) = pauses.get_mut(volume) {
+            attempts.retain(|attempt, _| is_kept(attempt));
+            if attempts.is_empty() {
                 pauses.remove(volume);
             }
         }
-    }
-
-    /// Forgets all pauses and attempts.
-    pub(super) fn clear(&self) {
-        self.lock().clear();
     }
 
     /// Ends the pauses of a volume, and wakes the driver. The delays go on growing.
     pub(super) fn retry_now(&self, volume: &RemoteVolume) {
         let now = Instant::now();
         let mut pauses = self.lock();
-        if let Some(steps) = pauses.get_mut(volume) {
-            for pause in steps.values_mut() {
+        if let Some(attempts) = pauses.get_mut(volume) {
+            for pause in attempts.values_mut() {
                 pause.until = pause.until.min(now);
             }
             self.shortened.notify_one();
@@ -134,13 +189,13 @@ impl Backoff {
             .min()
     }
 
-    /// Returns the volumes with a step whose pause has ended since the last call. Each end is reported
+    /// Returns the volumes with an attempt whose pause has ended since the last call. Each end is reported
     /// once: a step that cannot start then waits for its lane, whose end wakes the driver.
     pub(super) fn take_due(&self, now: Instant) -> Vec<RemoteVolume> {
         let mut pauses = self.lock();
         let mut due = vec![];
-        for (volume, steps) in &mut *pauses {
-            let ended = steps.values_mut().filter(|pause| pause.until <= now);
+        for (volume, attempts) in &mut *pauses {
+            let ended = attempts.values_mut().filter(|pause| pause.until <= now);
             let reported = ended.map(|pause| std::mem::replace(&mut pause.is_reported, true));
             if reported.filter(|was_reported| !was_reported).count() > 0 {
                 due.push(volume.clone());
@@ -164,8 +219,10 @@ mod tests {
         let step = Step::NodeStage(NodeId::new("n1"));
         let backoff = Backoff::default();
         let reader = backoff.clone();
-        backoff.failed(&volume, &step, Duration::from_secs(1), 100);
-        backoff.failed(&volume, &step, Duration::from_secs(2), 100);
+        let attempt = Attempt::Step(step.clone());
+        let cause = || PauseCause::Unknown;
+        backoff.failed(&volume, &attempt, cause(), Duration::from_secs(1), 100);
+        backoff.failed(&volume, &attempt, cause(), Duration::from_secs(2), 100);
         let expected = StepAttempts {
             failed: 2,
             next_at: 2_000_000_100,
@@ -177,8 +234,8 @@ mod tests {
         backoff.shortened().await;
         assert_eq!(backoff.take_due(now), std::slice::from_ref(&volume));
         assert!(backoff.take_due(now).is_empty(), "it was reported");
-        assert_eq!(backoff.failed_attempts(&volume, &step), 2);
-        backoff.succeeded(&volume, &step);
+        assert_eq!(backoff.failed_attempts(&volume, &attempt), 2);
+        backoff.succeeded(&volume, &attempt);
         assert!(reader.waiting(&volume).is_empty());
     }
 }

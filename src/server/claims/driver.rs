@@ -3,6 +3,7 @@
 //! Level triggered: it wakes when claims, allocations, nodes or plugins change, or when a pause ends,
 //! reads the state, and starts what is due. It looks only at volumes whose claims or allocations changed,
 //! except after a change of a plugin or node. Idle volumes cost nothing. At most one step of a lane runs.
+//! What made no progress pauses before it is tried again (rule 15 of the claims machine).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,10 +13,12 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::backoff::Backoff;
+use super::backoff::{Attempt, Backoff, PauseCause};
 use super::reaper::releasable;
 use super::running_tasks::{Running, RunningTasks};
-use super::step_runner::{StepEnd, StepRunner};
+use super::step_choice::{StepHost, step_host};
+use super::step_end::StepEnd;
+use super::step_runner::StepRunner;
 use super::sweep::sweep_node;
 use crate::claim::{ClaimKey, Lane, Step};
 use crate::model::{NodeId, RemoteVolume};
@@ -52,9 +55,9 @@ struct Work {
 
 /// How a task ended.
 enum Finished {
-    /// The last of its steps, and its end.
-    Step(Step, StepEnd),
-    Reaped,
+    /// The last of its steps, its end, and what was to carry out the first one.
+    Step(Step, StepEnd, Option<StepHost>),
+    Reaped(StepEnd),
     Swept {
         is_clean: bool,
     },
@@ -134,17 +137,16 @@ impl ClaimDriver {
             Due::Step(volume, lane, step) => {
                 let running = Running::Step(volume.clone(), lane, step.clone());
                 let task = async move {
+                    let host = |state: &State| step_host(state, &volume, &step);
+                    let host = runner.ports.cell.read(host);
                     let (last, end) = runner.run(&volume, step).await;
-                    Finished::Step(last, end)
+                    Finished::Step(last, end, host)
                 };
                 (tasks.spawn(task), running)
             }
             Due::Reap(volume, claims) => {
                 let running = Running::Reap(volume.clone());
-                let task = async move {
-                    runner.reap(&volume, claims).await;
-                    Finished::Reaped
-                };
+                let task = async move { Finished::Reaped(runner.reap(&volume, claims).await) };
                 (tasks.spawn(task), running)
             }
             Due::Sweep(node) => {
@@ -161,20 +163,37 @@ impl ClaimDriver {
 
     /// Notes the end of a step and of those that followed it at once: a failed one pauses.
     fn finish_step(&mut self, volume: RemoteVolume, first: &Step, finished: Option<Finished>) {
-        let backoff = &mut self.work.backoff;
-        let (last, end) = match finished {
-            Some(Finished::Step(last, end)) => (last, end),
-            _ => (first.clone(), StepEnd::Pause),
+        let (last, end, cause) = match finished {
+            Some(Finished::Step(last, end, host)) if last == *first => {
+                (last, end, PauseCause::Host(host))
+            }
+            Some(Finished::Step(last, end, _)) => (last, end, PauseCause::Unknown),
+            _ => (first.clone(), StepEnd::Pause, PauseCause::Unknown),
         };
-        if last != *first || end == StepEnd::Decide {
-            backoff.succeeded(&volume, first);
+        if last != *first {
+            let first = Attempt::Step(first.clone());
+            self.work.backoff.succeeded(&volume, &first);
         }
-        if end == StepEnd::Pause {
+        self.finish_attempt(volume, &Attempt::Step(last), end, cause);
+    }
+
+    /// Notes the end of an attempt: only progress is followed by another look at once.
+    fn finish_attempt(
+        &mut self,
+        volume: RemoteVolume,
+        attempt: &Attempt,
+        end: StepEnd,
+        cause: PauseCause,
+    ) {
+        let backoff = &self.work.backoff;
+        if end.is_progress() {
+            backoff.succeeded(&volume, attempt);
+        } else {
             let jitter = self.runner.ports.ids.jitter();
-            let failed = backoff.failed_attempts(&volume, &last);
+            let failed = backoff.failed_attempts(&volume, attempt);
             let delay = self.runner.limits.policy.delay(failed, jitter);
             let now = self.runner.ports.clock.now();
-            backoff.failed(&volume, &last, delay, now);
+            backoff.failed(&volume, attempt, cause, delay, now);
         }
         self.work.changed.insert(volume);
     }
@@ -192,7 +211,11 @@ impl ClaimDriver {
         match work.running.remove(&id) {
             Some(Running::Step(volume, _, first)) => self.finish_step(volume, &first, finished),
             Some(Running::Reap(volume)) => {
-                work.changed.insert(volume);
+                let end = match finished {
+                    Some(Finished::Reaped(end)) => end,
+                    _ => StepEnd::Pause,
+                };
+                self.finish_attempt(volume, &Attempt::Reap, end, PauseCause::Unknown);
             }
             Some(Running::Sweep(node)) => match finished {
                 Some(Finished::Swept { is_clean: true }) => {
@@ -224,10 +247,7 @@ impl Work {
         }
         let all = state.all_claims().map(|record| record.volume.clone());
         self.changed.extend(all);
-        if self.hosts_seen.replace(hosts).is_some() {
-            // What a step waited for may be back.
-            self.backoff.clear();
-        }
+        self.hosts_seen = Some(hosts);
     }
 
     /// Returns what can be started now.
@@ -244,11 +264,13 @@ impl Work {
     fn due_for(&mut self, state: &State, volume: &RemoteVolume, now: Instant) -> Vec<Due> {
         let mut busy = self.running.busy_lanes(volume);
         let reaped = releasable(state, volume);
-        if !reaped.is_empty() && busy.insert(None) {
+        let steps = state.claim_steps(volume);
+        self.backoff.retain(volume, &steps, !reaped.is_empty());
+        let is_ready =
+            !reaped.is_empty() && self.backoff.is_ready(volume, &Attempt::Reap, now, || None);
+        if is_ready && busy.insert(None) {
             return vec![Due::Reap(volume.clone(), reaped)];
         }
-        let steps = state.claim_steps(volume);
-        self.backoff.retain(volume, &steps);
         let record = state.claims(volume);
         let node_of = |key: &ClaimKey| {
             let claims = &record?.claims.claims;
@@ -258,8 +280,9 @@ impl Work {
         for step in steps {
             let is_swept = matches!(step, Step::Sweep(_));
             let lane = step.lane(node_of);
-            let pauses = self.backoff.next_attempt(volume, &step);
-            let is_ready = !is_swept && pauses.is_none_or(|next| next <= now);
+            let host = || step_host(state, volume, &step);
+            let attempt = Attempt::Step(step.clone());
+            let is_ready = !is_swept && self.backoff.is_ready(volume, &attempt, now, host);
             if is_ready && busy.insert(lane.clone()) {
                 due.push(Due::Step(volume.clone(), lane, step));
             }

@@ -6,6 +6,7 @@
 //! One that has to wait is not started (rule 2 of the claims machine), nor is one that was tried before,
 //! which may pause.
 
+use super::step_request::step_started;
 use crate::claim::{
     ClaimEvent, ClaimKey, Claims, EventPlace, Known, Lane, Step, apply, next_steps,
 };
@@ -27,10 +28,9 @@ pub(super) struct DoneStep<'a> {
 /// Returns the step that becomes due and can be written together with the end of this one; `None` if the
 /// driver has to decide. It is a [`Step::Release`], or a step to call.
 pub(super) fn follow_up(state: &State, done: &DoneStep<'_>) -> Option<Step> {
-    let mut record = state.claims(done.volume)?.claims.clone();
-    let lane = lane(&record, done.step);
-    let at = EventPlace { index: 0, time: 0 };
-    apply(&mut record, done.event, at);
+    let before = &state.claims(done.volume)?.claims;
+    let lane = lane(before, done.step);
+    let record = after(before, done.event);
     let facts = state.claim_facts(&done.volume.plugin_id);
     let steps = next_steps(&record, &facts);
     if let Some(release) = steps.iter().find(|step| matches!(step, Step::Release(_))) {
@@ -51,19 +51,18 @@ pub(super) fn follow_up(state: &State, done: &DoneStep<'_>) -> Option<Step> {
     in_lane.find(|step| can_continue && is_untried(step))
 }
 
-/// Returns the step that the first claim of a volume makes due, and the instance of the plugin that gets
-/// it, if it is a call to the claim's node. The caller holds a place for the call.
+/// Returns the step that the first claim of a volume makes due, with the event of its start, if it is a
+/// call to the claim's node. The caller holds a place for the call.
 pub(super) fn first_step(
     state: &State,
     volume: &RemoteVolume,
     granted: &ClaimEvent,
     node: &NodeId,
-) -> Option<(Step, AllocId)> {
+) -> Option<(Step, ClaimEvent)> {
     if state.claims(volume).is_some() {
         return None;
     }
-    let mut record = Claims::default();
-    apply(&mut record, granted, EventPlace { index: 0, time: 0 });
+    let record = after(&Claims::default(), granted);
     let mut steps = next_steps(&record, &state.claim_facts(&volume.plugin_id)).into_iter();
     let (Some(step), None) = (steps.next(), steps.next()) else {
         return None;
@@ -72,7 +71,15 @@ pub(super) fn first_step(
         return None;
     }
     let instance = state.node_instance(&volume.plugin_id, node)?;
-    Some((step, instance.alloc_id.clone()))
+    let started = step_started(state, volume, &record, &step, &instance.alloc_id);
+    Some((step, started))
+}
+
+/// Returns the record after an event that is about to be committed.
+fn after(record: &Claims, event: &ClaimEvent) -> Claims {
+    let mut record = record.clone();
+    apply(&mut record, event, EventPlace { index: 0, time: 0 });
+    record
 }
 
 fn lane(record: &Claims, step: &Step) -> Option<Lane> {
@@ -85,10 +92,11 @@ pub(super) fn follow_up_events(state: &State, done: &DoneStep<'_>, next: &Step) 
     match next {
         Step::Release(key) => release_events(state, done.volume, key),
         _ => {
-            let event = ClaimEvent::StepStarted {
-                step: next.clone(),
-                instance: done.instance.clone(),
-            };
+            let unclaimed = Claims::default();
+            let before = state.claims(done.volume);
+            let before = before.map_or(&unclaimed, |record| &record.claims);
+            let record = after(before, done.event);
+            let event = step_started(state, done.volume, &record, next, done.instance);
             vec![claim_event(done.volume, event)]
         }
     }

@@ -16,11 +16,13 @@ mod reaper;
 mod running_tasks;
 mod service;
 mod step_choice;
+mod step_end;
 mod step_request;
 mod step_runner;
 mod sweep;
 mod view;
 mod waiters;
+mod writers;
 
 pub use backoff::StepAttempts;
 pub use driver::ClaimDriver;
@@ -29,3 +31,4 @@ pub use limits::ClaimLimits;
 pub use ports::ClaimPorts;
 pub use service::{ClaimOutcome, ClaimService, MountRequest};
 pub use view::ClaimStatus;
+pub(in crate::server) use writers::writers;

@@ -22,6 +22,7 @@ use super::ports::ClaimPorts;
 use super::step_runner::StepRunner;
 use super::view::{ClaimStatus, claim_status, claim_statuses};
 use super::waiters::{Waiter, Waiters};
+use super::writers::{of_keys, writers};
 use crate::claim::{
     Admission, AdmissionFacts, Claim, ClaimDenied, ClaimEvent, ClaimKey, ClaimProgress,
     ClaimRequest, ClaimUsage, Claims, StepProblem, admit,
@@ -292,9 +293,9 @@ impl ClaimService {
         };
         let expected = Expected::ClaimsAt(decided.remote.clone(), decided.claims_index);
         let mut commits = vec![(vec![expected], stamped(events))];
-        if let Some((step, instance)) = first {
-            let due = Expected::StepDue(decided.remote.clone(), step.clone());
-            let started = claim_event(&decided.remote, ClaimEvent::StepStarted { step, instance });
+        if let Some((step, started)) = first {
+            let due = Expected::StepDue(decided.remote.clone(), step);
+            let started = claim_event(&decided.remote, started);
             commits.push((vec![due], stamped(vec![started])));
         }
         let committed = self.ports.cell.commit_each(commits).await;
@@ -315,7 +316,9 @@ impl ClaimService {
         let mut watch = self.ports.cell.watch(vec![topic]);
         loop {
             let outcome = self.outcome(remote, &key);
-            if let Some(error) = waiter.failure() {
+            let progress = outcome.claim.as_ref().map(|claim| claim.progress);
+            let waits = progress == Some(ClaimProgress::Publishing);
+            if let Some(error) = waiter.failure().filter(|_| !waits) {
                 return Err(ClaimError::Failed {
                     volume: request.volume.clone(),
                     alloc: key.alloc,
@@ -323,8 +326,6 @@ impl ClaimService {
                 }
                 .into());
             }
-            let progress = outcome.claim.as_ref().map(|claim| claim.progress);
-            let waits = progress == Some(ClaimProgress::Publishing);
             if !waits || Instant::now() >= deadline {
                 return Ok(outcome);
             }
@@ -350,12 +351,38 @@ impl ClaimService {
     /// that are left and the index.
     ///
     /// # Errors
-    /// If the allocation has no such claim.
+    /// If the allocation has no such claim, or if its tasks may still run.
     pub async fn release(
         &self,
         volume: &NamespacedId,
         alloc: &AllocId,
         alias: Option<&VolumeAlias>,
+        wait: Duration,
+    ) -> Result<(usize, u64), ServerError> {
+        self.release_claims(volume, alloc, alias, false, wait).await
+    }
+
+    /// Releases the claims of an allocation like [`Self::release`], also under its tasks: an operator has
+    /// approved that they are cut off from the volume.
+    ///
+    /// # Errors
+    /// If the allocation has no such claim.
+    pub async fn cut_off(
+        &self,
+        volume: &NamespacedId,
+        alloc: &AllocId,
+        alias: Option<&VolumeAlias>,
+        wait: Duration,
+    ) -> Result<(usize, u64), ServerError> {
+        self.release_claims(volume, alloc, alias, true, wait).await
+    }
+
+    async fn release_claims(
+        &self,
+        volume: &NamespacedId,
+        alloc: &AllocId,
+        alias: Option<&VolumeAlias>,
+        cuts_off: bool,
         wait: Duration,
     ) -> Result<(usize, u64), ServerError> {
         let is_meant = |key: &ClaimKey, _: &Claim| {
@@ -366,8 +393,21 @@ impl ClaimService {
             let (volume, alloc) = (volume.clone(), alloc.clone());
             return Err(ClaimError::NoClaim { volume, alloc }.into());
         }
-        self.request_release(&remote, &keys, "it was released")
-            .await?;
+        let held: Vec<_> = self.ports.cell.read(|state| {
+            let claims = state.claims(&remote).map(|record| &record.claims);
+            let claims = of_keys(claims, &keys).filter(|(_, claim)| claim.is_held());
+            let writers = writers(state, claims).into_iter();
+            writers.filter(|writer| writer.job.is_some()).collect()
+        });
+        if !held.is_empty() && !cuts_off {
+            let (volume, writers) = (volume.clone(), held);
+            return Err(ClaimError::StillRunning { volume, writers }.into());
+        }
+        let reason = match held.is_empty() {
+            true => "it was released",
+            false => "an operator cut its tasks off",
+        };
+        self.request_release(&remote, &keys, reason).await?;
         self.backoff.retry_now(&remote);
         self.wait_until_gone(&remote, &keys, Instant::now() + wait)
             .await
@@ -390,11 +430,15 @@ impl ClaimService {
         if keys.is_empty() {
             self.check_node(node)?;
         }
-        let users = self.ports.cell.read(|state| users(state, &remote, &keys));
+        let users = self.ports.cell.read(|state| {
+            let claims = state.claims(&remote).map(|record| &record.claims);
+            let held = of_keys(claims, &keys).filter(|(_, claim)| claim.is_held());
+            writers(state, held)
+        });
         if !users.is_empty() {
             return Err(ServerError::VolumeInUse {
                 volume: volume.clone(),
-                claiming_allocs: users,
+                claiming_allocs: users.into_iter().map(|user| user.alloc).collect(),
             });
         }
         self.request_release(&remote, &keys, "an operator detached it")
@@ -680,18 +724,4 @@ fn check_node_plugin(
         node: request.node.clone(),
     }
     .into())
-}
-
-/// Returns the allocations whose held claims are in use.
-fn users(state: &State, remote: &RemoteVolume, keys: &[ClaimKey]) -> Vec<AllocId> {
-    let claims = state.claims(remote);
-    let is_user = |key: &&ClaimKey| {
-        let claim = claims.and_then(|record| record.claims.claims.get(*key));
-        let lives = state
-            .alloc(&key.alloc)
-            .is_some_and(|alloc| !alloc.has_ended);
-        claim.is_some_and(Claim::is_held) && lives
-    };
-    let users = keys.iter().filter(is_user);
-    users.map(|key| key.alloc.clone()).collect()
 }

@@ -1,7 +1,9 @@
 //! Who gets a step, and whom it is for. Pure.
 
 use crate::claim::{ClaimKey, Known, Step};
-use crate::model::{AllocId, NodeId, RemoteVolume};
+use crate::model::{
+    AllocId, ControllerCapabilities, ExternalNodeId, NodeCapabilities, NodeId, RemoteVolume,
+};
 use crate::state::State;
 
 /// Returns the held claims that need the step.
@@ -57,6 +59,54 @@ pub(super) fn instance_for(state: &State, volume: &RemoteVolume, step: &Step) ->
         Step::Release(_) => return None,
     };
     Some(newest.alloc_id.clone())
+}
+
+/// Returns the node of an attach whose ID at the provider is not known: neither the record has it, nor
+/// does the plugin report it.
+pub(super) fn lacks_node_id(state: &State, volume: &RemoteVolume, step: &Step) -> Option<NodeId> {
+    let Step::ControllerPublish(node) = step else {
+        return None;
+    };
+    let claims = &state.claims(volume)?.claims;
+    let of_claim = || claims.claim_for(node)?.1.external_node.as_ref();
+    let is_known = claims.attachments.contains_key(node)
+        || of_claim().is_some()
+        || state.external_node(&volume.plugin_id, node).is_some();
+    (!is_known).then(|| node.clone())
+}
+
+/// What carries out a step, as far as a failure can depend on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct StepHost {
+    alloc: AllocId,
+    controller: Option<ControllerCapabilities>,
+    node: Option<NodeCapabilities>,
+    external_node: Option<ExternalNodeId>,
+}
+
+/// Returns what would carry out the step now; `None` if nothing healthy can.
+pub(super) fn step_host(state: &State, volume: &RemoteVolume, step: &Step) -> Option<StepHost> {
+    let plugin = &volume.plugin_id;
+    let alloc = instance_for(state, volume, step)?;
+    let instance = &state.plugin_record(plugin)?.allocs.get(&alloc)?.instance;
+    let external_node = match step {
+        Step::ControllerPublish(node) => state.external_node(plugin, node),
+        Step::ControllerUnpublish(_)
+        | Step::NodeStage(_)
+        | Step::NodePublish(_)
+        | Step::NodeExpand(_)
+        | Step::NodeUnpublish(_)
+        | Step::NodeUnstage(_)
+        | Step::AssumeNodeGone(_)
+        | Step::Sweep(_)
+        | Step::Release(_) => None,
+    };
+    instance.health.healthy.then(|| StepHost {
+        alloc,
+        controller: instance.controller.as_ref().map(|one| one.capabilities),
+        node: instance.node.as_ref().map(|one| one.capabilities),
+        external_node,
+    })
 }
 
 /// Returns the instance of a plugin on a node for a sweep.

@@ -1,12 +1,17 @@
 //! What a step sends: from the record, the registration and the opened secrets.
+//!
+//! A call that makes an effect sends what was recorded when the effect became possible: its registration's
+//! context, the modes and mount options, and `readonly` ([`setup_inputs()`]). So a repeated call is the
+//! same, whatever claims or registrations did in between (rule 13 of the claims machine). Secrets are not
+//! recorded: a call carries those that its registration has now, so that an operator can correct them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::claim::{Claim, ClaimKey, ClaimUsage, Claims};
+use crate::claim::{Claim, ClaimEvent, ClaimKey, Claims, SetupInputs, Step};
 use crate::model::{
-    CapacityRange, NamespacedId, NodeId, PublishContext, RemoteVolume, SealedSecrets, Secrets,
-    Usage,
+    AllocId, CapacityRange, NamespacedId, NodeId, PublishContext, RemoteVolume, SealedSecrets,
+    Secrets,
 };
 use crate::ports::{
     ControllerPublishRequest, ControllerUnpublishRequest, NodeExpandRequest, PublishRequest,
@@ -14,40 +19,110 @@ use crate::ports::{
 };
 use crate::server::error::ServerError;
 use crate::server::sealing::VolumeSealer;
-use crate::state::{ClaimsRecord, State};
+use crate::state::{ClaimsRecord, State, VolumeRecord};
 
-/// The record of a volume with what its calls need besides.
-pub(super) struct StepContext {
-    pub(super) volume: RemoteVolume,
-    pub(super) record: Arc<ClaimsRecord>,
-    /// The registration that provides secrets and context.
+/// Returns the event that records the start of a step for this record of the volume's claims.
+pub(super) fn step_started(
+    state: &State,
+    volume: &RemoteVolume,
+    claims: &Claims,
+    step: &Step,
+    instance: &AllocId,
+) -> ClaimEvent {
+    ClaimEvent::StepStarted {
+        step: step.clone(),
+        instance: instance.clone(),
+        inputs: setup_inputs(state, volume, claims, step).map(Box::new),
+    }
+}
+
+/// Returns what the call of a step sends besides its claim; `None` if the step makes no effect.
+pub(super) fn setup_inputs(
+    state: &State,
+    volume: &RemoteVolume,
+    claims: &Claims,
+    step: &Step,
+) -> Option<SetupInputs> {
+    if !step.is_setup() {
+        return None;
+    }
+    let registration = claims
+        .registration(step)
+        .and_then(|name| live_registration(state, volume, name));
+    let mut inputs = SetupInputs {
+        volume_context: registration
+            .map(|record| record.provided.context.to_map())
+            .unwrap_or_default(),
+        ..SetupInputs::default()
+    };
+    if let Step::ControllerPublish(node) = step {
+        let plugin = &volume.plugin_id;
+        let controller = state
+            .controller_instance(plugin)
+            .and_then(|instance| instance.controller.as_ref());
+        inputs.attaches_read_only =
+            controller.is_some_and(|controller| controller.capabilities.publish_readonly);
+        inputs.external_node = state.external_node(plugin, node);
+    }
+    Some(inputs)
+}
+
+/// Returns a registration if it is one of this external volume.
+fn live_registration<'a>(
+    state: &'a State,
+    volume: &RemoteVolume,
+    name: &NamespacedId,
+) -> Option<&'a Arc<VolumeRecord>> {
+    let record = state.record(name)?;
+    (record.remote_volume().as_ref() == Some(volume)).then_some(record)
+}
+
+/// A registration, or what is left of one that is gone.
+struct Registration {
     name: NamespacedId,
     sealed: SealedSecrets,
     volume_context: BTreeMap<String, String>,
 }
 
+/// The record of a volume with what its calls need besides.
+pub(super) struct StepContext {
+    pub(super) volume: RemoteVolume,
+    pub(super) record: Arc<ClaimsRecord>,
+    /// The registration of the step, or another one whose claims are on record.
+    registration: Registration,
+}
+
 impl StepContext {
-    /// Reads the context; `None` if the volume has no claims, or neither registration nor tombstone.
-    pub(super) fn read(state: &State, volume: &RemoteVolume) -> Option<Self> {
+    /// Reads what a step needs; `None` if the volume has no claims, or neither registration nor tombstone.
+    pub(super) fn read(state: &State, volume: &RemoteVolume, step: &Step) -> Option<Self> {
         let record = state.claims(volume)?.clone();
-        let volume = volume.clone();
-        if let Some(tombstone) = &record.claims.tombstone {
-            return Some(Self {
-                name: tombstone.volume.clone(),
+        let claims = &record.claims;
+        let own = claims.registration(step);
+        let of_claims = claims.claims.values().map(|claim| &claim.volume);
+        let mut names = own.into_iter().chain(of_claims);
+        let live = |name: &NamespacedId| {
+            let record = live_registration(state, volume, name)?;
+            Some(Registration {
+                name: name.clone(),
+                sealed: record.secrets.clone(),
+                volume_context: record.provided.context.to_map(),
+            })
+        };
+        let gone = |name: &NamespacedId| {
+            let tombstone = claims.tombstone(name)?;
+            Some(Registration {
+                name: name.clone(),
                 sealed: tombstone.secrets.clone(),
                 volume_context: BTreeMap::new(),
-                volume,
-                record,
-            });
-        }
-        let claims = record.claims.claims.values();
-        let mut claimed = claims.filter_map(|claim| state.record(&claim.volume));
-        let registration = claimed.next()?;
+            })
+        };
+        let own = own.and_then(|name| live(name).or_else(|| gone(name)));
+        let registration = own
+            .or_else(|| names.clone().find_map(live))
+            .or_else(|| names.find_map(gone))?;
         Some(Self {
-            name: registration.key().clone(),
-            sealed: registration.secrets.clone(),
-            volume_context: registration.provided.context.to_map(),
-            volume,
+            volume: volume.clone(),
+            registration,
             record,
         })
     }
@@ -56,14 +131,12 @@ impl StepContext {
         &self.record.claims
     }
 
-    /// The claim of a node that a call is for: a held one if there is any.
-    fn claim_on(&self, node: &NodeId) -> Option<(&ClaimKey, &Claim)> {
-        let claims = self.claims().on(node);
-        claims.max_by_key(|(_, claim)| claim.is_held())
+    fn name(&self) -> NamespacedId {
+        self.registration.name.clone()
     }
 
     fn secrets(&self, sealer: &VolumeSealer) -> Result<Secrets, ServerError> {
-        sealer.open_secrets(&self.name, &self.sealed)
+        sealer.open_secrets(&self.registration.name, &self.registration.sealed)
     }
 
     fn publish_context(&self, node: &NodeId) -> PublishContext {
@@ -71,17 +144,14 @@ impl StepContext {
         attachment.map_or_else(PublishContext::new, |attachment| attachment.context.clone())
     }
 
-    /// Flags are sealed for the registration through which the volume was claimed.
-    fn usage(&self, sealer: &VolumeSealer, usage: &ClaimUsage) -> Result<Usage, ServerError> {
-        let claims = self.claims().claims.values();
-        let mut same = claims.filter(|claim| claim.usage == *usage);
-        let owner = same.next().map_or(&self.name, |claim| &claim.volume);
-        sealer.open_usage(owner, usage)
-    }
-
-    /// Whether all claims on the node only read.
-    fn only_reads(&self, node: &NodeId) -> bool {
-        self.claims().on(node).all(|(_, claim)| claim.read_only)
+    /// The context on record, or that of the registration if an earlier version started the call.
+    fn volume_context(
+        &self,
+        recorded: Option<&BTreeMap<String, String>>,
+    ) -> BTreeMap<String, String> {
+        recorded
+            .unwrap_or(&self.registration.volume_context)
+            .clone()
     }
 
     pub(super) fn attach(
@@ -89,28 +159,24 @@ impl StepContext {
         sealer: &VolumeSealer,
         node: &NodeId,
     ) -> Result<Option<ControllerPublishRequest>, ServerError> {
-        let Some((_, claim)) = self.claim_on(node) else {
+        let Some(attachment) = self.claims().attachments.get(node) else {
             return Ok(None);
         };
-        let Some(external_node) = self.external_node(node, claim) else {
-            return Ok(None);
+        let of_claim = || self.claims().claim_for(node).map(|(_, claim)| claim);
+        let (owner, usage, read_only) = match (&attachment.made_for, of_claim()) {
+            (Some(made_for), _) => (&made_for.volume, &made_for.usage, made_for.read_only),
+            (None, Some(claim)) => (&claim.volume, &claim.usage, only_reads(claim)),
+            (None, None) => return Ok(None),
         };
         Ok(Some(ControllerPublishRequest {
             volume: self.volume.clone(),
-            name: claim.volume.clone(),
-            node: external_node,
-            usage: self.usage(sealer, &claim.usage)?,
-            read_only: self.only_reads(node),
-            volume_context: self.volume_context.clone(),
+            name: owner.clone(),
+            node: attachment.external_node.clone(),
+            usage: sealer.open_usage(owner, usage)?,
+            read_only,
+            volume_context: self.volume_context(attachment.volume_context.as_ref()),
             secrets: self.secrets(sealer)?,
         }))
-    }
-
-    /// The ID under which the volume was attached stays, also if the node has another one now (B37).
-    fn external_node(&self, node: &NodeId, claim: &Claim) -> Option<crate::model::ExternalNodeId> {
-        let attachment = self.claims().attachments.get(node);
-        let attached = attachment.map(|attachment| attachment.external_node.clone());
-        attached.or_else(|| claim.external_node.clone())
     }
 
     pub(super) fn detach(
@@ -123,7 +189,7 @@ impl StepContext {
         };
         Ok(Some(ControllerUnpublishRequest {
             volume: self.volume.clone(),
-            name: self.name.clone(),
+            name: self.name(),
             node: attachment.external_node.clone(),
             secrets: self.secrets(sealer)?,
         }))
@@ -140,9 +206,9 @@ impl StepContext {
         Ok(Some(StageRequest {
             volume: self.volume.clone(),
             name: staging.volume.clone(),
-            usage: self.usage(sealer, &staging.usage)?,
+            usage: sealer.open_usage(&staging.volume, &staging.usage)?,
             publish_context: self.publish_context(node),
-            volume_context: self.volume_context.clone(),
+            volume_context: self.volume_context(staging.volume_context.as_ref()),
             secrets: self.secrets(sealer)?,
         }))
     }
@@ -150,7 +216,7 @@ impl StepContext {
     pub(super) fn unstage(&self) -> UnstageRequest {
         UnstageRequest {
             volume: self.volume.clone(),
-            name: self.name.clone(),
+            name: self.name(),
         }
     }
 
@@ -167,10 +233,10 @@ impl StepContext {
             name: claim.volume.clone(),
             alloc: key.alloc.clone(),
             alias: key.alias.clone(),
-            usage: self.usage(sealer, &claim.usage)?,
-            read_only: claim.read_only,
+            usage: sealer.open_usage(&claim.volume, &claim.usage)?,
+            read_only: claim.read_only || only_reads(claim),
             publish_context: self.publish_context(&claim.node),
-            volume_context: self.volume_context.clone(),
+            volume_context: self.volume_context(claim.volume_context.as_ref()),
             secrets: self.secrets(sealer)?,
         }))
     }
@@ -178,7 +244,7 @@ impl StepContext {
     pub(super) fn unpublish(&self, key: &ClaimKey) -> UnpublishRequest {
         UnpublishRequest {
             volume: self.volume.clone(),
-            name: self.name.clone(),
+            name: self.name(),
             alloc: key.alloc.clone(),
             alias: key.alias.clone(),
         }
@@ -189,14 +255,15 @@ impl StepContext {
         sealer: &VolumeSealer,
         node: &NodeId,
     ) -> Result<Option<NodeExpandRequest>, ServerError> {
-        let (Some((key, claim)), Some(expansion)) = (self.claim_on(node), &self.claims().expansion)
+        let claims = self.claims();
+        let (Some((key, claim)), Some(expansion)) = (claims.claim_for(node), &claims.expansion)
         else {
             return Ok(None);
         };
         Ok(Some(NodeExpandRequest {
             volume: self.volume.clone(),
             name: claim.volume.clone(),
-            usage: self.usage(sealer, &claim.usage)?,
+            usage: sealer.open_usage(&claim.volume, &claim.usage)?,
             capacity: CapacityRange {
                 min: expansion.to,
                 max: Default::default(),
@@ -206,3 +273,11 @@ impl StepContext {
         }))
     }
 }
+
+/// Whether the access mode of a claim has only readers.
+fn only_reads(claim: &Claim) -> bool {
+    !claim.usage.capability.access_mode.allows_writes()
+}
+
+#[cfg(test)]
+mod tests;

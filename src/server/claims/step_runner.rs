@@ -18,10 +18,11 @@ use super::calls::{CallError, StepCalls};
 use super::follow_up::{DoneStep, claim_event, follow_up, follow_up_events, release_events};
 use super::limits::ClaimLimits;
 use super::ports::ClaimPorts;
-use super::step_choice::{instance_for, waiting_for};
-use super::step_request::StepContext;
+use super::step_choice::{instance_for, lacks_node_id, waiting_for};
+use super::step_end::StepEnd;
+use super::step_request::{StepContext, step_started};
 use super::waiters::Waiters;
-use crate::claim::{ClaimEvent, ClaimKey, Known, Step, StepAnswer, is_new_problem};
+use crate::claim::{ClaimEvent, ClaimKey, Claims, Known, Step, StepAnswer, is_new_problem};
 use crate::model::{AllocId, RemoteVolume};
 use crate::ports::HostError;
 use crate::server::call_line::CallClass;
@@ -29,15 +30,6 @@ use crate::server::call_lines::CallPermit;
 use crate::server::cell::{CommitError, Expected};
 use crate::server::sealing::VolumeSealer;
 use crate::state::{Event, EventKind, State};
-
-/// The end of one attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum StepEnd {
-    /// The step is done, or no longer due: decide again.
-    Decide,
-    /// The step failed: try it again after a pause.
-    Pause,
-}
 
 /// Runs steps.
 pub(super) struct StepRunner {
@@ -109,7 +101,8 @@ impl StepRunner {
                 let event = ClaimEvent::NodeAssumedGone { node: node.clone() };
                 self.record(volume, &step, event).await
             }
-            Step::Sweep(_) => StepEnd::Decide,
+            // The driver sweeps whole nodes.
+            Step::Sweep(_) => StepEnd::Pause,
             Step::ControllerPublish(_)
             | Step::NodeStage(_)
             | Step::NodePublish(_)
@@ -121,46 +114,47 @@ impl StepRunner {
         (step, end)
     }
 
-    /// Requests the release of unused claims.
-    pub(super) async fn reap(&self, volume: &RemoteVolume, claims: Vec<(ClaimKey, &'static str)>) {
+    /// Requests the release of unused claims. One that cannot be recorded is requested again later.
+    pub(super) async fn reap(
+        &self,
+        volume: &RemoteVolume,
+        claims: Vec<(ClaimKey, &'static str)>,
+    ) -> StepEnd {
+        let mut end = StepEnd::Pause;
         for (key, reason) in claims {
-            info!(alloc.id = %key.alloc, volume.external_id = %volume.external_id, reason, "claim released");
-            let reason = reason.to_owned();
-            let event = ClaimEvent::ReleaseRequested { key, reason };
-            self.commit(vec![], vec![claim_event(volume, event)])
-                .await
-                .ok();
+            let event = ClaimEvent::ReleaseRequested {
+                key: key.clone(),
+                reason: reason.to_owned(),
+            };
+            let committed = self.commit(vec![], vec![claim_event(volume, event)]).await;
+            match &committed {
+                Ok(index) => {
+                    info!(alloc.id = %key.alloc, volume.external_id = %volume.external_id, reason, index, "claim released");
+                    end = StepEnd::after(&committed);
+                }
+                // It is in release already, or gone.
+                Err(CommitError::InvalidEvent(_)) => {}
+                Err(error) => {
+                    warn!(alloc.id = %key.alloc, volume.external_id = %volume.external_id,
+                        error = error.detail(), "the release of a claim was not recorded and is requested again");
+                    return StepEnd::Pause;
+                }
+            }
         }
+        end
     }
 
     async fn release(&self, volume: &RemoteVolume, step: &Step, key: &ClaimKey) -> StepEnd {
         let events = |state: &State| release_events(state, volume, key);
         let events = self.ports.cell.read(events);
         let due = Expected::StepDue(volume.clone(), step.clone());
-        self.decide_again(&self.commit(vec![due], events).await)
+        StepEnd::after(&self.commit(vec![due], events).await)
     }
 
     async fn record(&self, volume: &RemoteVolume, step: &Step, event: ClaimEvent) -> StepEnd {
         let due = Expected::StepDue(volume.clone(), step.clone());
         let committed = self.commit(vec![due], vec![claim_event(volume, event)]);
-        self.decide_again(&committed.await)
-    }
-
-    /// A conflict is decided again at once; a journal that fails needs a pause.
-    fn decide_again(&self, committed: &Result<u64, CommitError>) -> StepEnd {
-        match committed {
-            Ok(_)
-            | Err(
-                CommitError::Conflict { .. }
-                | CommitError::VariableConflict { .. }
-                | CommitError::ClaimsConflict { .. }
-                | CommitError::JobConflict { .. }
-                | CommitError::NodeConflict { .. }
-                | CommitError::NoNamespace { .. }
-                | CommitError::InvalidEvent(_),
-            ) => StepEnd::Decide,
-            Err(CommitError::Journal(_) | CommitError::Stopping) => StepEnd::Pause,
-        }
+        StepEnd::after(&committed.await)
     }
 
     async fn commit(
@@ -201,6 +195,14 @@ impl StepRunner {
             let help = format!("check the plugin with `nomad-csi plugin status {plugin}`");
             return Err(self.failed(volume, step, (error, Some(help))).await);
         };
+        let lacks_node_id = |state: &State| lacks_node_id(state, volume, step);
+        if let Some(node) = self.ports.cell.read(lacks_node_id) {
+            let plugin = &volume.plugin_id;
+            let error =
+                format!("plugin `{plugin}` has not reported the provider's ID of node `{node}`");
+            let help = format!("check the plugin with `nomad-csi plugin status {plugin}`");
+            return Err(self.failed(volume, step, (error, Some(help))).await);
+        }
         let place = match self.place(volume, step).await {
             Ok(place) => place,
             Err(error) => return Err(self.failed(volume, step, (error, None)).await),
@@ -212,15 +214,23 @@ impl StepRunner {
                 instance,
                 place,
             }),
-            Err(error) => Err(self.decide_again(&Err(error))),
+            Err(error) => {
+                debug!(volume.external_id = %volume.external_id, csi.rpc = step.name(),
+                    error = error.detail(), "the start of a step was not recorded");
+                Err(StepEnd::after(&Err(error)))
+            }
         }
     }
 
     /// Sends a started call and records its end. Continues if the next call is started.
     async fn attempt(&self, volume: &RemoteVolume, call: &mut RunningCall) -> ControlFlow<StepEnd> {
-        let context = |state: &State| StepContext::read(state, volume);
+        let context = |state: &State| StepContext::read(state, volume, &call.step);
         let Some(context) = self.ports.cell.read(context) else {
-            return ControlFlow::Break(StepEnd::Decide);
+            call.place.release();
+            let error =
+                "neither the registration of the volume nor what is left of one is on record";
+            let failure = (error.to_owned(), None);
+            return ControlFlow::Break(self.failed(volume, &call.step, failure).await);
         };
         let answer = self.answer(&context, call).await;
         let answer = match answer {
@@ -238,7 +248,7 @@ impl StepRunner {
         };
         call.place.release();
         ControlFlow::Break(match error {
-            CallError::OutOfDate => StepEnd::Decide,
+            CallError::OutOfDate => StepEnd::Pause,
             error if error.is_permanent() && call.step.is_setup() => {
                 self.give_up(volume, &call.step, &error).await
             }
@@ -297,10 +307,12 @@ impl StepRunner {
         if let Some(index) = recorded {
             return Ok(index);
         }
-        let event = ClaimEvent::StepStarted {
-            step: step.clone(),
-            instance: instance.clone(),
-        };
+        let event = self.ports.cell.read(|state| {
+            let unclaimed = Claims::default();
+            let record = state.claims(volume);
+            let claims = record.map_or(&unclaimed, |record| &record.claims);
+            step_started(state, volume, claims, step, instance)
+        });
         let due = Expected::StepDue(volume.clone(), step.clone());
         self.commit(vec![due], vec![claim_event(volume, event)])
             .await
@@ -378,8 +390,8 @@ impl StepRunner {
                 call.started = *started;
                 ControlFlow::Continue(())
             }
-            (_, [done, ..]) => ControlFlow::Break(self.decide_again(done)),
-            (_, []) => ControlFlow::Break(StepEnd::Decide),
+            (_, [done, ..]) => ControlFlow::Break(StepEnd::after(done)),
+            (_, []) => ControlFlow::Break(StepEnd::Pause),
         }
     }
 
@@ -421,13 +433,19 @@ impl StepRunner {
             help: None,
         };
         let mut events = vec![claim_event(volume, failed)];
-        for key in keys {
-            self.waiters.failed(&key, &error);
-            let reason = error.clone();
+        for key in &keys {
+            // Heard of only when the claim is in release: see `Waiter::failure`.
+            self.waiters.failed(key, &error);
+            let (key, reason) = (key.clone(), error.clone());
             let event = ClaimEvent::ReleaseRequested { key, reason };
             events.push(claim_event(volume, event));
         }
         let committed = self.commit(vec![], events).await;
-        self.decide_again(&committed)
+        if let Err(error) = &committed {
+            warn!(volume.external_id = %volume.external_id, error = error.detail(),
+                "the release of a claim was not recorded, so the step is repeated");
+            keys.iter().for_each(|key| self.waiters.withdraw(key));
+        }
+        StepEnd::after(&committed)
     }
 }

@@ -35,10 +35,18 @@ impl Waiters {
         }
     }
 
-    /// Leaves the reason of a failure for the requests that wait.
+    /// Leaves the reason of a failure for the requests that wait. They hear of it when the claim is in
+    /// release, so it may be left before that is committed.
     pub(super) fn failed(&self, key: &ClaimKey, reason: &str) {
         if let Some(waiting) = self.lock().get_mut(key) {
             waiting.failure = Some(reason.to_owned());
+        }
+    }
+
+    /// Takes the reason back: the release was not committed.
+    pub(super) fn withdraw(&self, key: &ClaimKey) {
+        if let Some(waiting) = self.lock().get_mut(key) {
+            waiting.failure = None;
         }
     }
 
@@ -48,7 +56,8 @@ impl Waiters {
 }
 
 impl Waiter {
-    /// Returns why the claim failed, if it did.
+    /// Returns why the claim failed, if it did. To ask while the claim is not published yet, and not in
+    /// release, is too early: its release may not be committed.
     pub(super) fn failure(&self) -> Option<String> {
         self.waiters.lock().get(&self.key)?.failure.clone()
     }

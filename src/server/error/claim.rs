@@ -4,7 +4,29 @@ use http::StatusCode;
 
 use crate::claim::{ClaimDenied, ClaimDeniedReason, ClaimKey, StepProblem};
 use crate::diagnostic::Code;
-use crate::model::{AllocId, ExternalId, NamespacedId, NodeId, PluginId};
+use crate::model::{AllocId, ExternalId, JobKey, NamespacedId, NodeId, PluginId, shell_quoted};
+
+/// An allocation that may still write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimWriter {
+    /// The allocation.
+    pub alloc: AllocId,
+    /// Its node.
+    pub node: NodeId,
+    /// The job whose tasks run; `None` if a client made the allocation with its claim, and ends it by
+    /// releasing the claim.
+    pub job: Option<JobKey>,
+}
+
+impl std::fmt::Display for ClaimWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "allocation `{}`", self.alloc)?;
+        if let Some(job) = &self.job {
+            write!(f, " of job {}", job.quoted())?;
+        }
+        write!(f, " may still write on node `{}`", self.node)
+    }
+}
 
 /// Why a request about a claim or a node fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +55,13 @@ pub enum ClaimError {
         volume: NamespacedId,
         /// The allocation.
         alloc: AllocId,
+    },
+    /// Tasks may still write to the volume.
+    StillRunning {
+        /// The volume.
+        volume: NamespacedId,
+        /// Whose tasks.
+        writers: Vec<ClaimWriter>,
     },
     /// The allocation runs on another node.
     OtherNode {
@@ -89,6 +118,7 @@ impl ClaimError {
             Self::Denied { .. } | Self::NoNodePlugin { .. } => {
                 (Code::ClaimDenied, StatusCode::CONFLICT)
             }
+            Self::StillRunning { .. } => (Code::VolumeInUse, StatusCode::CONFLICT),
             Self::StillAttached { .. } => (Code::VolumeNotYet, StatusCode::INTERNAL_SERVER_ERROR),
             Self::Failed { .. } => (Code::ClaimFailed, StatusCode::INTERNAL_SERVER_ERROR),
             Self::NoVolume(_) => (Code::VolumeNotFound, StatusCode::NOT_FOUND),
@@ -125,6 +155,7 @@ impl ClaimError {
                 let holders = denied.holders.iter();
                 holders.map(ToString::to_string).collect()
             }
+            Self::StillRunning { writers, .. } => writers.iter().map(ToString::to_string).collect(),
             Self::Failed { .. }
             | Self::NoVolume(_)
             | Self::NoClaim { .. }
@@ -140,7 +171,17 @@ impl ClaimError {
     }
 
     /// What to do.
-    pub(super) fn help(&self) -> String {
+    pub(super) fn help(&self) -> Vec<String> {
+        match self {
+            Self::StillRunning { volume, writers } => {
+                let first = writers.first();
+                first.map_or_else(Vec::new, |writer| still_running_help(volume, writer))
+            }
+            other => vec![other.remedy()],
+        }
+    }
+
+    fn remedy(&self) -> String {
         match self {
             Self::Denied { volume, denied } => denied_help(volume, &denied.reason),
             Self::NoNodePlugin { plugin, .. } => format!(
@@ -167,6 +208,7 @@ impl ClaimError {
             Self::Failed { .. }
             | Self::NoVolume(_)
             | Self::NoClaim { .. }
+            | Self::StillRunning { .. }
             | Self::Invalid(_)
             | Self::UnknownNode(_)
             | Self::NodeState(_) => self.code_and_status().0.advice(),
@@ -194,6 +236,10 @@ impl ClaimError {
                     volume.quoted()
                 )
             }
+            Self::StillRunning { volume, .. } => format!(
+                "cannot release volume {}: tasks that use it may still run",
+                volume.quoted()
+            ),
             Self::OtherNode { alloc, node } => {
                 format!("allocation `{alloc}` runs on node `{node}`")
             }
@@ -222,6 +268,25 @@ impl ClaimError {
             Self::NodeState(problem) => problem.clone(),
         }
     }
+}
+
+/// To end the tasks, or to approve that they lose the volume.
+fn still_running_help(volume: &NamespacedId, writer: &ClaimWriter) -> Vec<String> {
+    let NamespacedId { namespace, id } = volume;
+    let alloc = shell_quoted(writer.alloc.as_str());
+    let stop = writer.job.as_ref().map(|job| {
+        format!(
+            "run `nomad-csi job stop {} --namespace {}`: the end of its tasks releases the volume",
+            shell_quoted(job.id.as_str()),
+            shell_quoted(job.namespace.as_str())
+        )
+    });
+    let cut_off = format!(
+        "to unmount the volume under the tasks, run `nomad-csi volume release {} --namespace {} --alloc {alloc} --approve cuts-off:{alloc}`",
+        shell_quoted(id.as_str()),
+        shell_quoted(namespace.as_str())
+    );
+    stop.into_iter().chain([cut_off]).collect()
 }
 
 fn denied_help(volume: &NamespacedId, reason: &ClaimDeniedReason) -> String {

@@ -14,7 +14,7 @@ mod snapshot;
 mod update_origin;
 mod variable;
 
-pub use claim::ClaimError;
+pub use claim::{ClaimError, ClaimWriter};
 pub use job::JobError;
 pub(crate) use multi_error::shortened;
 pub use namespace::{NamespaceError, NamespaceUser};

@@ -549,7 +549,7 @@ impl ServerError {
             return failure.help();
         }
         if let Self::Claim(error) = self {
-            return vec![error.help()];
+            return error.help();
         }
         let parts = self.parts();
         if parts.is_empty() {
@@ -565,6 +565,9 @@ impl ServerError {
         if let Self::Claim(ClaimError::Denied { denied, .. }) = self {
             let holders = denied.holders.iter();
             return holders.map(|holder| holder.alloc.to_string()).collect();
+        }
+        if let Self::Claim(ClaimError::StillRunning { writers, .. }) = self {
+            return writers.iter().map(|one| one.alloc.to_string()).collect();
         }
         if let Self::VolumeInUse {
             claiming_allocs, ..

@@ -94,8 +94,24 @@ pub(super) async fn release(request: &ApiRequest, id: &str) -> Result {
     let wait = wait(parameters.text("wait").unwrap_or_default())?;
     let volume = key(request, id);
     let claims = &request.services.claims;
-    let released = claims.release(&volume, &alloc, alias.as_ref(), wait).await;
+    let released = if cuts_off(parameters.text("cuts_off"), &alloc)? {
+        claims.cut_off(&volume, &alloc, alias.as_ref(), wait).await
+    } else {
+        claims.release(&volume, &alloc, alias.as_ref(), wait).await
+    };
     released_reply(request, released.map_err(not_found)?)
+}
+
+/// Whether the request approves that the tasks of the allocation lose the volume. The approval repeats the
+/// allocation, so that it cannot be one for all.
+fn cuts_off(approved: Option<&str>, alloc: &AllocId) -> Result<bool> {
+    match approved {
+        None => Ok(false),
+        Some(approved) if approved == alloc.as_str() => Ok(true),
+        Some(approved) => Err(invalid(&format!(
+            "`cuts_off` approves allocation `{approved}`, and the request releases allocation `{alloc}`"
+        ))),
+    }
 }
 
 /// Detaches a volume from a node: releases what ended allocations have there.

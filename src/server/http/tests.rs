@@ -3,6 +3,7 @@
 mod blocking;
 mod conditions;
 mod counts;
+mod cut_off;
 mod events;
 mod logs;
 mod namespaces;

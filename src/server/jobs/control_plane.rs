@@ -14,6 +14,7 @@ use crate::claim::{ClaimEvent, ClaimKey, Known};
 use crate::model::{AllocId, AllocReport, Job, JobVolumeKind, NamespacedId, NodeId, VolumeAlias};
 use crate::ports::{
     AssignedAlloc, AssignedAllocs, ControlPlane, ControlPlaneError, LostMount, MountRefused,
+    UnreadableAlloc,
 };
 use crate::server::cell::{CommitError, Expected, Watch};
 use crate::server::claims::{ClaimService, MountRequest};
@@ -58,8 +59,10 @@ impl LocalControlPlane {
         Ok(job)
     }
 
-    fn assigned_of(&self, state: &State) -> Result<AssignedAllocs, ServerError> {
+    /// One job that cannot be opened stops no other one: its allocations are listed apart.
+    fn assigned_of(&self, state: &State) -> AssignedAllocs {
         let mut allocs = vec![];
+        let mut unreadable = vec![];
         let mut ended = vec![];
         for (id, alloc) in state.allocs() {
             let placement = alloc.placement.as_deref();
@@ -70,21 +73,30 @@ impl LocalControlPlane {
                 ended.push((Reverse(alloc.modify_index), id));
                 continue;
             }
-            allocs.push(AssignedAlloc {
-                id: id.clone(),
-                job: self.job_of(id, placement)?,
-                group: placement.group.clone(),
-                index: placement.index,
-                wants_stop: placement.stop_reason.is_some(),
-                report: placement.report.clone(),
-            });
+            let wants_stop = placement.stop_reason.is_some();
+            match self.job_of(id, placement) {
+                Ok(job) => allocs.push(AssignedAlloc {
+                    id: id.clone(),
+                    job,
+                    group: placement.group.clone(),
+                    index: placement.index,
+                    wants_stop,
+                    report: placement.report.clone(),
+                }),
+                Err(error) => unreadable.push(UnreadableAlloc {
+                    id: id.clone(),
+                    wants_stop,
+                    reason: error.message(),
+                }),
+            }
         }
         ended.sort_unstable();
-        Ok(AssignedAllocs {
+        AssignedAllocs {
             revision: state.allocs_index(),
             allocs,
+            unreadable,
             ended: ended.into_iter().map(|(_, id)| id.clone()).collect(),
-        })
+        }
     }
 
     fn forget_ended(&self, assigned: &[AssignedAlloc]) {
@@ -197,6 +209,7 @@ fn is_final(error: &ServerError) -> bool {
             | ClaimError::NodeRequired
             | ClaimError::NoNodePlugin { .. }
             | ClaimError::StillAttached { .. }
+            | ClaimError::StillRunning { .. }
             | ClaimError::UnknownNode(_)
             | ClaimError::NodeState(_) => false,
         },
@@ -212,7 +225,6 @@ impl ControlPlane for LocalControlPlane {
         let changed = self.ports.cell.wait_until(topics, is_new).await;
         changed.map_err(|_| ControlPlaneError::Stopping)?;
         let assigned = self.ports.cell.read(|state| self.assigned_of(state));
-        let assigned = assigned.map_err(|error| ControlPlaneError::Failed(error.message()))?;
         self.forget_ended(&assigned.allocs);
         Ok(assigned)
     }

@@ -14,7 +14,7 @@ use crate::server::error::{JobError, ServerError};
 use crate::server::fake::FakeAgent;
 use crate::server::jobs::LocalControlPlane;
 use crate::server::jobs::forgetting::forgotten;
-use crate::state::samples::jobs::{job, job_key};
+use crate::state::samples::jobs::{alloc_placed, job, job_key, job_registered};
 use crate::state::{EvaluationRecord, EvaluationStatus, State, Table, Topic};
 
 async fn agent() -> FakeAgent {
@@ -285,6 +285,143 @@ async fn a_stopped_job_gives_its_volume_back_when_its_tasks_have_ended() {
     report(&agent, &alloc, ClientStatus::Complete).await;
     until(&agent, |state| state.claims_of(&alloc).next().is_none()).await;
     assert_eq!(agent.backend.take_violations(), Vec::<String>::new());
+}
+
+/// Rule 16: tasks that may write keep their volume, whatever they are doing, unless an operator cuts them
+/// off by name.
+#[tokio::test(start_paused = true)]
+async fn a_volume_is_not_released_under_running_tasks() {
+    for status in [
+        None,
+        Some(ClientStatus::Pending),
+        Some(ClientStatus::Running),
+    ] {
+        for stops in [false, true] {
+            for is_detach in [false, true] {
+                let context = format!("{status:?}, stops {stops}, detach {is_detach}");
+                release_of_running_tasks(status.clone(), stops, is_detach, &context).await;
+            }
+        }
+    }
+}
+
+async fn release_of_running_tasks(
+    status: Option<ClientStatus>,
+    stops: bool,
+    is_detach: bool,
+    context: &str,
+) {
+    let agent = agent().await;
+    let created = agent
+        .volumes
+        .create(vec![FakeAgent::request("data").into()]);
+    created.await.unwrap();
+    let jobs = &agent.services.jobs;
+    jobs.register(writer("web"), None).await.unwrap();
+    let alloc = assigned_of(&agent, "web").await.id;
+    node(&agent).mount(&alloc, &alias()).await.unwrap();
+    if let Some(status) = status {
+        report(&agent, &alloc, status).await;
+    }
+    if stops {
+        jobs.stop(&job_key("web"), false).await.unwrap();
+    }
+    let (claims, key) = (&agent.services.claims, FakeAgent::key("data"));
+    let wait = Duration::from_secs(60);
+    if is_detach {
+        let at = NodeId::new(FakeAgent::NODE);
+        let refused = claims.detach(&key, &at, wait).await.unwrap_err();
+        assert_eq!(refused.claiming_allocs(), [alloc.to_string()], "{context}");
+    } else {
+        let refused = claims.release(&key, &alloc, None, wait).await.unwrap_err();
+        let expected = format!(
+            "cannot release volume `data`: tasks that use it may still run: allocation `{alloc}` of job \
+             `web` may still write on node `{}`",
+            FakeAgent::NODE
+        );
+        assert_eq!(refused.text(), expected, "{context}");
+        let help = refused.help();
+        assert!(
+            help[0].contains("nomad-csi job stop web"),
+            "{context}: {help:?}"
+        );
+        assert!(
+            help[1].contains(&format!("--approve cuts-off:{alloc}")),
+            "{context}: {help:?}"
+        );
+    }
+    assert_eq!(agent.backend.targets().len(), 1, "{context}");
+    let forced = agent
+        .volumes
+        .deregister(key.clone(), true)
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(forced, ServerError::VolumeInUse { .. }),
+        "{context}: {forced:?}"
+    );
+    if stops {
+        report(&agent, &alloc, ClientStatus::Failed).await;
+        until(&agent, |state| state.claims_of(&alloc).next().is_none()).await;
+        return;
+    }
+    let cut_off = claims.cut_off(&key, &alloc, None, wait).await.unwrap();
+    assert_eq!(cut_off.0, 0, "{context}");
+    assert!(agent.backend.targets().is_empty(), "{context}");
+    // The allocation lives on without its volume, and its end is heard of as ever.
+    report(&agent, &alloc, ClientStatus::Complete).await;
+    assert_eq!(
+        agent.backend.take_violations(),
+        Vec::<String>::new(),
+        "{context}"
+    );
+}
+
+/// Also by force, and also while its plugin is away.
+#[tokio::test(start_paused = true)]
+async fn an_ended_allocation_gives_its_volume_back_without_an_approval() {
+    let agent = agent().await;
+    let created = agent
+        .volumes
+        .create(vec![FakeAgent::request("data").into()]);
+    created.await.unwrap();
+    let jobs = &agent.services.jobs;
+    jobs.register(writer("web"), None).await.unwrap();
+    let alloc = assigned_of(&agent, "web").await.id;
+    node(&agent).mount(&alloc, &alias()).await.unwrap();
+    agent.observe(false).await;
+    report(&agent, &alloc, ClientStatus::Failed).await;
+    let (claims, key) = (&agent.services.claims, FakeAgent::key("data"));
+    let wait = Duration::from_secs(1);
+    let released = claims.release(&key, &alloc, None, wait).await.unwrap();
+    assert_eq!(released.0, 1, "it waits for its plugin");
+    agent.volumes.deregister(key, true).await.unwrap();
+    agent.observe(true).await;
+    until(&agent, |state| state.claims_of(&alloc).next().is_none()).await;
+    assert_eq!(agent.backend.take_violations(), Vec::<String>::new());
+}
+
+/// One job whose settings cannot be opened stops no other one.
+#[tokio::test(start_paused = true)]
+async fn a_job_that_cannot_be_opened_freezes_no_other_allocation() {
+    let agent = agent().await;
+    agent.services.jobs.register(web(), None).await.unwrap();
+    let alloc = assigned_of(&agent, "web").await.id;
+    agent.record_event(job_registered(&job_key("bad"))).await;
+    let placed = alloc_placed(&job_key("bad"), "a-bad", FakeAgent::NODE);
+    agent.record_event(placed).await;
+    let assigned = node(&agent).assigned(None).await.unwrap();
+    let readable: Vec<_> = assigned.allocs.iter().map(|one| &one.id).collect();
+    assert_eq!(readable, [&alloc]);
+    let unreadable: Vec<_> = assigned
+        .unreadable
+        .iter()
+        .map(|one| one.id.as_str())
+        .collect();
+    assert_eq!(unreadable, ["a-bad"]);
+    assert!(!assigned.unreadable[0].wants_stop);
+    let reason = &assigned.unreadable[0].reason;
+    assert!(reason.contains("bad"), "{reason}");
 }
 
 /// A second writer waits for the first, and continues by itself.

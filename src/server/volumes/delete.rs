@@ -5,6 +5,8 @@
 //! gone, or it is registered as before if certainly nothing was deleted. Without an answer the intent
 //! stays, and the next delete sends the same call again.
 
+use std::collections::BTreeSet;
+
 use tracing::{info, warn};
 
 use super::call_effect::{PriorCalls, certainly_had_no_effect};
@@ -71,7 +73,7 @@ impl VolumeDeleter {
         let volume = existing.volume();
         let external = LockedResource::External(volume.plugin_id.clone(), volume.remote_id());
         let _external = self.limiter.acquire(external).await?;
-        self.check_deletable(&volume)?;
+        self.check_deletable(&existing)?;
         let candidates = self.candidates(&volume)?;
         let class = CallClass::Release;
         let permit = self.limiter.acquire_call(class, &volume.plugin_id).await?;
@@ -99,25 +101,38 @@ impl VolumeDeleter {
             .map_err(|error| failure(volume, error.into(), ResidualState::None))
     }
 
-    /// Refuses a volume that has claims, or that is registered more than once.
-    fn check_deletable(&self, volume: &Volume) -> Result<(), ServerError> {
-        let key = volume.key();
+    /// Refuses a volume that has claims, or that is registered more than once. The claims of a registration
+    /// that is gone count too: its data may still be attached.
+    fn check_deletable(&self, existing: &VolumeView) -> Result<(), ServerError> {
+        let volume = existing.volume();
         if volume.is_claimed() {
-            return Err(in_use(volume));
+            return Err(in_use(&volume));
         }
+        let key = volume.key();
         let external_id = volume.remote_id();
         let mut others = self
             .store
             .read(|state| volumes_sharing(state, &volume.plugin_id, &external_id));
         others.retain(|other| *other != key);
-        if others.is_empty() {
-            return Ok(());
+        if !others.is_empty() {
+            return Err(ServerError::Shared {
+                volume: key,
+                external_id,
+                others,
+            });
         }
-        Err(ServerError::Shared {
-            volume: key,
-            external_id,
-            others,
-        })
+        let orphaned = existing
+            .claims
+            .iter()
+            .flat_map(|record| record.claims.claims.keys());
+        let claiming: BTreeSet<_> = orphaned.map(|key| key.alloc.clone()).collect();
+        match claiming.is_empty() {
+            true => Ok(()),
+            false => Err(ServerError::VolumeInUse {
+                volume: key,
+                claiming_allocs: claiming.into_iter().collect(),
+            }),
+        }
     }
 
     /// Records the intent, unless it is on record already.

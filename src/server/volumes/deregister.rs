@@ -8,6 +8,7 @@ use super::limiter::{LockedResource, OperationLimiter};
 use super::store::{VolumeStore, unchanged};
 use crate::claim::{ClaimEvent, Tombstone};
 use crate::model::NamespacedId;
+use crate::server::claims::writers;
 use crate::server::error::ServerError;
 use crate::state::{EventKind, VolumeView};
 
@@ -45,8 +46,7 @@ impl VolumeDeregistrar {
             return Ok(self.store.index());
         };
         let volume = existing.volume();
-        let all_ended = || volume.allocs.iter().all(|alloc| alloc.client.is_terminal());
-        if volume.is_claimed() && !(force && all_ended()) {
+        if volume.is_claimed() && !(force && self.nobody_writes(&existing)) {
             return Err(in_use(&volume));
         }
         let mut events = vec![EventKind::VolumeDeregistered { key: key.clone() }];
@@ -55,6 +55,16 @@ impl VolumeDeregistrar {
         let index = self.store.commit_all(expected, events).await?;
         info!(volume.id = %key.id, volume.namespace = %key.namespace, index, "volume deregistered");
         Ok(index)
+    }
+
+    /// Whether no task can write through the registration any more.
+    fn nobody_writes(&self, existing: &VolumeView) -> bool {
+        let Some(record) = &existing.claims else {
+            return true;
+        };
+        let through = || record.claims.through(existing.record.key());
+        self.store
+            .read(|state| writers(state, through()).is_empty())
     }
 
     /// The claims that outlive the registration are still detached; a tombstone keeps what that needs
@@ -68,6 +78,7 @@ impl VolumeDeregistrar {
             since: self.store.now(),
         };
         let event = ClaimEvent::Orphaned {
+            registration: Some(tombstone.volume.clone()),
             tombstone: Box::new(tombstone),
         };
         Some(EventKind::Claim {

@@ -74,9 +74,15 @@ fn claims(volume: &NamespacedId) -> Claims {
             "volume": volume_json, "usage": usage("flags of the staging"), "state": "yes",
             "call": call,
         }},
+        "attachments": {"n1": {
+            "external_node": "i-1", "state": "yes", "call": call,
+            "made_for": {
+                "volume": volume_json, "usage": usage("flags of the attachment"), "read_only": false,
+            },
+        }},
     }))
     .unwrap();
-    claims.tombstone = Some(Tombstone {
+    claims.tombstones.push(Tombstone {
         volume: volume.clone(),
         secrets: old("secrets of the tombstone"),
         since: 1,
@@ -161,19 +167,19 @@ fn count(text: &str, sealed: &[u8]) -> usize {
 fn nothing_stays_sealed_with_the_old_key() {
     let state = sealed_everywhere();
     let before = text(&SnapshotChanges::complete(&state).records);
-    // Secrets, flags, items, settings of the job and of its allocation, claim, staging, tombstone.
-    assert_eq!((count(&before, OLD), count(&before, NEW)), (8, 0));
+    // Secrets, flags, items, settings of the job and of its allocation, claim, staging, attachment, tombstone.
+    assert_eq!((count(&before, OLD), count(&before, NEW)), (9, 0));
     let Ok(resealed) = ResealedState::new(&state, &Replace);
     let after = text(&resealed.snapshot.records);
-    assert_eq!((count(&after, OLD), count(&after, NEW)), (0, 8));
+    assert_eq!((count(&after, OLD), count(&after, NEW)), (0, 9));
     assert_eq!(
-        resealed.sealed, 7,
+        resealed.sealed, 8,
         "job and allocation share their settings"
     );
     let fingerprints = ["old", "new"].map(|one| after.matches(&format!(r#""{one}""#)).count());
     assert_eq!(
         fingerprints,
-        [0, 2],
+        [0, 3],
         "fingerprints are those of the new key"
     );
 }

@@ -2,7 +2,7 @@
 
 use super::History;
 use crate::claim::{Claim, ClaimEvent, ClaimKey, ClaimUsage, Intent, Known, SealedFlags, Step};
-use crate::claim::{StepAnswer, Tombstone};
+use crate::claim::{SetupInputs, StepAnswer, Tombstone};
 use crate::model::{
     AccessMode, AllocId, AttachmentMode, Bytes, Capability, ExternalNodeId, NamespacedId, NodeId,
     RemoteVolume, SealedSecrets, VolumeAlias,
@@ -76,6 +76,7 @@ impl History {
             intent: Intent::Hold,
             published: Known::No,
             call: None,
+            volume_context: None,
             target: None,
             granted_at: 7,
             problem: None,
@@ -110,13 +111,17 @@ impl History {
             3 => ClaimEvent::ExpansionRequired {
                 to: Bytes::from_wire(1 << 31),
             },
-            4 if self.choose(4) == 0 => ClaimEvent::Orphaned {
-                tombstone: Box::new(Tombstone {
-                    volume: self.any_registered()?.0,
-                    secrets: SealedSecrets::default(),
-                    since: 9,
-                }),
-            },
+            4 if self.choose(4) == 0 => {
+                let gone = self.any_registered()?.0;
+                ClaimEvent::Orphaned {
+                    registration: (self.choose(3) > 0).then(|| gone.clone()),
+                    tombstone: Box::new(Tombstone {
+                        volume: gone,
+                        secrets: SealedSecrets::default(),
+                        since: 9,
+                    }),
+                }
+            }
             _ => self.any_step_event(volume)?,
         })
     }
@@ -140,10 +145,19 @@ impl History {
                 started,
             }),
             (step, _, chance) => Some(ClaimEvent::StepStarted {
+                inputs: step.is_setup().then(|| Box::new(inputs(chance))),
                 step,
                 instance: AllocId::new(format!("task-{chance}")),
             }),
         }
+    }
+}
+
+fn inputs(chance: u64) -> SetupInputs {
+    SetupInputs {
+        volume_context: [("pool".to_owned(), format!("pool-{chance}"))].into(),
+        external_node: None,
+        attaches_read_only: chance == 5,
     }
 }
 

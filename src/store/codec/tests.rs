@@ -63,6 +63,52 @@ fn events_of_version_1_stay_readable() {
     assert_eq!(decode_event(9, &row).unwrap(), Event::new(5, kind));
 }
 
+/// Version 8 adds what a step sends and the registration of a forced deregistration. Without them, a step
+/// sends what its claim says, and all claims of the volume are released, as version 7 meant it.
+#[test]
+fn claim_events_of_version_7_stay_readable() {
+    use crate::claim::{ClaimEvent, Step, Tombstone};
+    use crate::model::{AllocId, NodeId, RemoteVolume, SealedSecrets};
+
+    let started = ClaimEvent::StepStarted {
+        step: Step::ControllerPublish(NodeId::new("n1")),
+        instance: AllocId::new("p1"),
+        inputs: None,
+    };
+    let tombstone = Tombstone {
+        volume: key("default", "db"),
+        secrets: SealedSecrets::new(vec![1, 2]),
+        since: 4,
+    };
+    let orphaned = ClaimEvent::Orphaned {
+        tombstone: Box::new(tombstone),
+        registration: None,
+    };
+    for (event, payload) in [
+        (
+            started,
+            r#"{"step_started":{"step":{"controller_publish":"n1"},"instance":"p1"}}"#,
+        ),
+        (
+            orphaned,
+            r#"{"orphaned":{"tombstone":{"volume":{"namespace":"default","id":"db"},"secrets":"0102","since":4}}}"#,
+        ),
+    ] {
+        let payload = format!(
+            r#"{{"at":5,"kind":{{"claim":{{"volume":{{"plugin_id":"p","external_id":"e"}},"event":{payload}}}}}}}"#
+        );
+        let row = enclosed(&RowKey::Event { index: 9 }, 7, payload.as_bytes());
+        let kind = crate::state::EventKind::Claim {
+            volume: RemoteVolume {
+                plugin_id: "p".into(),
+                external_id: crate::model::ExternalId::new("e"),
+            },
+            event: Box::new(event),
+        };
+        assert_eq!(decode_event(9, &row).unwrap(), Event::new(5, kind));
+    }
+}
+
 /// Ignoring an unknown field would lose its data.
 #[test]
 fn unknown_fields_and_kinds_are_refused() {

@@ -445,6 +445,8 @@ struct SmallDisk {
     bytes: Arc<std::sync::Mutex<Vec<u8>>>,
     room: Arc<AtomicU64>,
     syncs_fail: Arc<std::sync::atomic::AtomicBool>,
+    /// How often the file was opened.
+    opened: Arc<AtomicU64>,
 }
 
 impl SmallDisk {
@@ -500,6 +502,7 @@ impl Storage for SmallDisk {
     }
 
     fn open(&self) -> io::Result<Option<Self>> {
+        self.opened.fetch_add(1, Ordering::SeqCst);
         Ok((!self.bytes().is_empty()).then(|| self.clone()))
     }
 
@@ -551,6 +554,35 @@ async fn a_full_disk_is_reported_loses_nothing_and_recovers() {
     journal.append(first, batch[..].into()).await.unwrap();
     acknowledged.extend(batch);
     assert_eq!(journal.load().await.unwrap().events, acknowledged);
+}
+
+/// Each opening verifies every page: a disk that goes on failing must not be read from end to end for each
+/// append.
+#[tokio::test(start_paused = true)]
+async fn a_disk_that_goes_on_failing_is_opened_less_and_less_often() {
+    let disk = SmallDisk::default();
+    disk.room.store(u64::MAX, Ordering::SeqCst);
+    let journal = EmbeddedJournal::with_storage(disk.clone(), HISTORY)
+        .await
+        .unwrap();
+    let events = events(8, 40);
+    journal.append(2, events[..20].into()).await.unwrap();
+    disk.room.store(0, Ordering::SeqCst);
+    let opened = || disk.opened.load(Ordering::SeqCst);
+    let before = opened();
+    for _ in 0..10_000 {
+        tokio::time::advance(std::time::Duration::from_millis(10)).await;
+        let failed = journal.append(22, events[20..].into()).await;
+        assert_eq!(failed.unwrap_err().kind, JournalErrorKind::DiskFull);
+        // Reading may work in between, and ends no pause.
+        drop(journal.load().await);
+    }
+    let times = opened() - before;
+    assert!((10..60).contains(&times), "opened {times} times in 100 s");
+    disk.room.store(u64::MAX, Ordering::SeqCst);
+    tokio::time::advance(std::time::Duration::from_secs(5)).await;
+    journal.append(22, events[20..].into()).await.unwrap();
+    assert_eq!(journal.load().await.unwrap().events, events);
 }
 
 #[tokio::test]

@@ -77,6 +77,45 @@ fn a_row_under_another_key_is_refused() {
     }
 }
 
+/// Version 8 of snapshots kept one tombstone for all registrations, and not what steps send.
+#[test]
+fn claims_of_version_8_stay_readable() {
+    use crate::model::RemoteVolume;
+    use crate::state::ClaimsRecord;
+
+    let payload = r#"{"volume":{"plugin_id":"p","external_id":"e"},"claims":{
+        "claims":[[{"alloc":"a1","alias":"data"},{"volume":{"namespace":"default","id":"db"},
+        "node":"n1","external_node":"i-1","usage":{"capability":{"access_mode":"single-node-writer",
+        "attachment_mode":"file-system"},"fs_type":"ext4","flags":{"sealed":"","fingerprint":""}},
+        "read_only":false,"intent":"release","published":"yes","granted_at":1,
+        "call":{"index":3,"is_setup":true,"instance":"p1"}}]],
+        "stagings":{},"attachments":{"n1":{"external_node":"i-1","state":"yes",
+        "call":{"index":2,"is_setup":true,"instance":"p1"}}},
+        "modes":{"access_mode":"single-node-writer","attachment_mode":"file-system"},
+        "tombstone":{"volume":{"namespace":"default","id":"db"},"secrets":"0102","since":4}},
+        "modify_index":4,"modify_time":4}"#;
+    let volume = RemoteVolume {
+        plugin_id: "p".into(),
+        external_id: crate::model::ExternalId::new("e"),
+    };
+    let place = record_key(&Subject::Claims(volume.clone()), 7);
+    let row = enclosed(&RowKey::Record(place.clone()), 8, payload.as_bytes());
+    let Some(StoredRecord::Claims(record)) = decode_record(place, &row).unwrap() else {
+        panic!("it is a record of claims");
+    };
+    let ClaimsRecord { claims, .. } = &*record;
+    assert_eq!(record.volume, volume);
+    let gone: Vec<_> = claims.tombstones.iter().map(|gone| &gone.volume).collect();
+    assert_eq!(gone, [&key("default", "db")]);
+    assert!(
+        claims
+            .attachments
+            .values()
+            .all(|one| one.made_for.is_none())
+    );
+    assert_eq!(crate::claim::violations(claims), Vec::<String>::new());
+}
+
 #[test]
 fn a_record_of_a_later_version_is_refused_with_both_numbers() {
     let key = record_key(&Subject::Volume(key("default", "db")), 7);

@@ -64,6 +64,15 @@ mutations! {
     ForgetfulHost        = "host: its plugin outlives its restart, with calls that it does not know"
     ObeyOvertaken        = "host: a request that a newer one has overtaken is still carried out"
     ObeyOldSession       = "host: a request to the host as it was before a reboot is still carried out"
+    OrphanAll            = "registration: its removal releases the claims of all registrations"
+    OrphanRunning        = "registration: it is removed by force while tasks use it"
+    IgnoreOrphaned       = "admission: claims of a registration that is gone do not count"
+    ReleaseRunning       = "release: an operator releases a claim whose tasks run"
+    AttachAsFirst        = "attach: the first claim on a node decides whether it is read-only"
+    RepeatAsNow          = "attach: a repeated call is read-only as the claims are now"
+    NodeIdAtGrant        = "attach: only a claim that was granted with the ID of its node can be attached"
+    DropWithoutAttach    = "down: what a plugin attached before it lost the capability is forgotten"
+    SendRefused          = "journal: a call whose start was refused is sent all the same"
 }
 
 /// What keeps two calls of one lane from running at once: nothing, the plugin with ABORTED, the
@@ -121,6 +130,11 @@ impl Rules {
             }
             Mutation::DropMaybeTarget => {
                 next_steps(&with_targets(record, Intent::Release, Known::No), facts)
+            }
+            Mutation::DropWithoutAttach if facts.plugin.is_some_and(|plugin| !plugin.attach) => {
+                let mut record = record.clone();
+                record.attachments.clear();
+                next_steps(&record, facts)
             }
             Mutation::StageFirst | Mutation::DetachFirst => swapped(record, facts),
             Mutation::StageAlways => {
@@ -193,6 +207,16 @@ impl Rules {
         }
         if self.broken == Mutation::IgnoreElsewhere {
             record.claims.retain(|_, claim| claim.node == request.node);
+        }
+        if self.broken == Mutation::IgnoreOrphaned {
+            let gone: BTreeSet<_> = record
+                .tombstones
+                .drain(..)
+                .map(|gone| gone.volume)
+                .collect();
+            record
+                .claims
+                .retain(|_, claim| !gone.contains(&claim.volume));
         }
         if record.claims.is_empty() {
             record.modes = None;

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use nomad_csi::claim::{
     ClaimEvent, ClaimKey, ClaimRequest, ClaimUsage, Claims, Effect, EventPlace, Facts, Known, Lane,
-    PluginSteps, StartedCall, Step, StepAnswer, apply,
+    PluginSteps, SetupInputs, StartedCall, Step, StepAnswer, apply, is_valid,
 };
-use nomad_csi::model::{AllocId, NodeId};
+use nomad_csi::model::{AccessMode, AllocId, ExternalNodeId, NamespacedId, NodeId};
 
 use super::rules::{Mutation, Rules};
 
@@ -30,6 +30,8 @@ pub(super) struct Call {
     pub(super) node: NodeId,
     /// The file system type stands for the usage.
     pub(super) usage: String,
+    /// Whether it asks for what cannot be written.
+    pub(super) read_only: bool,
     /// The index of the event that recorded the start of the step.
     pub(super) started: u64,
     /// The order in which requests of the lane were sent.
@@ -44,27 +46,60 @@ impl Call {
     }
 }
 
+/// A node, a usage, and whether it is read-only.
+pub(super) type Place = (NodeId, String, bool);
+
 /// A reachable state.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct World {
     pub(super) record: Claims,
     pub(super) facts: Facts,
-    /// What stands in the plugin, each with its node and usage.
-    pub(super) plugin: BTreeMap<Effect, (NodeId, String)>,
+    /// The claims whose tasks run, whatever the record says.
+    pub(super) running: BTreeSet<ClaimKey>,
+    /// The registrations that were removed.
+    pub(super) gone: BTreeSet<NamespacedId>,
+    /// What stands in the plugin, each with its place.
+    pub(super) plugin: BTreeMap<Effect, Place>,
     pub(super) calls: Vec<Call>,
-    /// Whether the volume is for one node.
-    pub(super) is_single: bool,
+    /// The access mode of all claims.
+    pub(super) mode: AccessMode,
+    /// Whether the plugin gains and loses capabilities.
+    pub(super) changes_plugin: bool,
     /// The highest order that the host of each lane has seen.
     pub(super) seen: BTreeMap<Lane, u64>,
 }
 
 impl World {
+    pub(super) fn new(mode: AccessMode, changes_plugin: bool) -> Self {
+        Self {
+            record: Claims::default(),
+            facts: Facts::default(),
+            running: BTreeSet::new(),
+            gone: BTreeSet::new(),
+            plugin: BTreeMap::new(),
+            calls: vec![],
+            mode,
+            changes_plugin,
+            seen: BTreeMap::new(),
+        }
+    }
+
+    /// Whether the volume is for one node.
+    fn is_single(&self) -> bool {
+        match self.mode {
+            AccessMode::SingleNodeReaderOnly | AccessMode::SingleNodeWriter => true,
+            AccessMode::MultiNodeReaderOnly
+            | AccessMode::MultiNodeSingleWriter
+            | AccessMode::MultiNodeMultiWriter => false,
+        }
+    }
+
     pub(super) fn steps(&self) -> PluginSteps {
         self.facts.plugin.unwrap_or_default()
     }
 
     fn usage(&self, effect: &Effect) -> Option<&str> {
-        self.plugin.get(effect).map(|(_, usage)| usage.as_str())
+        self.plugin.get(effect).map(|(_, usage, _)| usage.as_str())
     }
 
     fn is_mounted(&self, node: &NodeId) -> bool {
@@ -80,14 +115,16 @@ impl World {
         found.map(|(effect, _)| effect.clone())
     }
 
-    /// Where a step is done and for which usage: that of the claim it is for.
+    /// Where a step is done, and what it sends if it starts now: what is on record, or follows from the
+    /// claim it is for.
     pub(super) fn call(&self, step: Step) -> Call {
         let of = |usage: &ClaimUsage| usage.fs_type.clone();
-        let (node, usage) = match &step {
-            Step::Sweep(node) => (node.clone(), String::new()),
+        let claim_for = |node: &NodeId| self.record.claim_for(node).map(|(_, claim)| claim);
+        let (node, usage, read_only) = match &step {
+            Step::Sweep(node) => (node.clone(), String::new(), false),
             Step::NodePublish(key) | Step::NodeUnpublish(key) | Step::Release(key) => {
                 let claim = &self.record.claims[key];
-                (claim.node.clone(), of(&claim.usage))
+                (claim.node.clone(), of(&claim.usage), claim.read_only)
             }
             Step::ControllerPublish(node)
             | Step::NodeStage(node)
@@ -95,16 +132,23 @@ impl World {
             | Step::NodeUnstage(node)
             | Step::ControllerUnpublish(node)
             | Step::AssumeNodeGone(node) => {
-                let claims = self.record.on(node).map(|(_, claim)| claim);
-                let claim = claims.max_by_key(|claim| claim.is_held());
-                let usage = claim.map(|claim| of(&claim.usage)).unwrap_or_default();
-                (node.clone(), usage)
+                let attachment = self.record.attachments.get(node);
+                let made_for = attachment.and_then(|attachment| attachment.made_for.as_ref());
+                let staging = self.record.stagings.get(node);
+                let usage = match (&step, made_for, staging) {
+                    (Step::ControllerPublish(_), Some(made_for), _) => Some(&made_for.usage),
+                    (Step::NodeStage(_), _, Some(staging)) => Some(&staging.usage),
+                    _ => claim_for(node).map(|claim| &claim.usage),
+                };
+                let read_only = made_for.is_some_and(|made_for| made_for.read_only);
+                (node.clone(), usage.map(of).unwrap_or_default(), read_only)
             }
         };
         Call {
             step,
             node,
             usage,
+            read_only,
             started: 0,
             order: 0,
             phase: Phase::Awaited,
@@ -112,28 +156,49 @@ impl World {
         }
     }
 
-    /// Records that the step starts, unless it is on record, and gives its request the next place.
-    pub(super) fn begin(&mut self, call: &mut Call, rules: &Rules) {
-        let step = &call.step;
+    /// Records that the step starts, unless it is on record, and gives its request the next place. Returns
+    /// whether it can start.
+    pub(super) fn begin(&mut self, call: &mut Call, rules: &Rules) -> bool {
+        let step = call.step.clone();
         let sent = self.calls.iter().map(|call| call.order);
         call.order = sent.chain(self.seen.values().copied()).max().unwrap_or(0) + 1;
         let is_open = step
             .effect()
             .is_some_and(|effect| self.record.known(&effect) == Known::Maybe);
-        let recorded = self.record.call(step);
+        let recorded = self.record.call(&step);
         let recorded = recorded.filter(|recorded| recorded.is_setup == step.is_setup());
         if is_open && let Some(recorded) = recorded {
             call.started = recorded.index;
-            return;
+        } else {
+            call.started = NEW_START;
+            if rules.broken != Mutation::StartUnrecorded {
+                let event = ClaimEvent::StepStarted {
+                    inputs: step.is_setup().then(|| Box::new(inputs(&step, rules))),
+                    step: step.clone(),
+                    instance: AllocId::new("p"),
+                };
+                if !is_valid(&self.record, &event) {
+                    return false;
+                }
+                self.commit(&event, NEW_START);
+            }
         }
-        call.started = NEW_START;
-        if rules.broken != Mutation::StartUnrecorded {
-            let event = ClaimEvent::StepStarted {
-                step: step.clone(),
-                instance: AllocId::new("p"),
-            };
-            self.commit(&event, NEW_START);
+        if let Step::ControllerPublish(node) = &step {
+            let is_new = call.started == NEW_START;
+            let only_reads = self.record.on(node).all(|(_, claim)| claim.read_only);
+            if rules.broken == Mutation::AttachAsFirst
+                && is_new
+                && let Some(attachment) = self.record.attachments.get_mut(node)
+                && let Some(made_for) = &mut attachment.made_for
+            {
+                made_for.read_only = only_reads;
+            }
+            call.read_only = self.call(step).read_only;
+            if rules.broken == Mutation::RepeatAsNow {
+                call.read_only = only_reads;
+            }
         }
+        true
     }
 
     /// Whether a request was sent on the lane after this call was, and is held up.
@@ -203,6 +268,19 @@ impl World {
     }
 }
 
+/// What the server resolves at a step: the plugin has PUBLISH_READONLY, and names the node.
+fn inputs(step: &Step, rules: &Rules) -> SetupInputs {
+    let node = match step {
+        Step::ControllerPublish(node) if rules.broken != Mutation::NodeIdAtGrant => Some(node),
+        _ => None,
+    };
+    SetupInputs {
+        external_node: node.map(|node| ExternalNodeId::new(format!("i-{node}"))),
+        attaches_read_only: true,
+        ..SetupInputs::default()
+    }
+}
+
 /// The index of a new start, which no call under way has.
 const NEW_START: u64 = 2;
 /// The index of the last start of an effect, after the numbers were forgotten.
@@ -231,7 +309,13 @@ pub(super) fn forbidden(world: &World, call: &Call, starts: bool) -> &'static st
     let attached = world.usage(&Effect::Attached(node.clone()));
     let staged = world.usage(&Effect::Staged(node.clone()));
     let PluginSteps { attach, stage } = world.steps();
-    let is_single = world.is_single;
+    let is_single = world.is_single();
+    // A plugin may change between the start of a call and its effect.
+    let is_decided = starts || !world.changes_plugin;
+    let attached_read_only = world
+        .plugin
+        .get(&Effect::Attached(node.clone()))
+        .map(|(_, _, read_only)| *read_only);
     let is_elsewhere = world
         .plugin
         .iter()
@@ -253,17 +337,32 @@ pub(super) fn forbidden(world: &World, call: &Call, starts: bool) -> &'static st
             }
         }
         Step::Sweep(_) if starts && is_lost && !has_returned => "calls a lost node",
-        Step::ControllerPublish(_) | Step::ControllerUnpublish(_) if !attach => {
+        Step::ControllerPublish(_) if !attach && is_decided => "is not a call of this plugin",
+        Step::NodeStage(_) if !stage && is_decided => "is not a call of this plugin",
+        // What a plugin has made it can undo, whatever it reports now.
+        Step::ControllerUnpublish(_) if !attach && !world.changes_plugin => {
             "is not a call of this plugin"
         }
-        Step::NodeStage(_) | Step::NodeUnstage(_) if !stage => "is not a call of this plugin",
+        Step::NodeUnstage(_) if !stage && !world.changes_plugin => "is not a call of this plugin",
         Step::ControllerPublish(_) if differs(attached) => "while attached for another usage",
+        Step::ControllerPublish(_)
+            if attached_read_only.is_some_and(|attached| attached != call.read_only) =>
+        {
+            "while attached with another `readonly`"
+        }
         Step::ControllerPublish(_) if is_single && is_elsewhere => "while attached elsewhere",
         Step::NodeStage(_) if differs(staged) => "while staged for another usage",
-        Step::NodeStage(_) | Step::NodePublish(_) if attach && attached != Some(usage) => {
+        Step::NodeStage(_) | Step::NodePublish(_)
+            if attach && is_decided && attached != Some(usage) =>
+        {
             "not attached for its usage"
         }
-        Step::NodePublish(_) if stage && staged != Some(usage) => "not staged for its usage",
+        Step::NodePublish(_) if stage && is_decided && staged != Some(usage) => {
+            "not staged for its usage"
+        }
+        Step::NodePublish(_) if !call.read_only && attached_read_only == Some(true) => {
+            "writes through a read-only attachment"
+        }
         Step::NodeUnstage(_) if world.is_mounted(node) => "under a mounted target",
         Step::ControllerUnpublish(_)
             if !is_lost && (world.is_mounted(node) || staged.is_some()) =>
@@ -271,8 +370,10 @@ pub(super) fn forbidden(world: &World, call: &Call, starts: bool) -> &'static st
             "while the node has the volume"
         }
         Step::AssumeNodeGone(_) if !is_lost => "of a live node",
-        Step::NodeUnpublish(key) | Step::Release(key) if !is_lost && is_held(world, key) => {
-            "of a held claim"
+        Step::NodeUnpublish(key) | Step::Release(key)
+            if !is_lost && world.running.contains(key) =>
+        {
+            "under running tasks"
         }
         Step::ControllerPublish(_)
         | Step::NodeStage(_)
@@ -287,11 +388,6 @@ pub(super) fn forbidden(world: &World, call: &Call, starts: bool) -> &'static st
     }
 }
 
-pub(super) fn is_held(world: &World, key: &ClaimKey) -> bool {
-    let claim = world.record.claims.get(key);
-    claim.is_some_and(nomad_csi::claim::Claim::is_held)
-}
-
 pub(super) fn take_effect(world: &mut World, call: &Call) -> Result<(), String> {
     let problem = forbidden(world, call, false);
     if !problem.is_empty() {
@@ -303,7 +399,7 @@ pub(super) fn take_effect(world: &mut World, call: &Call) -> Result<(), String> 
         }
     } else if let Some(effect) = call.step.effect() {
         if call.step.is_setup() {
-            let place = (call.node.clone(), call.usage.clone());
+            let place = (call.node.clone(), call.usage.clone(), call.read_only);
             world.plugin.insert(effect, place);
         } else {
             world.plugin.remove(&effect);
@@ -327,7 +423,10 @@ pub(super) fn hear(world: &mut World, call: &Call, rules: &Rules) {
             world.commit(&ClaimEvent::NodeAssumedGone { node: node.clone() }, 0);
             rules.abandon(world, node);
         }
-        Step::Release(key) => world.commit(&ClaimEvent::Released { key: key.clone() }, 0),
+        Step::Release(key) => {
+            world.running.remove(key);
+            world.commit(&ClaimEvent::Released { key: key.clone() }, 0);
+        }
         step @ (Step::ControllerPublish(_)
         | Step::NodeStage(_)
         | Step::NodePublish(_)
@@ -392,9 +491,6 @@ fn check_effect(world: &World, node: &NodeId, effect: &Effect) -> Result<(), Str
 }
 
 fn check_writers(world: &World, rules: &Rules) -> Result<(), String> {
-    if !world.is_single {
-        return Ok(());
-    }
     let is_fenced = |node: &NodeId| {
         if world.steps().attach {
             !world.plugin.contains_key(&Effect::Attached(node.clone()))
@@ -407,12 +503,14 @@ fn check_writers(world: &World, rules: &Rules) -> Result<(), String> {
     let targets = world
         .plugin
         .iter()
-        .filter(|(effect, _)| matches!(effect, Effect::Published(_)));
-    let writing: BTreeSet<_> = targets
-        .map(|(_, place)| &place.0)
-        .filter(|node| !is_fenced(node))
-        .collect();
-    if writing.len() > 1 {
+        .filter(|(effect, place)| matches!(effect, Effect::Published(_)) && !is_fenced(&place.0));
+    let writes = |(_, (_, _, read_only)): &(&Effect, &Place)| !read_only;
+    if world.mode == AccessMode::MultiNodeSingleWriter && targets.clone().filter(writes).count() > 1
+    {
+        return Err("two allocations can write".to_owned());
+    }
+    let nodes: BTreeSet<_> = targets.map(|(_, place)| &place.0).collect();
+    if world.is_single() && nodes.len() > 1 {
         return Err("two nodes can write".to_owned());
     }
     Ok(())

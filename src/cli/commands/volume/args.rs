@@ -77,10 +77,11 @@ pub(crate) enum VolumeCommand {
     Claim(ClaimArgs),
     /// Release an allocation's claims of a volume
     ///
-    /// The agent unpublishes, unstages and detaches the volume, in this order. Stop what uses the
-    /// volume first. If the wait is over, the release goes on (exit code 1).
+    /// The agent unpublishes, unstages and detaches the volume, in this order. It refuses while tasks of
+    /// the allocation may still write: stop the job first. If the wait is over, the release goes on (exit
+    /// code 1).
     #[command(
-        after_long_help = "Example:\n  nomad-csi volume release db --alloc 5fc98185-17ff-26bc-a802-0c74fa471c99"
+        after_long_help = "Examples:\n  nomad-csi volume release db --alloc 5fc98185-17ff-26bc-a802-0c74fa471c99\n  nomad-csi volume release db --alloc 5fc98185-17ff-26bc-a802-0c74fa471c99 --approve cuts-off:5fc98185-17ff-26bc-a802-0c74fa471c99"
     )]
     Release(ReleaseArgs),
     /// Find out why a volume cannot be used or released

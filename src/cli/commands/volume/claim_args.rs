@@ -4,7 +4,8 @@ use clap::Args;
 
 use crate::cli::args::{OutputArgs, one_of};
 use crate::cli::durations::TimeSpan;
-use crate::model::{AccessMode, AttachmentMode};
+use crate::diagnostic::{Code, Diagnostic};
+use crate::model::{AccessMode, AllocId, AttachmentMode};
 use crate::reconcile::workflow::LONGEST_CLAIM_WAIT;
 
 /// Arguments of `volume claims`.
@@ -59,9 +60,45 @@ pub(crate) struct ReleaseArgs {
     /// Release only the claim of this name [default: all claims of the allocation]
     #[arg(long, value_name = "NAME")]
     pub alias: Option<String>,
+    /// Unmount the volume under the allocation's tasks, which may lose data
+    ///
+    /// A volume is not released while tasks of the allocation may run. To cut them off, name the allocation
+    /// again, with its full ID. No other option approves it.
+    #[arg(long, value_name = "cuts-off:ID", value_parser = cuts_off)]
+    pub approve: Option<AllocId>,
     /// Longest time to wait until the volume is released, at most 10m
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = claim_wait)]
     pub wait: TimeSpan,
+}
+
+impl ReleaseArgs {
+    /// Whether the tasks of the allocation may be cut off from the volume.
+    ///
+    /// # Errors
+    /// If the approval is for another allocation.
+    pub(super) fn cuts_off(&self) -> Result<bool, Diagnostic> {
+        match &self.approve {
+            None => Ok(false),
+            Some(approved) if approved.as_str() == self.alloc => Ok(true),
+            Some(approved) => {
+                let message = format!(
+                    "cannot approve risk `cuts-off` for allocation `{approved}`: the command releases allocation `{}`",
+                    self.alloc
+                );
+                let help = format!("remove `--approve cuts-off:{approved}`");
+                Err(Diagnostic::error(Code::CliInvalidValue, message).help(help))
+            }
+        }
+    }
+}
+
+fn cuts_off(text: &str) -> Result<AllocId, String> {
+    match text.strip_prefix("cuts-off:") {
+        Some(alloc) if !alloc.is_empty() => Ok(AllocId::new(alloc)),
+        Some(_) | None => {
+            Err("the only approval is `cuts-off:` and the full ID of the allocation".to_owned())
+        }
+    }
 }
 
 fn claim_wait(text: &str) -> Result<TimeSpan, String> {

@@ -95,6 +95,7 @@ pub(crate) async fn release(
             let request = VolumeReleaseRequest {
                 volume: key(context, &arguments.id)?,
                 alloc: AllocId::new(&arguments.alloc),
+                cuts_off: arguments.cuts_off()?,
                 alias: arguments.alias.as_deref().map(VolumeAlias::new),
                 wait: arguments.wait.0,
             };

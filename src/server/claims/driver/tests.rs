@@ -117,7 +117,11 @@ async fn a_node_is_swept_when_no_step_runs_there() {
         let lane = Some(Lane::Node(node.clone()));
         Running::Step(remote.clone(), lane, Step::NodeStage(node.clone()))
     };
-    let id = |work: &mut Work| work.tasks.spawn(async { Finished::Reaped }).id();
+    let id = |work: &mut Work| {
+        work.tasks
+            .spawn(async { Finished::Reaped(StepEnd::Pause) })
+            .id()
+    };
     let is_due = |work: &Work| !work.due_sweeps(&state, Instant::now()).is_empty();
     assert!(is_due(&work));
     let (there, elsewhere) = (id(&mut work), id(&mut work));

@@ -72,7 +72,12 @@ impl Story {
     fn start(&mut self, step: &Step) -> u64 {
         let instance = AllocId::new("task-1");
         let step = step.clone();
-        self.record(ClaimEvent::StepStarted { step, instance })
+        let inputs = None;
+        self.record(ClaimEvent::StepStarted {
+            step,
+            instance,
+            inputs,
+        })
     }
 
     fn done(step: &Step, started: u64) -> ClaimEvent {
@@ -209,7 +214,21 @@ fn the_first_claim_of_a_volume_starts_its_call_to_the_node() {
     let first = |story: &Story, node: &str| {
         first_step(&story.state, &story.volume, &granted, &NodeId::new(node))
     };
-    assert_eq!(first(&story, NODE), Some((stage(), AllocId::new("task-1"))));
+    let (step, started) = first(&story, NODE).unwrap();
+    assert_eq!(step, stage());
+    let ClaimEvent::StepStarted {
+        instance, inputs, ..
+    } = started
+    else {
+        panic!("it is the start of a step: {started:?}");
+    };
+    assert_eq!(instance, AllocId::new("task-1"));
+    let path = inputs.unwrap().volume_context.remove("path");
+    assert_eq!(
+        path.as_deref(),
+        Some("/data"),
+        "it sends the context on record"
+    );
     assert_eq!(first(&story, "node-2"), None, "no plugin runs there");
     story.claim("a2");
     assert_eq!(first(&story, NODE), None, "the driver decides");

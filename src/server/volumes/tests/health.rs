@@ -256,6 +256,7 @@ async fn claim_on_new_node(agent: &FakeAgent, number: usize) {
         intent: Intent::Hold,
         published: Known::No,
         call: None,
+        volume_context: None,
         target: None,
         granted_at: 7,
         problem: None,
