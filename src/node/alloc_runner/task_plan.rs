@@ -105,7 +105,7 @@ impl TaskPlan {
         &self,
         group: &TaskGroup,
         targets: &MountTargets,
-        hidden: PathBuf,
+        hidden: Vec<PathBuf>,
     ) -> Result<RunRequest, String> {
         let mut mounts = task_mounts(&self.task, group, targets, &self.interpolation)?;
         if self.has_own_root() {
@@ -118,11 +118,7 @@ impl TaskPlan {
             environment: self.environment.clone(),
             user: self.user,
             mounts,
-            hidden: if self.has_own_root() {
-                vec![hidden]
-            } else {
-                vec![]
-            },
+            hidden: if self.has_own_root() { hidden } else { vec![] },
             kill_signal: self.kill_signal,
             kill_timeout: self.task.kill_timeout,
             logs: LogLimits::default(),

@@ -36,7 +36,9 @@ pub(super) struct TaskRunner {
     /// Its directory.
     pub(super) directory: TaskDirectory,
     /// The agent's data, which the task must not see.
-    pub(super) hidden: PathBuf,
+    pub(super) data: PathBuf,
+    /// Another directory that the task does not see.
+    pub(super) token_directory: Option<PathBuf>,
     /// Its driver.
     pub(super) driver: Arc<dyn RunDriver>,
     /// The supervision of the plugin that it runs, if it runs one.
@@ -263,7 +265,8 @@ impl TaskRunner {
         };
         let refused = |reason: &String| RunOutcome::Refused(reason.clone());
         let plan = self.plan.as_ref().map_err(refused)?;
-        let request = plan.request(&self.group, &targets, self.hidden.clone());
+        let hidden = std::iter::once(&self.data).chain(&self.token_directory);
+        let request = plan.request(&self.group, &targets, hidden.cloned().collect());
         let request = request.map_err(RunOutcome::Refused)?;
         if state.record.window.started_at == 0 {
             state.record.window.started_at = self.clock.now();
@@ -290,7 +293,7 @@ impl TaskRunner {
             self.update(|task, now| task.push(&Occurrence::Preparing, now));
         }
         let (directory, user, record) = (self.directory.clone(), plan.user(), record.clone());
-        let (data, user_on_host) = (self.hidden.clone(), plan.user_on_host());
+        let (data, user_on_host) = (self.data.clone(), plan.user_on_host());
         let created = blocking(move || {
             directory.create(number, user)?;
             if let Some(user) = user_on_host {
