@@ -15,6 +15,7 @@ use super::directory::AgentDirs;
 use super::listen::Listeners;
 use super::metrics::serve_metrics_at;
 use super::node_registration::{NodeOffer, register_node, this_node};
+use super::operator_token::token_directory;
 use super::plugin::{hostpath_command, hostpath_task};
 use super::plugin_job;
 use super::problems::{journal_problem, key_problem};
@@ -210,6 +211,9 @@ async fn wire(
     )
     .with_task_logs(Arc::new(logs))
     .with_metrics(metrics);
+    let runtime = config.runtime_dir.clone();
+    let token_directory =
+        blocking::run_blocking(move || token_directory(runtime.as_deref())).await?;
     let runners = AllocRunners::new(AllocRunnerDeps {
         control: Arc::new(services.control_plane(own.id.clone())),
         drivers,
@@ -220,6 +224,7 @@ async fn wire(
         mounter: Arc::new(LinuxMounter),
         plugins: plugins.clone(),
         data_directory: dirs.data().to_owned(),
+        token_directory,
     });
     Ok(Wired {
         services,

@@ -226,15 +226,15 @@ fn listen_address(options: &AgentOptions) -> Result<SocketAddr, Diagnostics> {
         )
         .help("use `--http` with an IP address and a port, such as `127.0.0.1:4646`, `[::1]:4646` or `0.0.0.0:4646`")
     })?;
-    if address.ip().is_loopback() || options.allow_unauthenticated {
+    if address.ip().to_canonical().is_loopback() || options.allow_unauthenticated {
         return Ok(address);
     }
     Err(Diagnostic::error(
         Code::AgentNotLoopback,
-        format!("cannot listen on `{text}`: other machines could reach the agent, which has no authentication"),
+        format!("cannot listen on `{text}`: other machines could reach the agent"),
     )
-    .note("every client on that network could create and delete volumes")
-    .help("listen on `127.0.0.1`, or add `--allow-unauthenticated` to accept every client")
+    .note("every client could read its volumes and jobs, and the network could see the token of its operator")
+    .help("listen on `127.0.0.1`, or add `--allow-unauthenticated` to let every client read")
     .into())
 }
 

@@ -5,6 +5,7 @@
 //!   journal.redb
 //!   secrets.key
 //!   node.id             which node of the state this agent is
+//!   operator.token      what a client of the TCP address must know to change something
 //!   plugins/hostpath/   state and data of the embedded plugin
 //!   plugins/hostpath.process   the process that runs it
 //!   plugins/ID.process  the process of a plugin that the agent did not start
@@ -31,7 +32,7 @@ use sha2::{Digest as _, Sha256};
 use super::config::DataDirSetting;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::hostpath::first_mount_using;
-use crate::model::{AllocId, hex};
+use crate::model::{AllocId, OPERATOR_TOKEN_FILE, hex};
 use crate::mounts::LinuxBlockStorage;
 use crate::ports::{BlockStorage as _, MountEntry};
 use crate::private::{
@@ -141,6 +142,11 @@ impl AgentDirs {
     /// The file of the key that seals secrets.
     pub(super) fn key_file(&self) -> PathBuf {
         key_file(&self.data)
+    }
+
+    /// The file of the operator's token.
+    pub(super) fn operator_token(&self) -> PathBuf {
+        self.data.join(OPERATOR_TOKEN_FILE)
     }
 
     /// The file that says which node this is.

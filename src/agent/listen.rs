@@ -2,12 +2,12 @@
 //!
 //! Sockets are opened first and served later: a port in use is reported before anything starts, and
 //! early clients wait instead of being refused. The number of connections is limited, also by the
-//! number of open files, and for each client address; the Unix socket has places of its own. Idle
+//! number of open files, and for each client address and user of this machine; the Unix socket has places of its own. Idle
 //! clients, and those that do not read their response, are disconnected. At the stop no connection is accepted, and running requests are
 //! completed within [`DRAIN_LIMIT`].
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -29,16 +29,19 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
+use super::blocking;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::private::bind_socket;
-use crate::server::http::{ClientUser, Connection, Limits, Place, Places};
+use crate::server::http::{Connection, Limits, Peer, Place, Places};
 
 mod client_addresses;
 mod client_user;
+mod peer;
 mod stall_limit;
 
-use client_addresses::ClientAddresses;
-use client_user::LoopbackClient;
+use client_addresses::{Client, ClientAddresses};
+use client_user::user_of;
+use peer::{peer_on_socket, peer_over_tcp};
 use stall_limit::StallLimit;
 
 /// The longest time for a client to send the headers of a request.
@@ -51,6 +54,8 @@ const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 const MAX_REFUSALS: usize = 64;
 /// The longest time to refuse a client.
 const REFUSAL_LIMIT: Duration = Duration::from_secs(1);
+/// The longest time for a client that is refused to begin its request.
+const REQUEST_LIMIT: Duration = Duration::from_millis(500);
 /// The most bytes that a refused client may have sent.
 const MAX_UNREAD: u64 = 64 << 10;
 /// Nomad's response to a client with too many connections.
@@ -90,16 +95,29 @@ impl Listeners {
         self.tcp.as_ref().and_then(|tcp| tcp.local_addr().ok())
     }
 
+    /// Every address under which TCP clients reach it: one for all IPv6 addresses may be for those of IPv4 too.
+    pub(super) fn reached_addresses(&self) -> Vec<SocketAddr> {
+        let Some(address) = self.address() else {
+            return vec![];
+        };
+        let has_ipv4 = |tcp: &TcpListener| {
+            let all = address.is_ipv6() && address.ip().is_unspecified();
+            all && rustix::net::sockopt::ipv6_v6only(tcp).is_ok_and(|is_only| !is_only)
+        };
+        let ipv4 = self.tcp.as_ref().filter(|tcp| has_ipv4(tcp));
+        let ipv4 = ipv4.map(|_| SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port())));
+        std::iter::once(address).chain(ipv4).collect()
+    }
+
     /// Serves until `stop`, then completes running requests.
     pub(super) async fn serve(self, router: Router, limits: Limits, stop: CancellationToken) {
         let server = Server::new(router, &limits);
         let unix = accept_all(&server, &server.socket_places, &stop, || async {
             let (stream, _) = self.unix.accept().await?;
             Ok(Accepted {
-                stream,
+                peer: peer_on_socket(&stream).await,
                 client: None,
-                user: None,
-                is_local: true,
+                stream,
             })
         });
         let tcp = async {
@@ -126,12 +144,10 @@ fn places(working: usize, limits: &Limits, most: usize) -> Places {
 /// A connection that was accepted.
 struct Accepted<S> {
     stream: S,
-    /// The address of a TCP client.
-    client: Option<IpAddr>,
-    /// The user of a client over loopback.
-    user: Option<Arc<dyn ClientUser>>,
-    /// Whether it came over loopback or the Unix socket.
-    is_local: bool,
+    /// A TCP client.
+    client: Option<Client>,
+    /// Where the client is.
+    peer: Peer,
 }
 
 /// The shared state of all connections.
@@ -179,7 +195,7 @@ impl Server {
             return;
         };
         let router = self.router.clone();
-        let connection = Connection::new(accepted.is_local, place).of_user(accepted.user);
+        let connection = Connection::new(accepted.peer, place);
         let service = service_fn(move |request: http::Request<Incoming>| {
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(connection.clone());
@@ -255,21 +271,30 @@ async fn accept_tcp(listener: &TcpListener) -> io::Result<Accepted<tokio::net::T
     let (stream, client) = listener.accept().await?;
     stream.set_nodelay(true)?;
     let own = stream.local_addr()?;
-    let is_local = own.ip().to_canonical().is_loopback();
+    let peer = peer_over_tcp(own);
+    let user = match peer {
+        Peer::Loopback => blocking::run_blocking(move || user_of(client, own)).await,
+        Peer::Network | Peer::Operator | Peer::Stranger => Ok(None),
+    };
+    let client = Client {
+        address: client.ip().to_canonical(),
+        user: user.ok().flatten(),
+    };
     Ok(Accepted {
-        is_local,
-        user: is_local.then(|| LoopbackClient::shared(client, own)),
-        client: Some(client.ip().to_canonical()),
+        peer,
+        client: Some(client),
         stream,
     })
 }
 
-/// Answers as Nomad does, and waits a moment for the client to read it.
+/// Answers as Nomad does, and waits a moment for the client to read it. An HTTP client that gets an answer before it has
+/// sent a request takes the connection for broken.
 async fn refuse<S>(mut stream: S, _permit: OwnedSemaphorePermit)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let answer = async {
+        let _asked = timeout(REQUEST_LIMIT, stream.read(&mut [0])).await;
         stream.write_all(TOO_MANY.as_bytes()).await?;
         stream.shutdown().await?;
         // A connection that is closed with unread data loses the answer.

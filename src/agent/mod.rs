@@ -15,6 +15,7 @@ mod listen;
 mod metrics;
 mod node_registration;
 mod offline;
+mod operator_token;
 mod plugin;
 mod plugin_endpoint;
 mod plugin_health;

@@ -1,7 +1,7 @@
 //! Starts the parts of an agent in order, and stops them in reverse order.
 //!
 //! ```text
-//! start   directory, lock, sockets, journal and state, key, node, plugin, allocations, HTTP, "ready"
+//! start   directory, lock, sockets, journal and state, key, node, plugin, operator's token, allocations, HTTP, "ready"
 //! stop    HTTP (running requests are completed), allocations, calls of plugins, plugin, state and
 //!         journal, sockets, lock
 //! ```
@@ -30,6 +30,7 @@ use super::core_dumps::restrict_core_dumps;
 use super::data_dir_lock::{LockResult, acquire_lock, lock_problem};
 use super::directory::{AgentDirs, DataDir};
 use super::listen::{DRAIN_LIMIT, Listeners};
+use super::operator_token::OperatorTokenFiles;
 use super::plugin::HOSTPATH;
 use super::plugin_health::wait_for_job_health;
 use super::plugin_job::{RunningJob, SubmissionPorts, submit};
@@ -154,6 +155,7 @@ pub(super) struct Agent {
     lock: DataLock,
     services: Services,
     settings: HttpSettings,
+    operator: OperatorTokenFiles,
     /// The status of each plugin that a supervisor watches.
     supervised: Vec<(PluginId, watch::Receiver<TaskStatus>)>,
     /// The job of the embedded plugin, if one runs it.
@@ -211,6 +213,14 @@ impl Agent {
                 return Err(problems);
             }
         };
+        let operator = match create_token(config, &dirs, &listeners).await {
+            Ok(operator) => operator,
+            Err(problems) => {
+                services.cell.stop().await;
+                release_directory(dirs, lock).await;
+                return Err(problems);
+            }
+        };
         let stop_plugin = CancellationToken::new();
         let mut supervision = JoinSet::new();
         let mut supervised = vec![];
@@ -229,6 +239,7 @@ impl Agent {
             lock,
             services,
             settings: config.http_settings.clone(),
+            operator,
             supervised,
             plugin_job,
             address: listeners.address(),
@@ -271,7 +282,8 @@ impl Agent {
     /// Serves HTTP.
     pub(super) fn serve(&mut self) {
         if let Some(listeners) = self.unserved.take() {
-            let router = router(self.services.clone(), self.settings.clone());
+            let (settings, operator) = (self.settings.clone(), self.operator.access());
+            let router = router(self.services.clone(), settings, operator);
             let limits = self.settings.limits.clone();
             self.http
                 .spawn(listeners.serve(router, limits, self.stop_http.clone()));
@@ -301,6 +313,8 @@ impl Agent {
         self.plugins.release_directories().await;
         self.services.cell.stop().await;
         drop(self.services);
+        let operator = self.operator;
+        drop(blocking::run_blocking(move || operator.remove()).await);
         release_directory(self.dirs, self.lock).await;
     }
 
@@ -321,6 +335,18 @@ impl Agent {
         );
         notify(NotifyState::Ready);
     }
+}
+
+/// Makes the token of the operator.
+async fn create_token(
+    config: &AgentConfig,
+    dirs: &AgentDirs,
+    listeners: &Listeners,
+) -> Result<OperatorTokenFiles, Diagnostics> {
+    let (dirs, runtime) = (dirs.clone(), config.runtime_dir.clone());
+    let addresses = listeners.reached_addresses();
+    let create = move || OperatorTokenFiles::create(&dirs, runtime.as_deref(), &addresses);
+    blocking::run_blocking(create).await?
 }
 
 /// Releases the directory. Sockets go first, because those of the next agent have the same names.

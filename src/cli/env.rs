@@ -57,7 +57,7 @@ variables! {
     ConfigHome = "XDG_CONFIG_HOME": "Directory of the config file, `nomad-csi/config.toml`.";
     AppData = "APPDATA": "Directory of `nomad-csi/config.toml` on Windows.";
     Home = "HOME": "Parent of `.local/state` and `.config` if the XDG variables are not set.";
-    RuntimeDir = "XDG_RUNTIME_DIR": "Directory for an agent's sockets if the data directory's path is too long.";
+    RuntimeDir = "XDG_RUNTIME_DIR": "Directory of tokens of agents, and of sockets whose path is too long.";
     HttpProxy = "HTTP_PROXY": "Proxy for http:// addresses; also read in lower case.";
     HttpsProxy = "HTTPS_PROXY": "Proxy for https:// addresses; also read in lower case.";
     NoProxy = "NO_PROXY": "Comma-separated hosts without a proxy; also read in lower case.";

@@ -21,6 +21,8 @@ mod interrupts;
 mod jobs;
 mod ledger;
 mod manual;
+#[cfg(unix)]
+mod operator_token;
 mod process_environment;
 mod process_table;
 mod reference;

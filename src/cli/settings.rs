@@ -7,6 +7,8 @@ use super::args::{GlobalArgs, LogFormat, RedactedText as Secret};
 use super::cluster_contexts::{SelectedBy, SelectedCluster};
 use super::env::{Environment, NotUtf8, Variable};
 use super::error::CliError;
+#[cfg(unix)]
+use super::operator_token::add_operator_token;
 #[cfg(feature = "agent")]
 use crate::agent::{AgentConfig, embedded_directory};
 use crate::diagnostic::{Code, Diagnostic};
@@ -61,7 +63,8 @@ pub(super) fn server_target(
     directory: &Path,
     chosen: Option<&SelectedCluster>,
 ) -> Result<Target, CliError> {
-    let settings = cluster_settings(global, environment, chosen)?;
+    #[cfg_attr(not(unix), expect(unused_mut, reason = "no agent leaves a token"))]
+    let mut settings = cluster_settings(global, environment, chosen)?;
     #[cfg(feature = "agent")]
     if let Some(named) = &global.embedded {
         let agent = embedded_config(Path::new(named), directory, environment)?;
@@ -70,6 +73,8 @@ pub(super) fn server_target(
             settings,
         })));
     }
+    #[cfg(unix)]
+    add_operator_token(&mut settings, environment);
     Ok(Target::Cluster(Box::new(settings)))
 }
 
@@ -169,9 +174,11 @@ fn cluster_settings(
     Ok(ClientSettings {
         name: None,
         address: RedactedString::new(address),
+        host_address: None,
         region,
         namespace: namespace(global, environment, chosen)?.map(|namespace| namespace.to_string()),
         token: layers.token(global.token.as_ref())?,
+        token_source: None,
         http_auth: hidden(Variable::HttpAuth)?,
         tls: tls_settings(global, &layers)?,
         proxies: ProxySettings {

@@ -329,8 +329,10 @@ codes! {
         "Wait for the election; if the cluster elects no leader, start more of its servers.";
     ApiUnknownRegion = "api/unknown-region": "The server knows no region of this name.",
         "Correct the region (`NOMAD_REGION`, `--region`), or omit it to use the server's own.";
-    ApiForeignRequest = "api/foreign-request": "The agent refused a request that a web page could have made a browser send, or a job of another user of its machine.",
-        "Use an address of the agent or `localhost`, send JSON, or allow the name with `--allow-host`. Submit jobs as the user of the agent or as root.";
+    ApiForeignRequest = "api/foreign-request": "The agent refused a request that a web page could have made a browser send.",
+        "Use an address of the agent or `localhost`, send JSON, or allow the name with `--allow-host`.";
+    ApiOperatorOnly = "api/operator-only": "Only the operator of the agent may change something, run jobs, or read variables and the output of tasks.",
+        "Set `NOMAD_TOKEN` to the content of `operator.token` in the agent's data directory, or `NOMAD_ADDR` to `unix://` and the agent's socket.";
     ApiBadRequest = "api/bad-request": "The server rejected the request as malformed.",
         "Read the server's error; if it is unclear, check the version of the server and its address.";
     ApiServerError = "api/server-error": "The server failed with an error that this program does not know.",
@@ -536,7 +538,7 @@ codes! {
         "Use `--host-volume NAME=PATH` with the absolute path of an existing directory.";
     AgentBadPluginEndpoint = "agent/plugin-endpoint": "A plugin that runs already cannot be used: its socket or its ID is not valid, or its name is unknown.",
         "Use `--plugin-endpoint [ID=]unix:///PATH` with the plugin's own socket.";
-    AgentNotLoopback = "agent/not-loopback": "The agent does not authenticate requests. Every client that reaches its HTTP address can create and delete volumes.",
+    AgentNotLoopback = "agent/not-loopback": "Every client that reaches the agent's HTTP address can read its volumes and jobs without a token, and the agent has no TLS.",
         "Listen on a loopback address, or pass --allow-unauthenticated on a network that you trust.";
     AgentPortInUse = "agent/port-in-use": "Another process already listens on the address.",
         "Stop that process, or choose another address with --http ADDR:PORT.";

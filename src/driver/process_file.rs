@@ -42,8 +42,18 @@ pub(super) fn read(path: &Path) -> io::Result<Option<ProcessId>> {
 /// # Errors
 /// If the file cannot be written, or the process has been reaped.
 pub(super) fn write(path: &Path, pid: i32) -> io::Result<()> {
-    let process = ProcessId::current(pid)?.ok_or(io::ErrorKind::NotFound)?;
-    let text = serde_json::to_vec(&process)?;
+    record(
+        path,
+        &ProcessId::current(pid)?.ok_or(io::ErrorKind::NotFound)?,
+    )
+}
+
+/// Records a process.
+///
+/// # Errors
+/// If the file cannot be written.
+pub(super) fn record(path: &Path, process: &ProcessId) -> io::Result<()> {
+    let text = serde_json::to_vec(process)?;
     private::replace(path, &text).map_err(|error| about(path, "write", &error))
 }
 

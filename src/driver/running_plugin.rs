@@ -1,6 +1,7 @@
 //! The process of a plugin that runs already: the agent neither starts it nor stops it (`--plugin-endpoint`).
 //!
-//! The process is the one that listens on the socket, as the kernel names it to a client. It is recorded
+//! The process is the one that listens on the socket, as the kernel names it to a client, and opened by the kernel:
+//! its number alone could belong to another process by now. It is recorded
 //! while the agent uses it. A process on record that still runs may be carrying out calls of an agent
 //! that was killed. It is used again when it cannot be: after the longest time of a call. Any other
 //! process is used once the recorded one has exited. An agent that stops in order, with no call under
@@ -20,6 +21,7 @@ use super::predecessor::has_ended;
 use super::process_file;
 use super::process_id::{ProcessId, register};
 use crate::ports::{DriverError, StoppedProcess, Task, TaskDriver};
+use crate::private::SocketPeer;
 
 /// A plugin that runs already.
 #[derive(Clone, Debug)]
@@ -56,25 +58,25 @@ impl RunningPlugin {
         }
     }
 
-    /// Returns the ID of the process that listens on the socket.
-    async fn listener(&self) -> io::Result<i32> {
+    /// Returns the process that listens on the socket.
+    async fn listener(&self) -> io::Result<SocketPeer> {
         let stream = UnixStream::connect(&self.socket).await.map_err(|error| {
             let message = format!("nothing listens on `{}`: {error}", self.socket.display());
             io::Error::new(error.kind(), message)
         })?;
-        let pid = stream.peer_cred()?.pid().filter(|pid| *pid > 0);
-        pid.ok_or_else(|| {
+        SocketPeer::of(&stream).map_err(|error| {
             io::Error::other(format!(
-                "the process behind `{}` is in a PID namespace that the agent does not see",
+                "the process that opened `{}` has ended, or is in a PID namespace that the agent does not see: {error}",
                 self.socket.display()
             ))
         })
     }
 
     async fn find(&self) -> io::Result<RunningProcess> {
-        let pid = self.listener().await?;
+        let peer = self.listener().await?;
+        let pid = peer.pid;
         let (file, calls_end) = (self.process_file.clone(), self.earlier_calls_end);
-        let opened = tokio::task::spawn_blocking(move || open(pid, &file, calls_end));
+        let opened = tokio::task::spawn_blocking(move || record(peer, &file, calls_end));
         let descriptor = opened.await.map_err(io::Error::other)??;
         Ok(RunningProcess {
             name: self.name.clone(),
@@ -95,8 +97,8 @@ impl TaskDriver for RunningPlugin {
     }
 }
 
-/// Opens and records the process. Blocks.
-fn open(pid: i32, file: &Path, earlier_calls_end: Instant) -> io::Result<OwnedFd> {
+/// Records the process. Blocks.
+fn record(peer: SocketPeer, file: &Path, earlier_calls_end: Instant) -> io::Result<OwnedFd> {
     let left = earlier_calls_end.saturating_duration_since(Instant::now());
     if let Some(recorded) = process_file::read(file)?
         && !left.is_zero()
@@ -104,11 +106,17 @@ fn open(pid: i32, file: &Path, earlier_calls_end: Instant) -> io::Result<OwnedFd
     {
         return Err(may_be_busy(recorded.pid, left));
     }
-    let exited = || io::Error::new(io::ErrorKind::NotFound, format!("process {pid} has exited"));
-    let process = ProcessId::current(pid)?.ok_or_else(exited)?;
-    let descriptor = process.open()?.ok_or_else(exited)?;
-    process_file::write(file, pid)?;
-    Ok(descriptor)
+    let exited = || {
+        let text = format!("process {} has exited", peer.pid);
+        io::Error::new(io::ErrorKind::NotFound, text)
+    };
+    let process = ProcessId::current(peer.pid)?.ok_or_else(exited)?;
+    // While it runs, no other process has its number.
+    if !peer.is_running()? {
+        return Err(exited());
+    }
+    process_file::record(file, &process)?;
+    Ok(peer.into_descriptor())
 }
 
 /// What a process file says.

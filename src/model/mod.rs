@@ -21,6 +21,7 @@ mod limit;
 mod mount_config;
 mod mount_options;
 mod node;
+mod operator_token;
 mod paths;
 mod plugin;
 mod remote_volume;
@@ -68,6 +69,10 @@ pub use limit::{LimitField, set_limit};
 pub use mount_config::MountConfig;
 pub use mount_options::MountOptions;
 pub use node::{Node, NodeStatus};
+pub use operator_token::{
+    LONGEST_OPERATOR_TOKEN, OPERATOR_TOKEN_DIRECTORY, OPERATOR_TOKEN_FILE, operator_token_name,
+    operator_token_names,
+};
 pub use paths::{MountRoot, MountRootProblem, StagingPath, TargetPath, record_beside, segment};
 pub use plugin::{
     ControllerCapabilities, ControllerInfo, Health, HealthCount, NodeCapabilities, NodeInfo,

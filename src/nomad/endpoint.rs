@@ -4,6 +4,7 @@
 //! such as a token with a line break, are refused before that.
 
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::StatusCode;
@@ -18,7 +19,7 @@ use super::connection_error::{connection_error, timeout_error};
 use super::limits::{ResponseLimits, limit_size};
 use super::request::{ApiRequest, RequestContext, limit_help};
 use super::retrying::{Access, AttemptError};
-use super::settings::{ClientSettings, RedactedString, TlsSettings};
+use super::settings::{ClientSettings, RedactedString, TlsSettings, TokenSource};
 use super::transport::Transport;
 use crate::diagnostic::Code;
 use crate::ports::ApiError;
@@ -54,10 +55,12 @@ pub(super) struct Endpoint {
     url: Url,
     region: Option<String>,
     namespace: Option<String>,
-    has_token: bool,
     has_identity: bool,
     auth: Option<BasicAuth>,
-    /// The headers of every request, with the token marked as sensitive.
+    /// The token of every request, marked as sensitive.
+    token: Mutex<Option<HeaderValue>>,
+    token_source: Option<Arc<dyn TokenSource>>,
+    /// The other headers of every request.
     headers: HeaderMap,
     limits: ResponseLimits,
     http: OnceCell<reqwest::Client>,
@@ -76,6 +79,7 @@ impl Endpoint {
         let auth = address.auth.take().or(http_auth);
         let transport = Transport {
             address,
+            host_address: settings.host_address,
             tls: TlsSettings {
                 server_name: non_empty(&settings.tls.server_name),
                 ..settings.tls.clone()
@@ -89,10 +93,11 @@ impl Endpoint {
             url: transport.url()?,
             region: non_empty(&settings.region),
             namespace: non_empty(&settings.namespace),
-            has_token: token.is_some(),
             has_identity: identity.is_some_and(|path| path != Path::new("")),
             auth,
-            headers: common_headers(token, transport.host_header())?,
+            token: Mutex::new(token.map(token_header).transpose()?),
+            token_source: settings.token_source.clone(),
+            headers: common_headers(transport.host_header())?,
             transport,
             limits: settings.limits.clone(),
             http: OnceCell::new(),
@@ -110,8 +115,30 @@ impl Endpoint {
     }
 
     /// The token, to remove it from errors.
-    pub(super) fn token(&self) -> Option<&str> {
-        self.headers.get(TOKEN)?.to_str().ok()
+    pub(super) fn token(&self) -> Option<RedactedString> {
+        let token = self.token_header()?;
+        token.to_str().ok().map(RedactedString::new)
+    }
+
+    fn token_header(&self) -> Option<HeaderValue> {
+        let token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
+        token.clone()
+    }
+
+    /// Looks the token up again. Returns whether it is another one.
+    async fn has_new_token(&self) -> bool {
+        let Some(source) = self.token_source.clone() else {
+            return false;
+        };
+        let found = tokio::task::spawn_blocking(move || source.current()).await;
+        let found = found.ok().flatten();
+        let Some(Ok(found)) = found.map(|token| token_header(token.expose())) else {
+            return false;
+        };
+        let mut token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = token.as_ref() != Some(&found);
+        *token = Some(found);
+        is_new
     }
 
     /// The context of a request, for its errors.
@@ -121,13 +148,13 @@ impl Endpoint {
             access,
             address: &self.transport.address,
             has_identity: self.has_identity,
-            has_token: self.has_token,
+            has_token: self.has_token(),
         }
     }
 
     /// Whether requests carry a token.
     pub(super) fn has_token(&self) -> bool {
-        self.has_token
+        self.token_header().is_some()
     }
 
     /// Sends a request once and receives the response, whatever its status.
@@ -172,6 +199,20 @@ impl Endpoint {
                 let message = context.failed(&error.message);
                 AttemptError::permanent(ApiError { message, ..error })
             })?;
+        let response = self.execute(http, request, context).await?;
+        // A refused request had no effect. A server that was started again has another token.
+        if response.status() == StatusCode::FORBIDDEN && self.has_new_token().await {
+            return self.execute(http, request, context).await;
+        }
+        Ok(response)
+    }
+
+    async fn execute(
+        &self,
+        http: &reqwest::Client,
+        request: &ApiRequest<'_>,
+        context: RequestContext<'_>,
+    ) -> Result<reqwest::Response, AttemptError> {
         let ready = self
             .build_request(http, request)
             .map_err(|error| connection_error(&error, context))?;
@@ -206,6 +247,9 @@ impl Endpoint {
             .query(&self.query(request))
             .headers(self.headers.clone())
             .headers(request.headers.clone());
+        if let Some(token) = self.token_header() {
+            builder = builder.header(TOKEN, token);
+        }
         if let Some(auth) = &self.auth {
             builder = builder.basic_auth(
                 &auth.user,
@@ -232,25 +276,29 @@ impl Endpoint {
     }
 }
 
-fn common_headers(token: Option<&str>, host: Option<String>) -> Result<HeaderMap, ApiError> {
-    let mut headers = HeaderMap::new();
-    let accept = format!("application/json, {}", ErrorBody::MEDIA_TYPE);
-    let unsendable = |name: &str| ApiError {
+fn unsendable(name: &str) -> ApiError {
+    ApiError {
         code: Code::ApiUnsendable,
         status: None,
         message: format!("{name} contains a character that an HTTP header cannot carry"),
         help: vec![],
         notes: vec![],
         server_text: None,
-    };
+    }
+}
+
+fn token_header(token: &str) -> Result<HeaderValue, ApiError> {
+    let value = HeaderValue::from_bytes(token.as_bytes());
+    let mut value = value.map_err(|_| unsendable("the token"))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+fn common_headers(host: Option<String>) -> Result<HeaderMap, ApiError> {
+    let mut headers = HeaderMap::new();
+    let accept = format!("application/json, {}", ErrorBody::MEDIA_TYPE);
     let accept = HeaderValue::try_from(accept).map_err(|_| unsendable("the media type"))?;
     headers.insert(ACCEPT, accept);
-    if let Some(token) = token {
-        let value = HeaderValue::from_bytes(token.as_bytes());
-        let mut value = value.map_err(|_| unsendable("the token"))?;
-        value.set_sensitive(true);
-        headers.insert(TOKEN, value);
-    }
     if let Some(host) = host {
         let value = HeaderValue::try_from(host).map_err(|_| unsendable("the host"))?;
         headers.insert(HOST, value);

@@ -17,7 +17,7 @@ use super::redaction::{redact_texts, redact_volume};
 use super::request::{ApiRequest, RequestContext};
 use super::response;
 use super::retrying::{Access, AttemptError, Retrying};
-use super::settings::ClientSettings;
+use super::settings::{ClientSettings, RedactedString};
 use crate::diagnostic::Code;
 use crate::ports::{ApiError, Document, ServerWait, WriteReply};
 use crate::wire::{self, NEXT_TOKEN, WriteResponse};
@@ -167,7 +167,8 @@ impl Session {
 
     /// Removes the token from an error, in case a server or a proxy repeats it.
     fn without_token(&self, error: ApiError) -> ApiError {
-        redact_texts(error, self.endpoint.token())
+        let token = self.endpoint.token();
+        redact_texts(error, token.as_ref().map(RedactedString::expose))
     }
 
     /// Sends a conditional write. Only Nomad's variables API has them, and it responds with 200,

@@ -3,7 +3,9 @@
 //! The CLI fills them from flags, environment variables and the config file. This module reads
 //! nothing.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use zeroize::Zeroizing;
 
@@ -31,6 +33,12 @@ impl std::fmt::Debug for RedactedString {
     }
 }
 
+/// Finds the token of a server that makes a new one at each start.
+pub trait TokenSource: std::fmt::Debug + Send + Sync {
+    /// The token of the server that runs now. Blocks.
+    fn current(&self) -> Option<RedactedString>;
+}
+
 /// The settings of a client. An empty text counts as unset.
 #[derive(Clone, Debug)]
 pub struct ClientSettings {
@@ -38,12 +46,16 @@ pub struct ClientSettings {
     pub name: Option<String>,
     /// `NOMAD_ADDR`: `http://`, `https://` or `unix://`; may contain `user:password@`.
     pub address: RedactedString,
+    /// The only IP address of the host, if it has to be this one.
+    pub host_address: Option<IpAddr>,
     /// `NOMAD_REGION`: sent with every request.
     pub region: Option<String>,
     /// `NOMAD_NAMESPACE`: the namespace of requests that set none.
     pub namespace: Option<String>,
     /// `NOMAD_TOKEN`.
     pub token: Option<RedactedString>,
+    /// Where the token is looked up again after a refusal, if the user gave none.
+    pub token_source: Option<Arc<dyn TokenSource>>,
     /// `NOMAD_HTTP_AUTH`: `user:password` or `user`; the user in the address takes precedence.
     pub http_auth: Option<RedactedString>,
     /// Certificates and server names.
@@ -63,9 +75,11 @@ impl ClientSettings {
         Self {
             name: None,
             address: RedactedString::new(address),
+            host_address: None,
             region: None,
             namespace: None,
             token: None,
+            token_source: None,
             http_auth: None,
             tls: TlsSettings::default(),
             proxies: ProxySettings::default(),

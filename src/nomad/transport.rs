@@ -6,7 +6,7 @@
 //! other than the host, the URL contains that name and resolves it to the host's addresses. An IP
 //! address and a proxy make that impossible; then the name is only checked.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +32,8 @@ const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 pub(super) struct Transport {
     pub(super) address: Address,
+    /// The only IP address of the host, if it has to be this one.
+    pub(super) host_address: Option<IpAddr>,
     pub(super) tls: TlsSettings,
     pub(super) proxies: ProxySettings,
 }
@@ -66,7 +68,10 @@ impl Transport {
 
     fn build_blocking(&self) -> Result<reqwest::Client, ApiError> {
         let resolver = HostResolver {
-            override_host: self.name_in_url().and_then(|_| self.bare_host()),
+            override_host: match self.host_address {
+                Some(address) => Some(address.to_string()),
+                None => self.name_in_url().and_then(|_| self.bare_host()),
+            },
         };
         let mut builder = reqwest::Client::builder()
             .tls_backend_preconfigured(self.tls_config()?)

@@ -53,6 +53,58 @@ pub fn open_given(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
+/// Opens a secret that an agent of this user or of root left for this user in a directory of its own. Follows no
+/// link, neither to the directory nor to the file.
+///
+/// # Errors
+/// If it cannot be opened, or others could have read or written it.
+#[cfg(unix)]
+pub fn open_secret(directory: &Path, name: &str) -> io::Result<File> {
+    use super::problem::{NotPrivate, Problem};
+    use rustix::fs::{Mode, OFlags};
+    use std::os::unix::fs::MetadataExt as _;
+
+    let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let opened = rustix::fs::open(directory, flags | OFlags::DIRECTORY, Mode::empty())?;
+    let opened = File::from(opened);
+    check_secret(&opened, directory)?;
+    let path = directory.join(name);
+    let file = File::from(rustix::fs::openat(&opened, name, flags, Mode::empty())?);
+    check_secret(&file, &path)?;
+    let found = file.metadata()?;
+    if found.is_file() {
+        return Ok(file);
+    }
+    let problem = Problem::WrongKind {
+        expected: "regular file",
+        owner: found.uid(),
+        mode: found.mode() & 0o7777,
+    };
+    Err(NotPrivate::at(&path, problem))
+}
+
+/// Checks that it belongs to this user or root, and is open to nobody else.
+#[cfg(unix)]
+fn check_secret(opened: &File, path: &Path) -> io::Result<()> {
+    use super::directory::{is_trusted, own_user};
+    use super::problem::{NotPrivate, Problem};
+    use std::os::unix::fs::MetadataExt as _;
+
+    let found = opened.metadata()?;
+    let (owner, mode) = (found.uid(), found.mode() & 0o7777);
+    if !is_trusted(owner) {
+        let own = own_user();
+        return Err(NotPrivate::at(path, Problem::Foreign { owner, mode, own }));
+    }
+    if mode & 0o077 != 0 {
+        return Err(io::Error::other(format!(
+            "other users can read `{}` (mode {mode:04o})",
+            path.display()
+        )));
+    }
+    Ok(())
+}
+
 #[cfg(all(test, unix))]
 mod tests {
     use std::fs::Permissions;
@@ -90,6 +142,50 @@ mod tests {
             std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
             let expected = is_refused.then_some(Problem::Writable { owner, mode });
             assert_eq!(problem(&path), expected, "{mode:o}");
+        }
+    }
+
+    #[test]
+    fn a_secret_that_others_can_reach_is_refused() {
+        let base = tempfile::tempdir().unwrap();
+        let path = base.path().join("secret");
+        std::fs::write(&path, "x").unwrap();
+        for (directory, file, is_refused) in [
+            (0o700, 0o600, false),
+            (0o700, 0o400, false),
+            (0o700, 0o640, true),
+            (0o700, 0o604, true),
+            (0o750, 0o600, true),
+            (0o701, 0o600, true),
+            (0o1777, 0o600, true),
+        ] {
+            let mode = |path: &Path, mode| {
+                std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+            };
+            mode(base.path(), directory);
+            mode(&path, file);
+            let opened = open_secret(base.path(), "secret");
+            assert_eq!(opened.is_err(), is_refused, "{directory:o} {file:o}");
+        }
+        std::fs::set_permissions(base.path(), Permissions::from_mode(0o700)).unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        symlink(&path, base.path().join("link")).unwrap();
+        assert!(open_secret(base.path(), "link").is_err());
+        let elsewhere = tempfile::tempdir().unwrap();
+        let link = elsewhere.path().join("link");
+        symlink(base.path(), &link).unwrap();
+        assert!(open_secret(&link, "secret").is_err());
+        assert!(open_secret(base.path(), "missing").is_err());
+        std::fs::create_dir(base.path().join("directory")).unwrap();
+        std::fs::set_permissions(base.path().join("directory"), Permissions::from_mode(0o700))
+            .unwrap();
+        assert!(open_secret(base.path(), "directory").is_err());
+        if own_user() == 0 {
+            chown(&path, Some(STRANGER), None).unwrap();
+            assert!(open_secret(base.path(), "secret").is_err());
+            chown(&path, Some(0), None).unwrap();
+            chown(base.path(), Some(STRANGER), None).unwrap();
+            assert!(open_secret(base.path(), "secret").is_err());
         }
     }
 

@@ -33,10 +33,14 @@ fn holder(file: &File) -> Option<LockProcess> {
     let found = file.metadata().ok()?;
     let device = found.dev();
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    let locks = std::fs::read_to_string("/proc/locks").ok()?;
-    let pid = find_holder(&locks, (major, minor), found.ino())?;
+    let holder = || {
+        let locks = std::fs::read_to_string("/proc/locks").ok()?;
+        find_holder(&locks, (major, minor), found.ino())
+    };
+    let pid = holder()?;
     let user = std::fs::metadata(format!("/proc/{pid}")).ok()?.uid();
-    Some(LockProcess { pid, user })
+    // Otherwise the number may have been another process's already.
+    (holder() == Some(pid)).then_some(LockProcess { pid, user })
 }
 
 /// Finds the line of a lock on the whole file, such as

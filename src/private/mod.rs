@@ -20,6 +20,8 @@ mod search_right;
 #[cfg(unix)]
 mod socket;
 #[cfg(target_os = "linux")]
+mod socket_peer;
+#[cfg(target_os = "linux")]
 mod tree;
 
 #[cfg(unix)]
@@ -29,11 +31,15 @@ pub use file::{
     replace, replace_with, temporary_in,
 };
 pub use given::open_given;
+#[cfg(unix)]
+pub use given::open_secret;
 pub use lock_holder::{LockProcess, foreign_holder};
 pub use problem::{NotPrivate, Problem};
 #[cfg(target_os = "linux")]
 pub use search_right::grant_search;
 #[cfg(unix)]
 pub use socket::{bind_socket, check_socket, check_socket_directory};
+#[cfg(target_os = "linux")]
+pub use socket_peer::SocketPeer;
 #[cfg(target_os = "linux")]
 pub use tree::remove_tree;

@@ -70,9 +70,7 @@ impl Disk {
              capability {{\n  access_mode = \"single-node-writer\"\n  attachment_mode = \"file-system\"\n}}\n"
         );
         std::fs::write(&path, text).unwrap();
-        let Address::Tcp(address) = agent else {
-            unreachable!("the agent listens on a port")
-        };
+        let address = agent.tcp();
         program(["volume", "register", "--address"])
             .arg(format!("http://{address}"))
             .arg("-f")

@@ -6,8 +6,7 @@ use std::thread;
 
 use rustix::process::Signal;
 
-use crate::agent_process::{AgentProcess, processes_with, program};
-use crate::http::Address;
+use crate::agent_process::{AgentProcess, operator_token, processes_with, program};
 use crate::volumes::create;
 use crate::wait::{until, until_true};
 
@@ -69,9 +68,7 @@ fn a_blocking_read_ends_when_the_agent_stops() {
 fn idle_clients_do_not_block_the_stop() {
     let data = tempfile::tempdir().unwrap();
     let agent = AgentProcess::start(data.path());
-    let Address::Tcp(address) = agent.address.clone() else {
-        unreachable!()
-    };
+    let address = agent.address.tcp();
     let silent = TcpStream::connect(address).unwrap();
     let mut half = TcpStream::connect(address).unwrap();
     half.write_all(b"GET /v1/volumes HTTP/1.1\r\nhost").unwrap();
@@ -85,16 +82,14 @@ fn a_second_signal_aborts_and_the_next_start_finds_everything() {
     let data = tempfile::tempdir().unwrap();
     let mut agent = AgentProcess::start(data.path());
     create(&agent.address, "db").unwrap().json();
-    let Address::Tcp(address) = agent.address.clone() else {
-        unreachable!()
-    };
+    let address = agent.address.tcp();
     // The missing body blocks the request, and with it the orderly stop.
     let mut stuck = TcpStream::connect(address).unwrap();
-    stuck
-        .write_all(
-            b"PUT /v1/volume/csi/x/create HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{",
-        )
-        .unwrap();
+    let token = operator_token(&data.path().to_string_lossy());
+    let head = format!(
+        "PUT /v1/volume/csi/x/create HTTP/1.1\r\nhost: localhost\r\nx-nomad-token: {token}\r\ncontent-length: 100\r\n\r\n{{"
+    );
+    stuck.write_all(head.as_bytes()).unwrap();
     until_connected(&agent, 1);
     agent.signal(Signal::TERM);
     until_true("the agent to be stopping", || {
@@ -109,9 +104,7 @@ fn a_second_signal_aborts_and_the_next_start_finds_everything() {
 
 /// Waits until the agent has accepted that many connections.
 fn until_connected(agent: &AgentProcess, number: usize) {
-    let Address::Tcp(address) = &agent.address else {
-        unreachable!()
-    };
+    let address = agent.address.tcp();
     let port = format!(":{:04X}", address.port());
     until("connections to be accepted", || {
         let table = std::fs::read_to_string("/proc/net/tcp").unwrap();

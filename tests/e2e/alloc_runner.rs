@@ -81,6 +81,7 @@ impl Node {
                 sockets: self.data.path().join("run"),
                 volumes: self.data.path().join("mounts"),
             })),
+            token_directory: None,
             data_directory: self.data.path().to_owned(),
         };
         let runners = AllocRunners::new(deps).run(CancellationToken::new());

@@ -27,10 +27,7 @@ pub(crate) fn limited(data: &Path, limits: &[&str]) -> AgentProcess {
 }
 
 pub(crate) fn tcp(agent: &AgentProcess) -> SocketAddr {
-    match &agent.address {
-        Address::Tcp(address) => *address,
-        Address::Unix(_) => unreachable!("the agent has an address"),
-    }
+    agent.address.tcp()
 }
 
 /// Connects from another loopback address, as another machine would.

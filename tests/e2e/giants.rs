@@ -221,8 +221,12 @@ fn large_requests_at_the_same_time_stay_within_the_budget() {
     measured.assert_returned();
 }
 
-fn head(length: usize) -> String {
-    format!("PUT /v1/volumes HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n")
+/// The head of a write of the operator, without whom the body is not read.
+fn head(agent: &AgentProcess, length: usize) -> String {
+    let token = agent.address.token().unwrap_or_default();
+    format!(
+        "PUT /v1/volumes HTTP/1.1\r\nhost: localhost\r\nx-nomad-token: {token}\r\ncontent-length: {length}\r\n\r\n"
+    )
 }
 
 /// Sends as much as the agent takes.
@@ -266,7 +270,9 @@ fn forty_unfinished_bodies_hold_no_more_than_the_budget() {
     let (address, part) = (tcp(&measured.agent), vec![b' '; 60 << 20]);
     let unfinished = || {
         let mut stream = connect_from(1, address);
-        stream.write_all(head(64 << 20).as_bytes()).unwrap();
+        stream
+            .write_all(head(&measured.agent, 64 << 20).as_bytes())
+            .unwrap();
         // The agent may refuse it before everything is sent.
         drop(stream.write_all(&part));
         read_answer(stream).map(|answer| answer.status)
@@ -306,7 +312,9 @@ fn four_thousand_slow_bodies_stay_within_the_room() {
     for client in 1..=40 {
         for _ in 0..100 {
             let mut stream = connect_from(client, address);
-            stream.write_all(head(8 << 20).as_bytes()).unwrap();
+            stream
+                .write_all(head(&measured.agent, 8 << 20).as_bytes())
+                .unwrap();
             stream.write_all(&free).unwrap();
             connections.push(stream);
         }

@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 
 use crate::agent_process::{AgentProcess, processes_with, program, signal_process};
 use crate::hostpath_fixture::{run_in_namespace, run_in_namespace_with_devices};
-use crate::http::Address;
 use crate::job_machine::{Machine, WRITER, volume};
 use crate::namespace::{has_all_users, mounts};
 use crate::random::Random;
@@ -283,7 +282,7 @@ fn a_job_waits_for_its_volume_and_says_so() {
     });
 }
 
-/// A job runs as the user of the agent, so the loopback address alone does not permit to submit one.
+/// A job runs as the user of the agent, so only its operator may submit one.
 #[test]
 fn another_user_of_the_machine_runs_no_job() {
     let test = "jobs::another_user_of_the_machine_runs_no_job";
@@ -295,9 +294,7 @@ fn another_user_of_the_machine_runs_no_job() {
         let machine = Machine::new();
         machine.create_volume("data", WRITER, "file-system");
         let job = machine.job("job", "batch", &volume("data", WRITER), "true");
-        let Address::Tcp(address) = machine.address() else {
-            panic!("the agent has no TCP address");
-        };
+        let address = machine.address().tcp();
         let run = |user: u32| {
             let mut command = program(["job", "run", "-"]);
             command.env("NOMAD_ADDR", format!("http://{address}"));
@@ -319,7 +316,7 @@ fn another_user_of_the_machine_runs_no_job() {
         let refused = run(STRANGER);
         let text = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(!refused.status.success(), "{text}");
-        assert!(text.contains("another user of this machine"), "{text}");
+        assert!(text.contains("only the operator of the agent"), "{text}");
         let known = machine.get("/v1/jobs?prefix=job");
         assert_eq!(known, json!([]));
         let accepted = run(0);

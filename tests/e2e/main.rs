@@ -60,6 +60,7 @@ mod plugin_tasks;
 mod random;
 mod readme;
 mod reconcile;
+mod rights;
 mod saved_plan;
 mod server_away;
 mod strangers;

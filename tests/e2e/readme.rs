@@ -8,9 +8,10 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::agent_process::{AgentProcess, PROGRAM, processes_with, program, signal_process};
+use crate::agent_process::{
+    AgentProcess, PROGRAM, processes_with, program, runtime_directory, signal_process,
+};
 use crate::hostpath_fixture::run_in_namespace;
-use crate::http::Address;
 use crate::wait::until_true;
 
 /// The prefix of commands that build the program first.
@@ -42,6 +43,7 @@ fn run_against(command: &str, home: &Path, address: &str) -> String {
         .env_clear()
         .env("PATH", format!("{}:/usr/bin:/bin", program.display()))
         .env("HOME", home)
+        .env("XDG_RUNTIME_DIR", runtime_directory())
         .envs((!address.is_empty()).then_some(("NOMAD_ADDR", address)))
         .stdin(std::process::Stdio::null())
         .output()
@@ -151,10 +153,7 @@ impl Session {
             agent.kill();
             return String::new();
         }
-        let Address::Tcp(address) = &agent.address else {
-            panic!("the agent has no TCP address");
-        };
-        let address = format!("http://{address}");
+        let address = format!("http://{}", agent.address.tcp());
         let run = || run_against(command, self.home.path(), &address);
         let mut text = run();
         if command.contains("alloc logs") {

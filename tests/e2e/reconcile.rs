@@ -33,10 +33,7 @@ volume "db" {
 "#;
 
 pub(crate) fn address(agent: &AgentProcess) -> String {
-    match &agent.address {
-        Address::Tcp(address) => format!("http://{address}"),
-        Address::Unix(_) => unreachable!("the agent listens on a port"),
-    }
+    format!("http://{}", agent.address.tcp())
 }
 
 /// The process, the address of its metrics, and its log after the line with that address.
@@ -66,7 +63,7 @@ fn start(agent: &AgentProcess, folder: &Path) -> ReconcileProcess {
         .expect("a log line with the address of the metrics");
     // Drains the pipe: the process would block on a full one.
     let log = std::thread::spawn(move || lines.map_while(Result::ok).collect());
-    let metrics = Address::Tcp(metrics.parse().unwrap());
+    let metrics = Address::without_token(metrics.parse().unwrap());
     ReconcileProcess {
         child,
         metrics,

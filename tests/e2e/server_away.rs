@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use crate::agent_process::{AgentProcess, program};
-use crate::http::Address;
 use crate::volumes::assert_volumes;
 use crate::wait::until_true;
 
@@ -39,10 +38,7 @@ impl Fixture {
         let text: String = volumes.collect();
         std::fs::write(folder.path().join("volumes.hcl"), text).unwrap();
         let agent = AgentProcess::start(data.path());
-        let Address::Tcp(address) = &agent.address else {
-            unreachable!("the agent listens on a port")
-        };
-        let address = address.to_string();
+        let address = agent.address.tcp().to_string();
         Self {
             data,
             folder,

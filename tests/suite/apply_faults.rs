@@ -21,7 +21,8 @@ use nomad_csi::ports::fake::PluginSettings;
 use nomad_csi::ports::{Ledger as _, RandomIds};
 use nomad_csi::reconcile::SetLedger;
 use nomad_csi::server::fake::FakeAgent;
-use nomad_csi::server::http::{HttpSettings, router};
+use nomad_csi::server::fake::operator_router;
+use nomad_csi::server::http::HttpSettings;
 use nomad_csi::state::{Phase, violations};
 
 use crate::support::client_process::{ProcessResult, run_client};
@@ -237,8 +238,10 @@ impl TestBed {
             let id = ExternalId::new("vol-1");
             agent.backend.add_volume(id, Default::default());
         }
-        let proxy =
-            FaultyProxy::start(router(agent.services.clone(), HttpSettings::default())).await;
+        let proxy = FaultyProxy::start(
+            operator_router(agent.services.clone(), HttpSettings::default()).await,
+        )
+        .await;
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("volumes.hcl"), scenario.specification).unwrap();
         let mut test_bed = Self {

@@ -11,7 +11,8 @@ use nomad_csi::model::{ControllerCapabilities, Secrets};
 use nomad_csi::ports::Connector as _;
 use nomad_csi::ports::fake::{FakeBackend, PluginSettings};
 use nomad_csi::server::fake::FakeAgent;
-use nomad_csi::server::http::{HttpSettings, router};
+use nomad_csi::server::fake::operator_router;
+use nomad_csi::server::http::HttpSettings;
 use tokio_util::sync::CancellationToken;
 
 use crate::support::client_process::run_client;
@@ -147,7 +148,9 @@ async fn examples_of_other_plugins_are_unchanged_after_an_apply() {
         agent.add_plugin(id, settings, connection).await;
         plugins.push(plugin);
     }
-    let proxy = FaultyProxy::start(router(agent.services.clone(), HttpSettings::default())).await;
+    let proxy =
+        FaultyProxy::start(operator_router(agent.services.clone(), HttpSettings::default()).await)
+            .await;
     for (Example { file, .. }, plugin) in OTHER_EXAMPLES.iter().zip(&plugins) {
         assert_fixpoint(proxy.url(), directory.path(), file, &[]).await;
         assert_eq!(plugin.backend.volumes().len(), 1, "{file}");

@@ -441,7 +441,7 @@ impl Server {
         let address = variable("NOMAD_ADDR", "http://127.0.0.1:4646");
         let address = address.trim_start_matches("http://").trim_end_matches('/');
         Self {
-            address: Address::Tcp(address.parse().expect("NOMAD_ADDR is http://IP:PORT")),
+            address: Address::without_token(address.parse().expect("NOMAD_ADDR is http://IP:PORT")),
             plugin: variable("NOMAD_CSI_PLUGIN", "hostpath"),
             driver: variable("NOMAD_CSI_CLAIM_DRIVER", "exec"),
         }

@@ -10,7 +10,8 @@ use nomad_csi::model::{
 };
 use nomad_csi::ports::fake::PluginSettings;
 use nomad_csi::server::fake::FakeAgent;
-use nomad_csi::server::http::{HttpSettings, router};
+use nomad_csi::server::fake::operator_router;
+use nomad_csi::server::http::HttpSettings;
 
 use crate::support::client_process::{ProcessResult, run_client};
 use crate::support::faulty_proxy::FaultyProxy;
@@ -34,7 +35,7 @@ impl TestBed {
             ..PluginSettings::default()
         });
         let agent = agent.await.unwrap();
-        let router = router(agent.services.clone(), HttpSettings::default());
+        let router = operator_router(agent.services.clone(), HttpSettings::default()).await;
         let test_bed = Self {
             proxy: FaultyProxy::start(router).await,
             agent,

@@ -12,7 +12,8 @@ use axum::http::Request;
 use nomad_csi::model::ControllerCapabilities;
 use nomad_csi::ports::fake::PluginSettings;
 use nomad_csi::server::fake::FakeAgent;
-use nomad_csi::server::http::{HttpSettings, router};
+use nomad_csi::server::fake::operator_router;
+use nomad_csi::server::http::HttpSettings;
 use serde_json::Value;
 use tower::ServiceExt as _;
 
@@ -166,7 +167,8 @@ async fn compare(agent: &FakeAgent, exchange: &Exchange, pairs: &mut Pairs) -> V
         .uri(pairs.translated(&exchange.target))
         .body(Body::from(pairs.translated(&exchange.request)))
         .unwrap();
-    let answer = router(agent.services.clone(), HttpSettings::default())
+    let answer = operator_router(agent.services.clone(), HttpSettings::default())
+        .await
         .oneshot(request)
         .await;
     let (parts, body) = answer.unwrap().into_parts();
@@ -309,7 +311,8 @@ async fn volumes_and_snapshots_of_a_provider_match_a_real_nomad() {
             .uri(ours(&exchange.target))
             .body(Body::from(ours(&exchange.request)))
             .unwrap();
-        let answer = router(agent.services.clone(), HttpSettings::default())
+        let answer = operator_router(agent.services.clone(), HttpSettings::default())
+            .await
             .oneshot(request)
             .await;
         let (parts, body) = answer.unwrap().into_parts();

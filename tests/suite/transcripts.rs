@@ -455,6 +455,11 @@ const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
         "a_request_of_a_web_page_is_refused_with_its_code",
     ),
     (
+        Code::ApiOperatorOnly,
+        "tests/e2e/rights.rs",
+        "the_ways_that_a_refusal_names_work",
+    ),
+    (
         Code::AgentBadHostVolume,
         "src/agent/config.rs",
         "host_volumes_are_existing_directories",

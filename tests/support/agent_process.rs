@@ -14,13 +14,29 @@ use crate::wait::until;
 /// The program under test.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_nomad-csi");
 
-/// A command of the program with a clean environment.
+/// A command of the program with a clean environment. It finds the tokens of agents that were started so.
 pub(crate) fn program<S: AsRef<std::ffi::OsStr>>(
     arguments: impl IntoIterator<Item = S>,
 ) -> Command {
     let mut command = Command::new(PROGRAM);
     command.args(arguments).env_clear().stdin(Stdio::null());
+    command.env("XDG_RUNTIME_DIR", runtime_directory());
     command
+}
+
+/// A runtime directory for the agents and commands of all tests.
+pub(crate) fn runtime_directory() -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("runtime");
+    std::fs::create_dir_all(&directory).unwrap();
+    let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    std::fs::set_permissions(&directory, private).unwrap();
+    directory
+}
+
+/// The token of the operator of the agent that has a data directory.
+pub(crate) fn operator_token(data: &str) -> String {
+    let text = std::fs::read_to_string(Path::new(data).join("operator.token"));
+    text.unwrap().trim_end().to_owned()
 }
 
 /// How long a line of the log may take.
@@ -86,10 +102,11 @@ impl AgentProcess {
             .as_str()
             .unwrap()
             .trim_start_matches("http://");
+        let data = ready["data"].as_str().unwrap().to_owned();
         Self {
-            address: Address::Tcp(address.parse().unwrap()),
+            address: Address::Tcp(address.parse().unwrap(), Some(operator_token(&data))),
             socket: ready["socket"].as_str().unwrap().into(),
-            data: ready["data"].as_str().unwrap().to_owned(),
+            data,
             is_ended: false,
             child,
             log,

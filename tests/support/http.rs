@@ -1,5 +1,6 @@
 //! A minimal blocking HTTP client: one request per connection.
 
+use std::borrow::Cow;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -13,7 +14,8 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// The address of a server.
 #[derive(Clone, Debug)]
 pub(crate) enum Address {
-    Tcp(SocketAddr),
+    /// With the token that every request carries.
+    Tcp(SocketAddr, Option<String>),
     Unix(PathBuf),
 }
 
@@ -38,13 +40,36 @@ impl Answer {
 }
 
 impl Address {
+    /// A TCP address whose requests carry no token.
+    pub(crate) fn without_token(address: SocketAddr) -> Self {
+        Self::Tcp(address, None)
+    }
+
+    /// The TCP address.
+    pub(crate) fn tcp(&self) -> SocketAddr {
+        match self {
+            Self::Tcp(address, _) => *address,
+            Self::Unix(path) => panic!("{} is no TCP address", path.display()),
+        }
+    }
+
+    /// The token that every request carries.
+    pub(crate) fn token(&self) -> Option<&str> {
+        match self {
+            Self::Tcp(_, token) => token.as_deref(),
+            Self::Unix(_) => None,
+        }
+    }
+
     /// Sends these bytes as one request, and reads the whole response.
     pub(crate) fn send(&self, parts: &[&[u8]]) -> io::Result<Answer> {
         match self {
-            Self::Tcp(address) => {
+            Self::Tcp(address, token) => {
                 let stream = TcpStream::connect(address)?;
                 stream.set_read_timeout(Some(LIMIT))?;
-                exchange_raw(stream, parts)
+                let parts = with_token(parts, token.as_deref());
+                let parts: Vec<&[u8]> = parts.iter().map(AsRef::as_ref).collect();
+                exchange_raw(stream, &parts)
             }
             Self::Unix(socket) => {
                 let stream = UnixStream::connect(socket)?;
@@ -56,19 +81,25 @@ impl Address {
 
     /// Sends one request and reads the whole response. A connection that closes early is an error.
     pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> io::Result<Answer> {
-        match self {
-            Self::Tcp(address) => {
-                let stream = TcpStream::connect(address)?;
-                stream.set_read_timeout(Some(LIMIT))?;
-                exchange(stream, method, path, body)
-            }
-            Self::Unix(socket) => {
-                let stream = UnixStream::connect(socket)?;
-                stream.set_read_timeout(Some(LIMIT))?;
-                exchange(stream, method, path, body)
-            }
-        }
+        let body = body.map(Value::to_string).unwrap_or_default();
+        let length = body.len();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
+        );
+        self.send(&[head.as_bytes(), body.as_bytes()])
     }
+}
+
+/// Adds the token after the first line of a request.
+fn with_token<'a>(parts: &[&'a [u8]], token: Option<&str>) -> Vec<Cow<'a, [u8]>> {
+    let mut parts: Vec<_> = parts.iter().map(|part| Cow::Borrowed(*part)).collect();
+    if let (Some(token), Some(first)) = (token, parts.first_mut())
+        && let Some(end) = first.windows(2).position(|window| window == b"\r\n")
+    {
+        let header = format!("x-nomad-token: {token}\r\n");
+        first.to_mut().splice(end + 2..end + 2, header.into_bytes());
+    }
+    parts
 }
 
 /// Sends a request as it is, which must ask for the end of the connection, and reads the response. A
@@ -86,21 +117,6 @@ fn exchange_raw(mut stream: impl Read + Write, parts: &[&[u8]]) -> io::Result<An
 fn is_refused_early(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionReset};
     matches!(error.kind(), BrokenPipe | ConnectionReset)
-}
-
-fn exchange(
-    mut stream: impl Read + Write,
-    method: &str,
-    path: &str,
-    body: Option<&Value>,
-) -> io::Result<Answer> {
-    let body = body.map(Value::to_string).unwrap_or_default();
-    let length = body.len();
-    write!(
-        stream,
-        "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
-    )?;
-    read_answer(stream)
 }
 
 /// Reads a response until the server closes the connection.

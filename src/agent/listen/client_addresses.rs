@@ -1,13 +1,22 @@
-//! Counts the connections of each client address, as Nomad does.
+//! Counts the connections of each client address, as Nomad does. Over loopback, each user of this machine counts by
+//! itself, so that none of them takes the places of the others.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// Who is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Client {
+    pub(super) address: IpAddr,
+    /// The user over loopback, if the kernel says who it is.
+    pub(super) user: Option<u32>,
+}
+
 /// The connections of all client addresses. A clone is the same counts.
 #[derive(Clone, Debug)]
 pub(super) struct ClientAddresses {
-    open: Arc<Mutex<HashMap<IpAddr, usize>>>,
+    open: Arc<Mutex<HashMap<Client, usize>>>,
     limit: usize,
 }
 
@@ -15,7 +24,7 @@ pub(super) struct ClientAddresses {
 #[derive(Debug)]
 pub(super) struct CountedConnection {
     addresses: ClientAddresses,
-    client: Option<IpAddr>,
+    client: Option<Client>,
 }
 
 impl ClientAddresses {
@@ -29,11 +38,11 @@ impl ClientAddresses {
 
     /// Counts a connection; `None` if the address has too many. A client without an address, as on
     /// the Unix socket, is not counted.
-    pub(super) fn enter(&self, client: Option<IpAddr>) -> Option<CountedConnection> {
+    pub(super) fn enter(&self, client: Option<Client>) -> Option<CountedConnection> {
         let client = client.filter(|_| self.limit > 0);
-        if let Some(address) = client {
+        if let Some(client) = client {
             let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-            let count = open.entry(address).or_default();
+            let count = open.entry(client).or_default();
             if *count == self.limit {
                 return None;
             }
@@ -48,13 +57,13 @@ impl ClientAddresses {
 
 impl Drop for CountedConnection {
     fn drop(&mut self) {
-        let Some(address) = self.client else { return };
+        let Some(client) = self.client else { return };
         let open = &self.addresses.open;
         let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = open.get_mut(&address) {
+        if let Some(count) = open.get_mut(&client) {
             *count -= 1;
             if *count == 0 {
-                open.remove(&address);
+                open.remove(&client);
             }
         }
     }
@@ -64,13 +73,28 @@ impl Drop for CountedConnection {
 mod tests {
     use super::*;
 
+    fn client(address: &str, user: Option<u32>) -> Option<Client> {
+        let address = address.parse().ok()?;
+        Some(Client { address, user })
+    }
+
     #[test]
-    fn each_address_has_its_own_connections() {
+    fn each_address_and_each_user_of_loopback_has_its_own_connections() {
         let addresses = ClientAddresses::new(2);
-        let [first, second] = ["192.0.2.1", "2001:db8::1"].map(|text| text.parse().ok());
-        let held: Vec<_> = (0..2).map(|_| addresses.enter(first).unwrap()).collect();
+        let first = client("192.0.2.1", None);
+        let nobody = client("127.0.0.1", Some(65_534));
+        let mut held: Vec<_> = (0..2).map(|_| addresses.enter(first).unwrap()).collect();
+        held.extend((0..2).map(|_| addresses.enter(nobody).unwrap()));
         assert!(addresses.enter(first).is_none());
-        assert!(addresses.enter(second).is_some());
+        assert!(addresses.enter(nobody).is_none());
+        for other in [
+            client("2001:db8::1", None),
+            client("127.0.0.1", Some(0)),
+            client("127.0.0.1", None),
+            client("127.0.0.2", Some(65_534)),
+        ] {
+            assert!(addresses.enter(other).is_some(), "{other:?}");
+        }
         assert!(addresses.enter(None).is_some(), "the Unix socket");
         drop(held);
         assert!(addresses.open.lock().unwrap().is_empty());
@@ -80,7 +104,7 @@ mod tests {
     #[test]
     fn no_limit_counts_nothing() {
         let addresses = ClientAddresses::new(0);
-        let client = "192.0.2.1".parse().ok();
+        let client = client("192.0.2.1", None);
         let held: Vec<_> = (0..1000).map_while(|_| addresses.enter(client)).collect();
         assert_eq!(held.len(), 1000);
     }

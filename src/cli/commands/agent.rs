@@ -95,7 +95,10 @@ pub(crate) struct AgentArgs {
     /// Address of the HTTP API [default: 127.0.0.1:4646]
     #[arg(long, value_name = "ADDR:PORT")]
     pub http: Option<String>,
-    /// Allow an address that other machines can reach, without authentication
+    /// Allow an address that other machines can reach, who can read without a token
+    ///
+    /// They can read volumes, plugins, nodes and jobs. Everything else needs the operator's token, as on
+    /// loopback. The agent has no TLS, so the token can be read on the way.
     #[arg(long)]
     pub allow_unauthenticated: bool,
     /// Name that clients may use for the agent besides its address and localhost, repeatable

@@ -11,7 +11,7 @@ use std::fs::{self, DirBuilder, File, FileType};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::mount::{
     MountFlags, UnmountFlags, mount, mount_bind_recursive, mount_remount, unmount,
@@ -71,6 +71,8 @@ struct HeldSource<'a> {
 /// A mount of the task that is not at its destination yet.
 struct DetachedMount<'a> {
     mount: &'a TaskMount,
+    /// What is mounted, without symbolic links.
+    source: PathBuf,
     tree: OwnedFd,
 }
 
@@ -91,7 +93,7 @@ pub(super) fn enter_new_root(root: &Path, spec: &RunSpec) -> io::Result<()> {
         hide(hidden).map_err(|error| about(&format!("hide `{}`", hidden.display()), &error))?;
     }
     for detached in detached {
-        attach(&detached).map_err(|error| refused(detached.mount, &error))?;
+        attach(&detached, &spec.hidden).map_err(|error| refused(detached.mount, &error))?;
     }
     if spec.root == TaskRoot::Own {
         let flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID;
@@ -140,13 +142,19 @@ fn detach_mounts(held: Vec<HeldSource<'_>>) -> io::Result<Vec<DetachedMount<'_>>
         // Later mounts of the host below a private one belong to others.
         let is_recursive = mount.propagation != PropagationMode::Private;
         let tree = clone_tree(&mount.source, is_recursive)
-            .map_err(|error| about(&format!("mount `{}`", mount.source.display()), &error))?;
+            .and_then(|tree| Ok((tree, fs::canonicalize(&mount.source)?)));
+        let (tree, source) =
+            tree.map_err(|error| about(&format!("mount `{}`", mount.source.display()), &error))?;
         if let Some(opened) = opened
             && !opened.is_same_file(&tree)?
         {
             return Err(lost(&mount.source, "it was unmounted a moment ago"));
         }
-        Ok(DetachedMount { mount, tree })
+        Ok(DetachedMount {
+            mount,
+            source,
+            tree,
+        })
     });
     detached.collect()
 }
@@ -219,8 +227,14 @@ fn hide(directory: &Path) -> io::Result<()> {
     }
 }
 
-fn attach(detached: &DetachedMount<'_>) -> io::Result<()> {
-    let DetachedMount { mount, tree } = detached;
+/// Attaches a mount. What it contains of the hidden directories stays hidden, except for a task whose mounts the host
+/// sees, which has all rights.
+fn attach(detached: &DetachedMount<'_>, hidden: &[PathBuf]) -> io::Result<()> {
+    let DetachedMount {
+        mount,
+        source,
+        tree,
+    } = detached;
     let kind = File::from(tree.try_clone()?).metadata()?.file_type();
     if mount.read_only && kind.is_block_device() {
         return Err(io::Error::other(
@@ -233,6 +247,11 @@ fn attach(detached: &DetachedMount<'_>) -> io::Result<()> {
         PropagationMode::Private => make_private_below(&mount.destination)?,
         PropagationMode::HostToTask => make_slave_below(&mount.destination)?,
         PropagationMode::Bidirectional => {}
+    }
+    if mount.propagation != PropagationMode::Bidirectional {
+        for below in hidden.iter().filter_map(|it| it.strip_prefix(source).ok()) {
+            hide(&mount.destination.join(below))?;
+        }
     }
     if mount.read_only {
         make_read_only_below(&mount.destination)?;

@@ -28,4 +28,6 @@ pub struct AllocRunnerDeps {
     pub plugins: Arc<PluginHost>,
     /// The absolute path of the agent's data directory, which must be private.
     pub data_directory: PathBuf,
+    /// Another directory with secrets of the agent, which tasks do not see either.
+    pub token_directory: Option<PathBuf>,
 }

@@ -321,7 +321,8 @@ impl AllocRunner {
             },
             plan: self.plan(position),
             directory: self.directory.task(&task.name),
-            hidden: self.deps.data_directory.clone(),
+            data: self.deps.data_directory.clone(),
+            token_directory: self.deps.token_directory.clone(),
             mounter: self.deps.mounter.clone(),
             driver: driver.clone(),
             plugin: task.csi_plugin.as_ref().map(|config| {

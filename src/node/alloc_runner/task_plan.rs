@@ -107,7 +107,7 @@ impl TaskPlan {
         &self,
         group: &TaskGroup,
         mounted: &MountedVolumes<'_>,
-        hidden: PathBuf,
+        hidden: Vec<PathBuf>,
     ) -> Result<RunRequest, String> {
         let mut mounts = task_mounts(&self.task, group, mounted, &self.interpolation)?;
         if self.has_own_root() {
@@ -120,11 +120,7 @@ impl TaskPlan {
             environment: self.environment.clone(),
             user: self.user,
             mounts,
-            hidden: if self.has_own_root() {
-                vec![hidden]
-            } else {
-                vec![]
-            },
+            hidden: if self.has_own_root() { hidden } else { vec![] },
             kill_signal: self.kill_signal,
             kill_timeout: self.task.kill_timeout,
             logs: LogLimits::default(),

@@ -46,7 +46,9 @@ pub(super) struct TaskRunner {
     /// Its directory.
     pub(super) directory: TaskDirectory,
     /// The agent's data, which the task must not see.
-    pub(super) hidden: PathBuf,
+    pub(super) data: PathBuf,
+    /// Another directory that the task does not see.
+    pub(super) token_directory: Option<PathBuf>,
     /// The mounts of this node.
     pub(super) mounter: Arc<dyn Mounter>,
     /// Its driver.
@@ -311,7 +313,8 @@ impl TaskRunner {
             targets: &targets,
             sources: &sources,
         };
-        let request = plan.request(&self.group, &mounted, self.hidden.clone());
+        let hidden = std::iter::once(&self.data).chain(&self.token_directory);
+        let request = plan.request(&self.group, &mounted, hidden.cloned().collect());
         let request = request.map_err(RunOutcome::Refused)?;
         if state.record.window.started_at == 0 {
             state.record.window.started_at = self.clock.now();
@@ -384,7 +387,7 @@ impl TaskRunner {
             self.update(|task, now| task.push(&Occurrence::Preparing, now));
         }
         let (directory, user, record) = (self.directory.clone(), plan.user(), record.clone());
-        let (data, user_on_host) = (self.hidden.clone(), plan.user_on_host());
+        let (data, user_on_host) = (self.data.clone(), plan.user_on_host());
         let created = blocking(move || {
             directory.create(number, user)?;
             if let Some(user) = user_on_host {

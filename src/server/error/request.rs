@@ -83,8 +83,13 @@ pub enum RequestError {
     Method,
     /// The search context is unknown.
     SearchContext,
-    /// Another user of this machine submits a job.
-    JobOfOtherUser,
+    /// The client is not certainly the operator of the agent.
+    NotOperator {
+        /// Why not.
+        why: &'static str,
+        /// The settings of a command line with which the operator is admitted.
+        ways: Vec<String>,
+    },
 }
 
 impl RequestError {
@@ -99,8 +104,11 @@ impl RequestError {
             | Self::ResponsesBusy { .. } => {
                 return (Code::ServerBusy, StatusCode::TOO_MANY_REQUESTS);
             }
-            Self::ForeignHost(_) | Self::ForeignOrigin(_) | Self::JobOfOtherUser => {
+            Self::ForeignHost(_) | Self::ForeignOrigin(_) => {
                 return (Code::ApiForeignRequest, StatusCode::FORBIDDEN);
+            }
+            Self::NotOperator { .. } => {
+                return (Code::ApiOperatorOnly, StatusCode::FORBIDDEN);
             }
             Self::ContentType(_) => {
                 return (Code::ApiForeignRequest, StatusCode::UNSUPPORTED_MEDIA_TYPE);
@@ -126,6 +134,29 @@ impl RequestError {
             | Self::DetachWithoutNode => StatusCode::BAD_REQUEST,
         };
         (Code::ApiBadRequest, status)
+    }
+
+    /// Describes the problem. The text of most requests is short enough for it.
+    pub(super) fn message(&self) -> String {
+        match self {
+            Self::NotOperator { why, .. } => {
+                format!("permission denied: only the operator of the agent may do this, and {why}")
+            }
+            other => other.text(),
+        }
+    }
+
+    /// Returns what to do.
+    pub(super) fn help(&self) -> Vec<String> {
+        match self {
+            Self::NotOperator { ways, .. } if !ways.is_empty() => {
+                vec![format!(
+                    "as the user of the agent or root, set {}",
+                    ways.join(" or ")
+                )]
+            }
+            other => vec![other.code_and_status().0.advice()],
+        }
     }
 
     pub(super) fn text(&self) -> String {
@@ -166,7 +197,7 @@ impl RequestError {
             Self::ContentType(found) => format!(
                 "the content type `{found}` is not accepted: send `Content-Type: application/json` or none"
             ),
-            Self::JobOfOtherUser => "the request comes from another user of this machine, and a job runs as the user of the agent; submit it as that user or as root".into(),
+            Self::NotOperator { .. } => format!("{}; {}", self.message(), self.help().join("; ")),
             Self::Path => "the path is not percent-encoded UTF-8".into(),
             Self::Index => "Invalid index".into(),
             Self::Topic(text) => text.clone(),

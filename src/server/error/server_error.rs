@@ -406,7 +406,7 @@ impl ServerError {
     #[expect(clippy::too_many_lines, reason = "one arm per error")]
     pub fn message(&self) -> String {
         match self {
-            Self::Request(error) => error.text(),
+            Self::Request(error) => error.message(),
             Self::Variable(error) => error.message(),
             Self::Job(error) => error.message(),
             Self::Namespace(error) => error.message(),
@@ -549,6 +549,9 @@ impl ServerError {
             return failure.help();
         }
         if let Self::Claim(error) = self {
+            return error.help();
+        }
+        if let Self::Request(error) = self {
             return error.help();
         }
         let parts = self.parts();

@@ -159,6 +159,14 @@ pub(super) fn search(request: &ApiRequest) -> Result {
         _ => return Err(RequestError::SearchContext.into()),
     };
     let (mut matches, mut truncations) = (BTreeMap::new(), BTreeMap::new());
+    if search.context == "vars" {
+        request.operator.clone()?;
+    }
+    let is_operator = request.operator.is_ok();
+    let shown = contexts
+        .iter()
+        .filter(|context| **context != "vars" || is_operator);
+    let contexts: Vec<&str> = shown.copied().collect();
     let (found, index) = request.services.cell.read(|state| {
         let of = |context| found(state, context, &search.prefix, &namespace);
         let found: Vec<_> = contexts.iter().map(|context| of(context)).collect();

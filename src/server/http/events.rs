@@ -91,7 +91,7 @@ struct Subscriber {
     is_greeted: bool,
     /// Whether the last line was sent.
     has_ended: bool,
-    _place: Option<OwnedSemaphorePermit>,
+    _place: OwnedSemaphorePermit,
 }
 
 fn lines(subscriber: Subscriber) -> impl Stream<Item = Result<Bytes, Infallible>> + Send {

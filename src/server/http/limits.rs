@@ -20,7 +20,7 @@ pub const FREE_BODY: usize = 8 << 10;
 pub struct Limits {
     /// TCP connections that do not wait for a change.
     pub connections: usize,
-    /// Connections of one client address, in any state; 0 is no limit.
+    /// Connections of one client address, over loopback of each user, in any state; 0 is no limit.
     pub connections_per_address: usize,
     /// Connections of the Unix socket that do not wait for a change.
     pub socket_connections: usize,
@@ -82,7 +82,7 @@ pub const LIMITS: &[LimitField] = &[
     ),
     LimitField::number(
         "connections-per-address",
-        "connections of one client address, in any state; 0 is no limit",
+        "connections of one client address, over loopback of each user, in any state; 0 is no limit",
         (0, 1 << 20),
         |limits| &mut limits.connections_per_address,
     ),

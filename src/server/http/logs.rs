@@ -91,7 +91,7 @@ pub(super) async fn read(request: &ApiRequest, id: &str) -> Result<Reply, Server
     let position = position.map_err(unreadable)?;
     let follows = flag(request, "follow")?;
     let place = match follows {
-        true => request.connection.subscribe()?,
+        true => Some(request.connection.subscribe()?),
         false => None,
     };
     let reader = Reader {

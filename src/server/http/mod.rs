@@ -4,9 +4,11 @@
 //! Only this module decodes requests: the path becomes a `Route`, the query `Parameters`, the body a
 //! document of `wire`. Handlers decode, call and encode; the work is done in `server::volumes`,
 //! `server::variables` and `state`. Before all of them `guard` refuses what a web page makes a browser
-//! send, and `limits` bounds what a client can use.
+//! send, `operator` refuses every client that is not the operator what `access` lets only the operator do, and
+//! `limits` bounds what a client can use.
 
 mod accepted_encoding;
+mod access;
 mod allocs;
 mod blocking;
 mod body;
@@ -28,6 +30,7 @@ mod long_body;
 mod metrics;
 mod namespaces;
 mod nodes;
+mod operator;
 mod parameters;
 mod placement_document;
 mod places;
@@ -43,7 +46,8 @@ mod volumes;
 
 pub use guard::AllowedHosts;
 pub use limits::{FREE_BODY, LIMITS, LimitField, Limits};
-pub use places::{ClientUser, Connection, Place, Places};
+pub use operator::{OperatorAccess, OperatorToken};
+pub use places::{Connection, Peer, Place, Places};
 pub use router::{HttpSettings, router};
 
 #[cfg(test)]

@@ -6,7 +6,6 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use async_trait::async_trait;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::server::error::RequestError;
@@ -63,76 +62,57 @@ impl Place {
     }
 }
 
-/// The user of a client.
-#[async_trait]
-pub trait ClientUser: Send + Sync {
-    /// Whether it is the user of the agent, or root.
-    async fn is_trusted(&self) -> bool;
+/// Where the client of a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// Over TCP, and not over loopback.
+    Network,
+    /// Over loopback. Every user and every task of this machine can be there.
+    Loopback,
+    /// On the Unix socket: the kernel names root or the user of the agent, outside of every task.
+    Operator,
+    /// On the Unix socket, and not certainly the operator.
+    Stranger,
 }
 
 /// The connection of a request.
 #[derive(Clone)]
 pub struct Connection {
-    is_local: bool,
-    /// `None` if every client of the connection may run jobs.
-    user: Option<Arc<dyn ClientUser>>,
-    /// `None` if places are not counted.
-    place: Option<Arc<Place>>,
+    peer: Peer,
+    place: Arc<Place>,
 }
 
 impl Connection {
-    /// Describes a connection. `is_local` says that it came over loopback or the Unix socket.
-    pub fn new(is_local: bool, place: Place) -> Self {
+    /// Describes a connection.
+    pub fn new(peer: Peer, place: Place) -> Self {
         Self {
-            is_local,
-            user: None,
-            place: Some(Arc::new(place)),
-        }
-    }
-
-    /// Lets only a trusted user run jobs.
-    #[must_use]
-    pub fn of_user(self, user: Option<Arc<dyn ClientUser>>) -> Self {
-        Self { user, ..self }
-    }
-
-    /// Whether its client may run jobs, which run as the user of the agent.
-    pub(super) async fn may_run_jobs(&self) -> bool {
-        match &self.user {
-            None => true,
-            Some(user) => user.is_trusted().await,
-        }
-    }
-
-    /// A connection of this machine that takes no place.
-    pub(super) fn uncounted() -> Self {
-        Self {
-            is_local: true,
-            user: None,
-            place: None,
+            peer,
+            place: Arc::new(place),
         }
     }
 
     /// Whether it came over loopback or the Unix socket.
     pub(super) fn is_local(&self) -> bool {
-        self.is_local
+        self.peer != Peer::Network
     }
 
-    /// Gives the working place up for the place of a stream, until the connection ends. `None` if
-    /// places are not counted.
+    /// Where the client is.
+    pub(super) fn peer(&self) -> Peer {
+        self.peer
+    }
+
+    /// Gives the working place up for the place of a stream, until the connection ends.
     ///
     /// # Errors
     /// If there is no such place.
-    pub(super) fn subscribe(&self) -> Result<Option<OwnedSemaphorePermit>, RequestError> {
-        let Some(place) = &self.place else {
-            return Ok(None);
-        };
+    pub(super) fn subscribe(&self) -> Result<OwnedSemaphorePermit, RequestError> {
+        let place = &self.place;
         let stream = place.places.streams.clone().try_acquire_owned();
         let stream = stream.map_err(|_| RequestError::TooManyStreams {
             limit: place.places.stream_limit,
         })?;
         place.set_working(None);
-        Ok(Some(stream))
+        Ok(stream)
     }
 
     /// Runs `wait` in a waiting place, then takes a working place again.
@@ -140,10 +120,7 @@ impl Connection {
     /// # Errors
     /// If there is no waiting place.
     pub(super) async fn wait(&self, wait: impl Future<Output = ()>) -> Result<(), RequestError> {
-        let Some(place) = &self.place else {
-            wait.await;
-            return Ok(());
-        };
+        let place = &self.place;
         let waiting = place.places.waiting.clone().try_acquire_owned();
         let waiting = waiting.map_err(|_| RequestError::TooManyWaiting {
             limit: place.places.waiting_limit,
@@ -167,7 +144,7 @@ mod tests {
     #[tokio::test]
     async fn a_waiting_connection_leaves_its_place_to_another() {
         let places = Places::new(1, 1, 1);
-        let first = Connection::new(true, places.enter().await.unwrap());
+        let first = Connection::new(Peer::Loopback, places.enter().await.unwrap());
         assert!(
             places.enter().now_or_never().is_none(),
             "the place is taken"
@@ -177,7 +154,7 @@ mod tests {
             let (first, change) = (first.clone(), change.clone());
             tokio::spawn(async move { first.wait(change.notified()).await })
         };
-        let second = Connection::new(true, places.enter().await.unwrap());
+        let second = Connection::new(Peer::Loopback, places.enter().await.unwrap());
         let refused = second.wait(std::future::ready(())).await;
         assert_eq!(refused, Err(RequestError::TooManyWaiting { limit: 1 }));
         change.notify_one();
@@ -193,9 +170,9 @@ mod tests {
     #[tokio::test]
     async fn a_stream_leaves_its_place_to_another_and_has_one_of_its_own() {
         let places = Places::new(1, 1, 1);
-        let first = Connection::new(true, places.enter().await.unwrap());
-        let stream = first.subscribe().unwrap().unwrap();
-        let second = Connection::new(true, places.enter().await.unwrap());
+        let first = Connection::new(Peer::Loopback, places.enter().await.unwrap());
+        let stream = first.subscribe().unwrap();
+        let second = Connection::new(Peer::Loopback, places.enter().await.unwrap());
         let refused = second.subscribe().unwrap_err();
         assert_eq!(refused, RequestError::TooManyStreams { limit: 1 });
         assert!(places.enter().now_or_never().is_none(), "it still works");
@@ -206,11 +183,11 @@ mod tests {
     #[tokio::test]
     async fn an_aborted_wait_gives_both_places_back() {
         let places = Places::new(1, 1, 1);
-        let connection = Connection::new(true, places.enter().await.unwrap());
+        let connection = Connection::new(Peer::Loopback, places.enter().await.unwrap());
         let waited = connection.wait(std::future::pending()).now_or_never();
         assert!(waited.is_none());
         drop(connection);
-        let next = Connection::new(true, places.enter().await.unwrap());
+        let next = Connection::new(Peer::Loopback, places.enter().await.unwrap());
         assert_eq!(next.wait(std::future::ready(())).await, Ok(()));
     }
 }

@@ -32,6 +32,8 @@ pub(super) struct ApiRequest {
     pub(super) decode_limits: DecodeLimits,
     /// Where the request came from.
     pub(super) connection: Connection,
+    /// Why it is not from the operator of the agent, if it is not.
+    pub(super) operator: Result<(), RequestError>,
     /// The places of long lists that are being encoded.
     pub(super) long_lists: Arc<Semaphore>,
     /// What lists of volumes are made of.

@@ -14,12 +14,14 @@ use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{Predicate as _, SizeAbove};
 
 use super::accepted_encoding::is_compressed;
+use super::access::Access;
 use super::body::{BodyBudget, ReceivedBody, drain, read_body};
 use super::compressed_list::LEVEL;
 use super::guard::{self, AllowedHosts};
 use super::kept_lists::{KeptLists, MIN_COMPRESSED_BODY};
 use super::limits::Limits;
 use super::long_body::{LONG, ResponseBudget};
+use super::operator::OperatorAccess;
 use super::parameters::Parameters;
 use super::places::Connection;
 use super::reply::{Reply, ResponseBuilder, Uncompressed, wants_typed_errors};
@@ -29,7 +31,7 @@ use super::{
     allocs, claims, cluster, events, history, jobs, logs, metrics, namespaces, nodes, plugins,
     provider, variables, volumes,
 };
-use crate::server::error::ServerError;
+use crate::server::error::{RequestError, ServerError};
 use crate::server::services::Services;
 use crate::wire::DecodeLimits;
 
@@ -47,6 +49,7 @@ pub struct HttpSettings {
 struct Shared {
     services: Services,
     settings: Arc<HttpSettings>,
+    operator: Arc<OperatorAccess>,
     bodies: BodyBudget,
     responses: ResponseBudget,
     long_lists: Arc<Semaphore>,
@@ -54,8 +57,12 @@ struct Shared {
 }
 
 /// Serves the API over these services. Every request gets a response, even if its handler panics. A
-/// request without a [`Connection`] in its extensions counts as one of this machine.
-pub fn router(services: Services, settings: HttpSettings) -> axum::Router {
+/// request without a [`Connection`] in its extensions is refused.
+pub fn router(
+    services: Services,
+    settings: HttpSettings,
+    operator: OperatorAccess,
+) -> axum::Router {
     let builder = ResponseBuilder::of(&services.agent_info.version);
     let panicked = move |cause: Box<dyn std::any::Any + Send>| {
         let cause = cause
@@ -75,6 +82,7 @@ pub fn router(services: Services, settings: HttpSettings) -> axum::Router {
             long_lists: Arc::new(Semaphore::new(settings.limits.long_lists)),
             kept_lists: Arc::default(),
             settings: Arc::new(settings),
+            operator: Arc::new(operator),
         })
         .layer(CatchPanicLayer::custom(panicked))
         .layer(
@@ -94,12 +102,15 @@ async fn respond(State(shared): State<Shared>, request: Request) -> Response {
     let builder = ResponseBuilder::of(&services.agent_info.version);
     let typed = wants_typed_errors(request.headers());
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let connection = request.extensions().get::<Connection>();
-    let is_local = connection.is_none_or(Connection::is_local);
+    let Some(connection) = request.extensions().get::<Connection>().cloned() else {
+        let error = ServerError::Internal("the connection of the request is unknown".into());
+        return builder.failure(&error, typed, services.cell.index());
+    };
+    let is_local = connection.is_local();
     let is_compressed = is_compressed(request.headers(), is_local);
     let (cell, measurements) = (services.cell.clone(), services.measurements.clone());
     let (begun, mut measured) = (Instant::now(), Measured::default());
-    let result = handle(shared, request, is_compressed, &mut measured).await;
+    let result = handle(shared, request, connection, is_compressed, &mut measured).await;
     let index = cell.index();
     let mut response = match result {
         Ok(reply) => builder.success(reply, index),
@@ -136,14 +147,13 @@ impl Measured {
 async fn handle(
     shared: Shared,
     request: Request,
+    connection: Connection,
     is_compressed: bool,
     measured: &mut Measured,
 ) -> Result<Reply, ServerError> {
     let (parts, body) = request.into_parts();
-    let connection = parts.extensions.get::<Connection>().cloned();
-    let connection = connection.unwrap_or_else(Connection::uncounted);
     let settings = &shared.settings;
-    let checked = check(&shared, &parts, connection.is_local());
+    let checked = check(&shared, &parts, &connection);
     let has_body = parts.method == Method::PUT || parts.method == Method::POST;
     let body = if has_body && checked.is_ok() {
         read_body(&parts.headers, body, &settings.limits, &shared.bodies).await?
@@ -151,7 +161,11 @@ async fn handle(
         drain(body).await;
         ReceivedBody::default()
     };
-    let (route, parameters) = checked?;
+    let Checked {
+        route,
+        parameters,
+        operator,
+    } = checked?;
     measured.operation = Some(route.operation());
     measured.is_blocking = parameters.text("index").is_some_and(|index| index != "0");
     let is_read = parts.method == Method::GET;
@@ -165,6 +179,7 @@ async fn handle(
             list_elements: settings.limits.list_elements,
         },
         connection,
+        operator,
         long_lists: shared.long_lists,
         kept_lists: shared.kept_lists,
         is_compressed,
@@ -175,20 +190,33 @@ async fn handle(
     Box::pin(answer(route, request, is_read, &shared.responses)).await
 }
 
-/// Checks what the head of a request says.
-fn check(
-    shared: &Shared,
-    head: &Parts,
-    is_local: bool,
-) -> Result<(Route, Parameters), ServerError> {
-    guard::check(head, is_local, &shared.settings.allowed_hosts)?;
+/// What the head of a request says.
+struct Checked {
+    route: Route,
+    parameters: Parameters,
+    /// Why it is not from the operator of the agent, if it is not.
+    operator: Result<(), RequestError>,
+}
+
+/// Checks the head of a request.
+fn check(shared: &Shared, head: &Parts, connection: &Connection) -> Result<Checked, ServerError> {
+    guard::check(head, connection.is_local(), &shared.settings.allowed_hosts)?;
     let route = Route::parse(&head.method, head.uri.path())?;
+    let operator = shared.operator.check(connection.peer(), &head.headers);
+    match route.access() {
+        Access::Operator => operator.clone()?,
+        Access::Anyone => {}
+    }
     let parameters = Parameters::parse(head.uri.query());
     match parameters.text("region") {
         Some(region) if region != shared.services.agent_info.region => {
             Err(ServerError::NoPathToRegion(region.to_owned()))
         }
-        _ => Ok((route, parameters)),
+        _ => Ok(Checked {
+            route,
+            parameters,
+            operator,
+        }),
     }
 }
 

@@ -21,12 +21,12 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tower::ServiceExt as _;
 
-use super::{Connection, HttpSettings, Limits, Places, router};
+use super::{Connection, HttpSettings, Limits, OperatorAccess, Peer, Places, router};
 use crate::diagnostic::Code;
 use crate::model::{NodeId, Secrets, VolumeRequest};
 use crate::ports::fake::{FakeClock, FakeDirectory, FakeSealer, Fault, PluginSettings};
 use crate::ports::{IdSource, Rpc, StatusCode};
-use crate::server::fake::FakeAgent;
+use crate::server::fake::{FakeAgent, operator_router};
 use crate::server::services::Services;
 use crate::server::volumes::{VolumeLimits, VolumePorts};
 use crate::state::samples::jobs::{job, job_key};
@@ -64,7 +64,7 @@ async fn agent() -> FakeAgent {
 }
 
 async fn send(services: &Services, request: Request<Body>) -> Answer {
-    let router = router(services.clone(), HttpSettings::default());
+    let router = operator_router(services.clone(), HttpSettings::default()).await;
     answer(router.oneshot(request).await.unwrap()).await
 }
 
@@ -542,6 +542,24 @@ async fn a_request_of_a_web_page_is_refused_with_its_code() {
     }
 }
 
+/// What is not known of a client admits it to nothing.
+#[tokio::test(start_paused = true)]
+async fn a_request_whose_connection_is_unknown_is_refused() {
+    let agent = agent().await;
+    let router = router(
+        agent.services.clone(),
+        HttpSettings::default(),
+        OperatorAccess::default(),
+    );
+    for (method, uri) in [("GET", "/v1/jobs"), ("PUT", "/v1/namespace/x")] {
+        let request = Request::builder().method(method).uri(uri);
+        let request = request.body(Body::from(r#"{"Name":"x"}"#)).unwrap();
+        let answer = answer(router.clone().oneshot(request).await.unwrap()).await;
+        assert_eq!(answer.status, 500, "{method} {uri}: {}", answer.text());
+    }
+    assert_eq!(get(&agent, "/v1/namespace/x").await.status, 404);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_body_that_is_too_large_is_refused() {
     let agent = agent().await;
@@ -660,11 +678,16 @@ async fn a_client_that_accepts_it_gets_the_typed_error() {
 async fn packed_request(path: &str, accepted: &str, is_local: bool) -> Request<Body> {
     let places = Places::new(1, 1, 1);
     let place = places.enter().await.unwrap();
+    let peer = if is_local {
+        Peer::Loopback
+    } else {
+        Peer::Network
+    };
     Request::builder()
         .uri(path)
         .header("Host", "127.0.0.1")
         .header("Accept-Encoding", accepted)
-        .extension(Connection::new(is_local, place))
+        .extension(Connection::new(peer, place))
         .body(Body::empty())
         .unwrap()
 }
@@ -687,7 +710,11 @@ async fn long_responses_are_compressed_for_clients_that_gain_by_it() {
     for at in 0..20 {
         create(&agent, &format!("db{at}")).await;
     }
-    let router = router(agent.services.clone(), HttpSettings::default());
+    let router = router(
+        agent.services.clone(),
+        HttpSettings::default(),
+        OperatorAccess::default(),
+    );
     let get = async |path: &str, accepted: &str, is_local: bool| {
         let request = packed_request(path, accepted, is_local).await;
         answer(router.clone().oneshot(request).await.unwrap()).await
@@ -716,7 +743,11 @@ async fn long_responses_are_compressed_for_clients_that_gain_by_it() {
 #[tokio::test(start_paused = true)]
 async fn a_compressed_list_equals_the_plain_one_across_changes() {
     let agent = agent().await;
-    let router = router(agent.services.clone(), HttpSettings::default());
+    let router = router(
+        agent.services.clone(),
+        HttpSettings::default(),
+        OperatorAccess::default(),
+    );
     let get = async |path: &str, is_local: bool| {
         let request = packed_request(path, "gzip", is_local).await;
         answer(router.clone().oneshot(request).await.unwrap()).await

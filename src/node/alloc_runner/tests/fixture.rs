@@ -373,6 +373,7 @@ impl Node {
             mounter: Arc::new(self.mounter.clone()),
             plugins: self.plugins.insert(plugins).clone(),
             data_directory: self.data.path().to_owned(),
+            token_directory: None,
         };
         self.stop = CancellationToken::new();
         let runners = AllocRunners::new(deps).run(self.stop.clone());

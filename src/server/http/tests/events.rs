@@ -9,7 +9,7 @@ use crate::wire::EventBatchDocument;
 async fn open(agent: &FakeAgent, query: &str) -> (u16, BodyDataStream) {
     let request = Request::get(format!("/v1/event/stream{query}"));
     let request = request.body(Body::empty()).unwrap();
-    let router = router(agent.services.clone(), HttpSettings::default());
+    let router = operator_router(agent.services.clone(), HttpSettings::default()).await;
     let response = router.oneshot(request).await.unwrap();
     let status = response.status().as_u16();
     (status, response.into_body().into_data_stream())

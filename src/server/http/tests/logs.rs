@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use super::*;
 use crate::model::ClientStatus;
 use crate::ports::{LogChunk, LogOrigin, LogPosition, TaskLogError, TaskLogs, TaskOutput};
-use crate::server::http::{Connection, Places};
+use crate::server::http::{Connection, OperatorAccess, Peer, Places};
 use crate::state::samples::jobs::{alloc_placed, alloc_reported, job_key, job_registered};
 
 const LINE: &str = "/v1/client/fs/logs/a1?task=t&type=stdout";
@@ -70,11 +70,11 @@ fn get(line: &str) -> Request<Body> {
 #[tokio::test(start_paused = true)]
 async fn a_follower_has_the_place_of_a_stream() {
     let (_agent, services) = services(true).await;
-    let router = router(services, HttpSettings::default());
+    let router = router(services, HttpSettings::default(), OperatorAccess::default());
     let places = Places::new(1, 1, 1);
     let open = async |line: String| {
         let mut request = get(&line);
-        let connection = Connection::new(true, places.enter().await.unwrap());
+        let connection = Connection::new(Peer::Operator, places.enter().await.unwrap());
         request.extensions_mut().insert(connection);
         router.clone().oneshot(request).await.unwrap()
     };
