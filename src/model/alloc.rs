@@ -63,14 +63,44 @@ impl ClientStatus {
         }
     }
 
-    /// Whether the client reports that the allocation has stopped for good. Only then is its volume
-    /// free: a task that is shutting down may still write (Nomad GH-26831).
+    /// Whether the server expects no other status. It does not say that no task writes any more:
+    /// [`Self::may_still_write`] does.
     pub fn is_terminal(&self) -> bool {
         match self {
             Self::Complete | Self::Failed | Self::Lost => true,
             Self::Pending | Self::Running | Self::Unknown | Self::Other(_) => false,
         }
     }
+
+    /// Whether a task of the allocation may still write to its volumes. A task that is shutting down may
+    /// (Nomad GH-26831), and so may one that is lost or unknown: the server writes these words when it
+    /// does *not* hear from the node. Unknown never means that it has ended.
+    pub fn may_still_write(&self, node: NodeContact) -> bool {
+        match (node, self) {
+            (NodeContact::Up, Self::Complete | Self::Failed)
+            | (NodeContact::Gone, Self::Complete | Self::Failed | Self::Lost) => false,
+            (
+                NodeContact::Up,
+                Self::Pending | Self::Running | Self::Lost | Self::Unknown | Self::Other(_),
+            )
+            | (NodeContact::Silent, _)
+            | (NodeContact::Gone, Self::Pending | Self::Running | Self::Unknown | Self::Other(_)) => {
+                true
+            }
+        }
+    }
+}
+
+/// How much a server's record of an allocation says about its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeContact {
+    /// The server hears from the node: what it reports of its allocations is so.
+    Up,
+    /// The node is down or disconnected, or its status is not known: tasks may run there of which nobody
+    /// hears.
+    Silent,
+    /// The node was purged or fenced: its operator says that nothing writes there any more.
+    Gone,
 }
 
 /// An allocation that uses a volume or runs a plugin.
@@ -98,4 +128,27 @@ pub struct Alloc {
     pub create_time: i64,
     /// Nanoseconds since the epoch.
     pub modify_time: i64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_reported_end_or_a_node_that_is_gone_ends_the_writing() {
+        let other = || ClientStatus::Other("reconnecting".to_owned());
+        for (status, up, silent, gone) in [
+            (ClientStatus::Pending, true, true, true),
+            (ClientStatus::Running, true, true, true),
+            (ClientStatus::Complete, false, true, false),
+            (ClientStatus::Failed, false, true, false),
+            (ClientStatus::Lost, true, true, false),
+            (ClientStatus::Unknown, true, true, true),
+            (other(), true, true, true),
+        ] {
+            let found = [NodeContact::Up, NodeContact::Silent, NodeContact::Gone]
+                .map(|node| status.may_still_write(node));
+            assert_eq!(found, [up, silent, gone], "{status:?}");
+        }
+    }
 }

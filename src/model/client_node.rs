@@ -1,5 +1,6 @@
 //! A client node in a server's list.
 
+use super::alloc::NodeContact;
 use super::id::NodeId;
 
 /// A client node in a server's list.
@@ -17,5 +18,14 @@ impl ClientNode {
     /// Whether the server can call the node.
     pub fn is_ready(&self) -> bool {
         self.status == "ready"
+    }
+
+    /// What the server's record of the node's allocations is worth. A node that is missing in a complete
+    /// list was purged: [`NodeContact::Gone`].
+    pub fn contact(&self) -> NodeContact {
+        match self.is_ready() {
+            true => NodeContact::Up,
+            false => NodeContact::Silent,
+        }
     }
 }

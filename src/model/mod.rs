@@ -37,7 +37,7 @@ mod volume;
 mod volume_claim;
 mod volume_event;
 
-pub use alloc::{Alloc, ClientStatus, DesiredStatus};
+pub use alloc::{Alloc, ClientStatus, DesiredStatus, NodeContact};
 pub use bytes::{Bytes, BytesError, CapacityRange};
 pub use capability::{AccessMode, AttachmentMode, Capability};
 pub use client_node::ClientNode;
