@@ -29,6 +29,8 @@ pub enum Rule {
     AllocationStopping,
     /// A job waits for the volume.
     JobWaiting,
+    /// An allocation may write to the volume, and has no claim that keeps others away.
+    WritesWithoutClaim,
     /// The provider reports the volume as attached to a node without a claim.
     AttachedWithoutClaim,
     /// The provider reports that data of the volume is lost.
@@ -57,6 +59,7 @@ impl Rule {
             Self::ReleaseRunning => "release-running",
             Self::AllocationStopping => "allocation-stopping",
             Self::JobWaiting => "job-waiting",
+            Self::WritesWithoutClaim => "writes-without-claim",
             Self::AttachedWithoutClaim => "attached-without-claim",
             Self::DataLost => "data-lost",
             Self::VolumeInaccessible => "volume-inaccessible",
@@ -68,16 +71,19 @@ impl Rule {
     /// Whether the rule explains a claim that is not released.
     pub const fn is_about_release(self) -> bool {
         match self {
-            Self::ReleaseStuck | Self::ClaimWithoutAllocation | Self::ReleaseRunning => true,
+            Self::ReleaseStuck
+            | Self::ClaimWithoutAllocation
+            | Self::ReleaseRunning
+            | Self::NodeDown => true,
             Self::PluginMissing
             | Self::ControllerUnhealthy
             | Self::NodesUnhealthy
             | Self::DataMissing
             | Self::PublishStuck
-            | Self::NodeDown
             | Self::NodePluginGone
             | Self::AllocationStopping
             | Self::JobWaiting
+            | Self::WritesWithoutClaim
             | Self::AttachedWithoutClaim
             | Self::DataLost
             | Self::VolumeInaccessible
@@ -98,7 +104,8 @@ impl Rule {
             | Self::ReleaseStuck
             | Self::ClaimWithoutAllocation
             | Self::PublishStuck
-            | Self::NodeDown => Severity::Error,
+            | Self::NodeDown
+            | Self::WritesWithoutClaim => Severity::Error,
             Self::NodePluginGone
             | Self::ReleaseRunning
             | Self::AllocationStopping
@@ -159,6 +166,8 @@ pub enum FactSource {
     Plugin,
     /// The server's list of nodes.
     Nodes,
+    /// The server's allocations, with their jobs.
+    Allocations,
     /// The server's evaluations.
     Evaluations,
     /// The provider's list of volumes.
@@ -173,6 +182,7 @@ impl FactSource {
             Self::Claims => "claims",
             Self::Plugin => "plugin",
             Self::Nodes => "nodes",
+            Self::Allocations => "allocations",
             Self::Evaluations => "evaluations",
             Self::Provider => "provider",
         }

@@ -167,6 +167,7 @@ fn request(volume: &Volume) -> UnresolvedRequest {
         secrets: None,
         parameters: pairs(&volume.parameters),
         context: pairs(&volume.context).filter(|_| registers),
+        share: false,
     }
 }
 
@@ -197,7 +198,7 @@ fn shared(volume: &Volume, registered: &[VolumeSummary]) -> Vec<NamespacedId> {
 fn stuck(volume: &Volume) -> Vec<AllocId> {
     let ended = |id: &&AllocId| {
         let known = volume.allocs.iter().find(|alloc| alloc.id == **id);
-        known.is_none_or(|alloc| alloc.client.is_terminal())
+        known.is_none_or(|alloc| alloc.client.has_ended())
     };
     volume.claiming_allocs().filter(ended).cloned().collect()
 }

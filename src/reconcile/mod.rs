@@ -30,6 +30,8 @@ mod resolve;
 mod run_loop;
 mod schedule;
 mod secret_variables;
+mod seen_nodes;
+mod unclaimed_users;
 mod unread_volumes;
 mod until_sent;
 mod volume_facts;

@@ -9,12 +9,14 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
 use super::observe::plugin_state;
 use super::provider_lists::{provider_lists, unread_lists};
+use super::seen_nodes::seen_nodes;
+use super::unclaimed_users::unclaimed_users;
 use crate::diagnostic::Diagnostic;
 use crate::doctor::VolumeFacts;
 use crate::model::{
-    BlockedEvaluation, ClientNode, Namespace, NamespacedId, PluginId, Volume, VolumeClaim,
+    Alloc, BlockedEvaluation, Namespace, NamespacedId, PluginId, SeenNodes, Volume, VolumeClaim,
 };
-use crate::plan::{AskedPlugins, PluginState, ProviderList, UnlistedReason};
+use crate::plan::{AskedPlugins, DetachRule, PluginState, ProviderList, UnlistedReason};
 use crate::ports::{ApiError, ClaimQuery, ClusterApi, ServerKind};
 
 /// What a provider that is not asked says.
@@ -25,7 +27,7 @@ const NOT_ASKED: ProviderList = ProviderList::Unknown(UnlistedReason::NotAsked);
 pub(super) struct FactOptions {
     /// Whether the providers are asked which volumes they have.
     pub(super) asks_providers: bool,
-    /// Whether Nomad's blocked evaluations are read.
+    /// Whether Nomad's blocked evaluations are read, and the allocations that use a volume without a claim.
     pub(super) reads_evaluations: bool,
     /// The largest number of concurrent requests.
     pub(super) parallelism: usize,
@@ -50,9 +52,11 @@ impl FactOptions {
 pub(super) struct FactReading {
     claims: Option<BTreeMap<NamespacedId, Vec<VolumeClaim>>>,
     plugins: BTreeMap<PluginId, PluginState>,
-    nodes: Option<Vec<ClientNode>>,
+    nodes: SeenNodes,
+    detach: DetachRule,
     providers: BTreeMap<PluginId, ProviderList>,
     evaluations: BTreeMap<Namespace, Vec<BlockedEvaluation>>,
+    unclaimed: BTreeMap<NamespacedId, Vec<Alloc>>,
     now: i64,
     /// What could not be read, and why.
     pub(super) unread: Vec<String>,
@@ -68,7 +72,8 @@ impl FactReading {
         volumes: &[Volume],
         options: FactOptions,
     ) -> Result<Self, ApiError> {
-        let is_agent = api.server().await? == ServerKind::Agent;
+        let server = api.server().await?;
+        let is_agent = server == ServerKind::Agent;
         let claims = if is_agent {
             Some(claims(api, volumes).await?)
         } else {
@@ -82,13 +87,15 @@ impl FactReading {
         let mut reading = Self {
             claims,
             plugins: plugins.try_collect().await?,
-            nodes: None,
+            nodes: SeenNodes::default(),
+            detach: server.detach_rule(),
             providers: BTreeMap::new(),
             evaluations: BTreeMap::new(),
+            unclaimed: BTreeMap::new(),
             now: options.now,
             unread: vec![],
         };
-        reading.read_nodes(api).await;
+        reading.read_nodes(api, volumes).await;
         if options.asks_providers {
             reading
                 .read_providers(api, volumes, options.parallelism)
@@ -96,14 +103,17 @@ impl FactReading {
         }
         if options.reads_evaluations && !is_agent {
             reading.read_evaluations(api, volumes).await;
+            let found = unclaimed_users(api, volumes, &reading.nodes, options.parallelism).await;
+            reading.unclaimed = found.allocs;
+            reading.unread.extend(found.unread);
         }
         Ok(reading)
     }
 
-    async fn read_nodes(&mut self, api: &dyn ClusterApi) {
-        match api.list_nodes().await {
-            Ok(nodes) => self.nodes = Some(nodes),
-            Err(error) => self.unread.push(format!("nodes: {}", error.message)),
+    async fn read_nodes(&mut self, api: &dyn ClusterApi, volumes: &[Volume]) {
+        self.nodes = seen_nodes(api, volumes).await;
+        if let SeenNodes::Unread(why) = &self.nodes {
+            self.unread.push(format!("nodes: {why}"));
         }
     }
 
@@ -160,9 +170,11 @@ impl FactReading {
             volume,
             claims: own,
             plugin: plugin.unwrap_or(&PluginState::Unknown),
-            nodes: self.nodes.as_deref(),
+            nodes: &self.nodes,
+            detach: self.detach,
             provider: provider.unwrap_or(&NOT_ASKED),
             evaluations: evaluations.map_or(&[][..], Vec::as_slice),
+            unclaimed: self.unclaimed.get(&volume.key()).map(Vec::as_slice),
             now: self.now,
         }
     }

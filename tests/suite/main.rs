@@ -21,6 +21,7 @@ mod claims_linearizable;
 mod claims_model;
 mod claims_pauses;
 mod claims_read_only;
+mod claims_real;
 mod claims_registration;
 mod claims_release;
 mod claims_shared;

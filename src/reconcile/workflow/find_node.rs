@@ -129,6 +129,7 @@ mod tests {
             id: NodeId::new(id),
             name: name.to_owned(),
             status: "ready".to_owned(),
+            is_fenced: false,
         }
     }
 
