@@ -779,7 +779,7 @@ fn nothing_breaks_in_the_small_layouts() {
     assert!(explored.states > 30_000, "{explored:?}");
 }
 
-/// A lost mount that nobody notices is found in the first layout.
+/// A lost mount that is not noticed is found in the first layout.
 #[test]
 fn a_vanished_mount_that_is_not_noticed_is_found() {
     let rules = Rules {

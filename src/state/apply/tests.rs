@@ -423,6 +423,7 @@ fn a_long_history_has_every_kind_of_event() {
         "job registered",
         "job stopped",
         "lost node given up",
+        "mounts lost",
         "namespace deleted",
         "namespace written",
         "node booted",
