@@ -13,7 +13,7 @@ use super::reporter::ApprovalPrompt;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap, closest_match};
 use crate::model::{
     AccessMode, AttachmentMode, Capability, ExternalId, ExternalNodeId, Namespace, NamespacedId,
-    Secrets, VolumeId, VolumeRequest, one_line,
+    Secrets, VolumeId, VolumeRequest, one_line, shell_quoted,
 };
 use crate::plan::Risk;
 use crate::reconcile::orphans::{
@@ -152,10 +152,10 @@ fn adoption<'a>(
     let id = VolumeId::new(id);
     if let Some(problem) = id.problem_in_specification() {
         let message = format!("a volume cannot have the ID `{}`", one_line(id.as_str()));
-        let external_id = one_line(external_id);
+        let adopt = format!("--adopt ID={}", shell_quoted(external_id));
         let problem = Diagnostic::error(Code::CliInvalidValue, message)
             .note(problem.to_string())
-            .help(format!("choose an ID with `--adopt ID={external_id}`"));
+            .help(format!("choose an ID with `{adopt}`"));
         return Err(Box::new(problem));
     }
     Ok((id, listed))
@@ -338,7 +338,7 @@ async fn approve_deletions(
             question: format!("Type {id} to delete it: "),
             id,
             problem: Diagnostic::error(Code::CliApprovalNeeded, message)
-                .help(format!("add `--approve {}`", one_line(&flag))),
+                .help(format!("add `--approve {}`", shell_quoted(&flag))),
         })
     });
     require_named_approvals(prompt, approvals).await

@@ -3,7 +3,7 @@
 use super::context::WorkflowContext;
 use super::error::WorkflowError;
 use crate::diagnostic::{Code, Diagnostic, closest_match};
-use crate::model::{Namespace, PluginId, VolumeSummary, one_line};
+use crate::model::{Namespace, NamespacedId, PluginId, VolumeSummary, one_line};
 use crate::ports::{ClusterApi, ServerKind};
 use crate::reconcile::orphans::{Inventory, ListedVolume};
 use crate::reconcile::permissions::access;
@@ -113,7 +113,7 @@ pub(super) fn registered(listed: &ListedVolume, other: &VolumeSummary) -> Diagno
             other.id, other.namespace, other.plugin_id
         ))
         .help(format!(
-            "run `nomad-csi volume delete {} --namespace {}` to delete a registered volume and its data",
-            other.id, other.namespace
+            "run `nomad-csi volume delete {}` to delete a registered volume and its data",
+            NamespacedId::new(other.namespace.clone(), other.id.clone()).command_words()
         ))
 }

@@ -22,7 +22,7 @@ use super::step_choice::{instance_for, waiting_for};
 use super::step_request::StepContext;
 use super::waiters::Waiters;
 use crate::claim::{ClaimEvent, ClaimKey, Known, Step, StepAnswer, is_new_problem};
-use crate::model::{AllocId, RemoteVolume};
+use crate::model::{AllocId, RemoteVolume, shell_quoted};
 use crate::ports::HostError;
 use crate::server::call_line::CallClass;
 use crate::server::call_lines::CallPermit;
@@ -198,7 +198,8 @@ impl StepRunner {
         let Some(instance) = self.ports.cell.read(instance) else {
             let plugin = &volume.plugin_id;
             let error = format!("no healthy instance of plugin `{plugin}` can be called");
-            let help = format!("check the plugin with `nomad-csi plugin status {plugin}`");
+            let status = format!("nomad-csi plugin status {}", shell_quoted(plugin));
+            let help = format!("check the plugin with `{status}`");
             return Err(self.failed(volume, step, (error, Some(help))).await);
         };
         let place = match self.place(volume, step).await {
