@@ -1,33 +1,20 @@
-_clap_complete_nomad_csi() {
-    local IFS=$'\013'
-    local _CLAP_COMPLETE_INDEX=${COMP_CWORD}
-    local _CLAP_COMPLETE_COMP_TYPE=${COMP_TYPE}
-    if compopt +o nospace 2> /dev/null; then
-        local _CLAP_COMPLETE_SPACE=false
-    else
-        local _CLAP_COMPLETE_SPACE=true
-    fi
-    local words=("${COMP_WORDS[@]}")
-    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
-        words[COMP_CWORD]="$2"
-    fi
-    COMPREPLY=( $( \
-        _CLAP_IFS="$IFS" \
-        _CLAP_COMPLETE_INDEX="$_CLAP_COMPLETE_INDEX" \
-        _CLAP_COMPLETE_COMP_TYPE="$_CLAP_COMPLETE_COMP_TYPE" \
-        _CLAP_COMPLETE_SPACE="$_CLAP_COMPLETE_SPACE" \
-        COMPLETE="bash" \
-        "nomad-csi" -- "${words[@]}" \
-    ) )
-    if [[ $? != 0 ]]; then
-        unset COMPREPLY
-    elif [[ $_CLAP_COMPLETE_SPACE == false ]] && [[ "${COMPREPLY-}" =~ [=/:]$ ]]; then
+_nomad_csi() {
+    local typed=$2 line
+    # Inside quotes, the word comes without them.
+    case ${COMP_WORDS[COMP_CWORD]} in
+        \'"$2"*) typed=\'$2 ;;
+        \""$2"*) typed=\"$2 ;;
+    esac
+    COMPREPLY=()
+    while IFS= read -r line; do
+        COMPREPLY+=("$line")
+    done < <(COMPLETE=bash nomad-csi -- "${COMP_WORDS[@]:0:COMP_CWORD}" "$typed" 2> /dev/null)
+    if compopt +o nospace 2> /dev/null && [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *[=/:] ]]; then
         compopt -o nospace
     fi
 }
-if [[ "${BASH_VERSINFO[0]}" -eq 4 && "${BASH_VERSINFO[1]}" -ge 4 || "${BASH_VERSINFO[0]}" -gt 4 ]]; then
-    complete -o nospace -o bashdefault -o nosort -F _clap_complete_nomad_csi nomad-csi
+if [[ ${BASH_VERSINFO[0]} -gt 4 || (${BASH_VERSINFO[0]} -eq 4 && ${BASH_VERSINFO[1]} -ge 4) ]]; then
+    complete -o nospace -o bashdefault -o nosort -F _nomad_csi nomad-csi
 else
-    complete -o nospace -o bashdefault -F _clap_complete_nomad_csi nomad-csi
+    complete -o nospace -o bashdefault -F _nomad_csi nomad-csi
 fi
-

@@ -6,7 +6,7 @@ use tokio::time::timeout;
 
 use super::plugin::HOSTPATH;
 use super::plugin_job::{RunningJob, job_key, live_allocs};
-use crate::model::{NodeId, PluginId, TaskState};
+use crate::model::{NodeId, PluginId, TaskState, shell_quoted};
 use crate::state::{Evaluation, EvaluationStatus, State, Subject, Table, Topic};
 
 /// Restarts of the task after which nothing is waited for.
@@ -79,10 +79,14 @@ fn reason(state: &State, node: &NodeId) -> String {
         }
         let is_eligible = state.node(node).is_none_or(|node| node.is_eligible);
         let hint = match is_eligible {
-            true => format!("`nomad-csi explain placement {job}` says why"),
+            true => format!(
+                "`nomad-csi explain placement {}` says why",
+                shell_quoted(&job)
+            ),
             false => {
                 format!(
-                    "the node is not eligible: run `nomad-csi node eligibility --enable {node}`"
+                    "the node is not eligible: run `nomad-csi node eligibility --enable {}`",
+                    shell_quoted(node)
                 )
             }
         };
@@ -90,5 +94,6 @@ fn reason(state: &State, node: &NodeId) -> String {
     };
     let last = task(state, node).and_then(|task| task.events.last());
     let last = last.map_or("its task has not started", |event| event.message.as_str());
+    let alloc = shell_quoted(alloc);
     format!("{last}; `nomad-csi alloc logs {alloc}` shows its output")
 }

@@ -94,7 +94,7 @@ impl CommandContext {
         if !diagnostics.is_empty() {
             let columns = self.printer.columns();
             let text = problems_text(diagnostics, sources, columns);
-            self.printer.print_status(&text);
+            self.printer.print_lines(&text);
         }
     }
 
@@ -102,7 +102,7 @@ impl CommandContext {
     pub(super) fn print_diagnostic(&self, diagnostic: &Diagnostic) {
         let sources = SourceMap::default();
         self.printer
-            .print_status(&render(diagnostic, &sources, self.printer.columns()));
+            .print_lines(&render(diagnostic, &sources, self.printer.columns()));
     }
 
     /// Adds diagnostics to the report of the run without printing them.
@@ -182,7 +182,7 @@ impl CommandContext {
     /// # Errors
     /// Fails on an interrupt or if standard input cannot be read.
     pub(super) async fn prompt_line(&self, question: &str) -> Result<String, CliError> {
-        self.printer.print_unterminated(question);
+        self.printer.print_prompt(question);
         let stdin = self.stdin.clone();
         let reading = tokio::task::spawn_blocking(move || stdin.read_line());
         let answer = self.interrupts.unless_interrupted(reading).await;

@@ -51,6 +51,8 @@ variables! {
     NomadForceColor = "NOMAD_CLI_FORCE_COLOR": "Any value forces colours, even without a terminal.";
     Log = "NOMAD_CSI_LOG": "Log filter: `info`, `debug` or `warn,nomad_csi::nomad=debug`.";
     LogFormat = "NOMAD_CSI_LOG_FORMAT": "Format of log lines: `text` or `json`.";
+    GithubActions = "GITHUB_ACTIONS": "Any value breaks up text that a GitHub runner takes for a command.";
+    AzurePipelines = "TF_BUILD": "Any value breaks up text that Azure Pipelines takes for a command.";
     Columns = "COLUMNS": "Width of the output in columns.";
     Terminal = "TERM": "`dumb` disables colours and live progress lines.";
     StateHome = "XDG_STATE_HOME": "`--embedded` stores its state in its subdirectory `nomad-csi`.";

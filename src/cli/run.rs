@@ -13,8 +13,9 @@ use super::env::Variable;
 use super::exit::Exit;
 use super::process_environment::{OutputStream, ProcessEnvironment};
 use super::settings::{output_width, uses_colour};
-use super::ui::{Printer, PrinterStream};
+use super::ui::{OutputReader, Printer, PrinterStream};
 use crate::diagnostic::{Code, Diagnostic, SourceMap};
+use crate::model::one_line;
 
 /// Runs one command line and returns its exit code.
 pub fn run_command_line(process_environment: ProcessEnvironment) -> Exit {
@@ -115,7 +116,13 @@ fn command_context(
         writer: sink.writer,
     };
     let supports_cursor = !matches!(environment.text(Variable::Terminal), Ok(Some("dumb")));
+    let runners = [Variable::GithubActions, Variable::AzurePipelines];
+    let reader = match runners.iter().any(|runner| environment.is_set(*runner)) {
+        true => OutputReader::WorkflowRunner,
+        false => OutputReader::Person,
+    };
     let printer = Printer::new(stream(stdout), stream(stderr), width, supports_cursor);
+    let printer = printer.read_by(reader);
     CommandContext {
         arguments,
         global,
@@ -137,9 +144,19 @@ fn command_context(
 
 /// Prints clap's text. Replaces clap's exit code 2, which means "changes are pending" here.
 fn print_usage(context: &CommandContext, error: &clap::Error) -> Exit {
-    let text = error.render().ansi().to_string();
+    let mut text = error.render().ansi().to_string();
+    // clap repeats what was typed, and a script may have typed the name of another's object.
+    for argument in &context.arguments {
+        let argument = argument.to_string_lossy();
+        let value = argument
+            .split_once('=')
+            .map_or(&*argument, |(_, value)| value);
+        if value.contains(['\n', '\r']) {
+            text = text.replace(value, &one_line(value));
+        }
+    }
     if error.use_stderr() {
-        context.printer.print_status(text.trim_end());
+        context.printer.print_lines(text.trim_end());
         return Exit::Error;
     }
     context.printer.print_result(&text);

@@ -53,7 +53,7 @@ impl RunReports {
         for format in &self.arguments.formats {
             let text = format.text(&report);
             let Some(path) = format.file() else {
-                printer.print_result(&text);
+                printer.print_report(&text);
                 continue;
             };
             let text = format!("{}\n", text.trim_end());

@@ -149,7 +149,7 @@ impl<'writer> MakeWriter<'writer> for LogWriter {
 
 impl Write for LogWriter {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.print_unterminated(&String::from_utf8_lossy(bytes));
+        self.0.print_event(&String::from_utf8_lossy(bytes));
         Ok(bytes.len())
     }
 

@@ -11,7 +11,7 @@ use super::env::Variable;
 use super::error::CliError;
 use super::exit::Exit;
 use super::server_outage::OutageLines;
-use super::ui::{Progress, ago, one_line, plan_text, report_pending_plan};
+use super::ui::{Progress, ago, plan_text, report_pending_plan};
 use crate::diagnostic::{Diagnostics, SourceMap};
 use crate::model::SetName;
 use crate::plan::{Actor, Plan};
@@ -76,7 +76,7 @@ impl CommandContext {
 
 impl Reporter for CommandContext {
     fn status(&self, line: &str) {
-        self.printer.print_status(&one_line(line));
+        self.printer.print_status(line);
     }
 
     fn diagnostics(&self, diagnostics: &Diagnostics, sources: &SourceMap) {
@@ -85,7 +85,7 @@ impl Reporter for CommandContext {
 
     fn plan(&self, plan: &Plan, server: &str) {
         let text = plan_text(plan, server, self.clock.now());
-        self.printer.print_status(&text);
+        self.printer.print_lines(&text);
         self.update_report(|report| report_pending_plan(report, plan, server));
     }
 

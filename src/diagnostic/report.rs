@@ -47,6 +47,8 @@ pub struct Diagnostic {
     pub help: Vec<String>,
     /// Reasons and facts, one sentence each, and a server's error text verbatim.
     pub notes: Vec<String>,
+    /// What to do, with a text of several lines to copy.
+    pub block: Option<String>,
     /// A suggested correction.
     pub replacement: Option<Replacement>,
 }
@@ -71,6 +73,7 @@ impl Diagnostic {
             labels: vec![],
             help: vec![],
             notes: vec![],
+            block: None,
             replacement: None,
         }
     }
@@ -96,6 +99,13 @@ impl Diagnostic {
     #[must_use]
     pub fn note(mut self, text: impl Into<String>) -> Self {
         self.notes.push(text.into());
+        self
+    }
+
+    /// Sets an instruction with a text to copy. A name in the text is quoted, and none of its lines is one here.
+    #[must_use]
+    pub fn block(mut self, text: impl Into<String>) -> Self {
+        self.block = Some(text.into());
         self
     }
 

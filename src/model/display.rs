@@ -1,5 +1,7 @@
 //! Text for people: ages, and text from outside without control characters.
 
+use std::fmt;
+
 /// Returns how long ago a time was, in its two largest units: `1h20m ago`. Empty if the time is unset.
 pub fn ago(nanoseconds: i64, now: i64) -> String {
     if nanoseconds <= 0 {
@@ -23,11 +25,12 @@ pub fn until(nanoseconds: i64, now: i64) -> String {
     }
 }
 
-/// Quotes a word for a POSIX shell.
-pub fn shell_quoted(word: &str) -> String {
+/// Quotes a word for a POSIX shell: what a person copies from a message is one word of the command.
+pub fn shell_quoted(word: impl fmt::Display) -> String {
+    let word = word.to_string();
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
+        return word;
     }
     format!("'{}'", word.replace('\'', "'\\''"))
 }
@@ -81,21 +84,32 @@ pub fn is_invisible(c: char) -> bool {
             | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// Escapes invisible characters in JSON, which can only be within its texts. Line ends and tabs
-/// stay: they are between the values.
+/// Escapes invisible characters in JSON, which can only be within its texts, and what a workflow runner takes for a
+/// command anywhere in a line (`##[`). Line ends and tabs stay: they are between the values.
 pub fn escape_json(json: &str) -> String {
-    escape(json, |c, escaped| {
+    let escaped = escape(json, |c, escaped| {
         for unit in c.encode_utf16(&mut [0; 2]) {
             escaped.extend(["\\u".to_owned(), format!("{unit:04x}")]);
         }
-    })
+    });
+    without_runner_commands(escaped, "\\u0023")
 }
 
 /// Escapes invisible characters in JSON that is read as YAML, which has no pairs of surrogates.
 pub fn escape_json_for_yaml(json: &str) -> String {
-    escape(json, |c, escaped| {
+    let escaped = escape(json, |c, escaped| {
         escaped.extend(["\\U".to_owned(), format!("{:08x}", u32::from(c))]);
-    })
+    });
+    without_runner_commands(escaped, "\\U00000023")
+}
+
+fn without_runner_commands(json: String, number_sign: &str) -> String {
+    match json.contains("##") {
+        true => json
+            .replace("##[", &format!("{number_sign}#["))
+            .replace("##vso[", &format!("{number_sign}#vso[")),
+        false => json,
+    }
 }
 
 fn escape(json: &str, mut write: impl FnMut(char, &mut String)) -> String {
@@ -146,16 +160,18 @@ mod tests {
     #[test]
     fn escaped_json_has_the_same_value() {
         let text: String = HIDDEN.iter().collect();
-        let json = serde_json::json!({"ID": text, "é": [1]});
+        let json = serde_json::json!({"ID": text, "é": [1], "##[error]": "##vso[x]"});
         let written = serde_json::to_string_pretty(&json).unwrap();
         let escaped = escape_json(&written);
         assert!(escaped.chars().all(|c| c == '\n' || !is_invisible(c)));
+        assert!(!escaped.contains("##"), "{escaped}");
         assert_eq!(
             serde_json::from_str::<serde_json::Value>(&escaped).unwrap(),
             json
         );
         let yaml = escape_json_for_yaml(&written);
         assert!(yaml.chars().all(|c| c == '\n' || !is_invisible(c)));
+        assert!(!yaml.contains("##"), "{yaml}");
         assert_eq!(
             serde_yaml::from_str::<serde_json::Value>(&yaml).unwrap(),
             json

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::display::is_invisible;
+use super::display::{is_invisible, shell_quoted};
 use super::text::{COMMON, Text};
 
 macro_rules! names {
@@ -114,6 +114,12 @@ impl NamespacedId {
     /// The value of an option that names it: `NAMESPACE/ID`.
     pub fn option(&self) -> String {
         format!("{}/{}", self.namespace, self.id)
+    }
+
+    /// The words that name the volume in a command that a message proposes: `db --namespace prod`.
+    pub fn command_words(&self) -> String {
+        let (id, namespace) = (shell_quoted(&self.id), shell_quoted(&self.namespace));
+        format!("{id} --namespace {namespace}")
     }
 
     /// The name as messages quote it: `` `db` ``, or `` `db` (namespace `prod`) `` elsewhere.

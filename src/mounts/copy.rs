@@ -6,7 +6,7 @@
 //! an error. The caller removes an incomplete copy.
 
 use std::collections::BTreeMap;
-use std::ffi::CStr;
+use std::ffi::{CStr, OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
@@ -124,9 +124,9 @@ pub(super) fn copy_directory(from: &Path, to: &Path) -> io::Result<()> {
         linked: BTreeMap::new(),
         directories: vec![],
     };
-    let mut pending = vec![PathBuf::new()];
-    while let Some(path) = pending.pop() {
-        copy.copy_one_directory(&path, &mut pending)?;
+    let mut pending = vec![(None, OsString::new())];
+    while let Some((parent, name)) = pending.pop() {
+        copy.copy_one_directory(parent, name, &mut pending)?;
     }
     copy.finish_directories()?;
     Ok(rustix::fs::syncfs(&copy.target)?)
@@ -136,18 +136,36 @@ pub(super) fn copy_directory(from: &Path, to: &Path) -> io::Result<()> {
 struct TreeCopy {
     source: OwnedFd,
     target: OwnedFd,
-    /// The first path of each file with several hard links, by device and inode.
-    linked: BTreeMap<(u64, u64), PathBuf>,
+    /// The first name of each file with several hard links, and its directory, by device and inode.
+    linked: BTreeMap<(u64, u64), (usize, OsString)>,
     /// Directories that get their attributes after their content is complete.
-    directories: Vec<(PathBuf, Stat)>,
+    directories: Vec<CopiedDirectory>,
+}
+
+/// A directory of the copy. Its path would be as long as the tree is deep, so it has only its own name.
+struct CopiedDirectory {
+    /// The position of the directory that contains it.
+    parent: Option<usize>,
+    name: OsString,
+    stat: Stat,
 }
 
 impl TreeCopy {
-    fn copy_one_directory(&mut self, path: &Path, pending: &mut Vec<PathBuf>) -> io::Result<()> {
-        let source = open_below(&self.source, path)?;
-        let target = open_below(&self.target, path)?;
-        self.directories
-            .push((path.to_owned(), rustix::fs::fstat(&source)?));
+    fn copy_one_directory(
+        &mut self,
+        parent: Option<usize>,
+        name: OsString,
+        pending: &mut Vec<(Option<usize>, OsString)>,
+    ) -> io::Result<()> {
+        let names = self.names(parent, &name);
+        let source = open_below(&self.source, &names)?;
+        let target = open_below(&self.target, &names)?;
+        let own = self.directories.len();
+        self.directories.push(CopiedDirectory {
+            parent,
+            stat: rustix::fs::fstat(&source)?,
+            name,
+        });
         for entry in Dir::read_from(&source)? {
             let entry = entry?;
             let name = entry.file_name();
@@ -159,15 +177,27 @@ impl TreeCopy {
                 Err(Errno::NOENT) => continue,
                 stat => stat?,
             };
-            let path_below = path.join(std::ffi::OsStr::from_bytes(name.to_bytes()));
             if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
                 rustix::fs::mkdirat(&target, name, Mode::RWXU)?;
-                pending.push(path_below);
+                pending.push((Some(own), os_string(name)));
             } else {
-                self.copy_entry(&source, &target, name, &stat, path_below)?;
+                self.copy_entry(&source, &target, name, &stat, own)?;
             }
         }
         Ok(())
+    }
+
+    /// Returns the names on the way to an entry, the outermost first.
+    fn names(&self, parent: Option<usize>, name: &OsStr) -> Vec<OsString> {
+        let mut names = vec![name.to_owned()];
+        let mut next = parent.and_then(|at| self.directories.get(at));
+        while let Some(directory) = next {
+            names.push(directory.name.clone());
+            next = directory.parent.and_then(|at| self.directories.get(at));
+        }
+        names.retain(|name| !name.is_empty());
+        names.reverse();
+        names
     }
 
     fn copy_entry(
@@ -176,21 +206,16 @@ impl TreeCopy {
         target: &OwnedFd,
         name: &CStr,
         stat: &Stat,
-        path_below: PathBuf,
+        directory: usize,
     ) -> io::Result<()> {
         let identity = (stat.st_dev, stat.st_ino);
         if stat.st_nlink > 1 {
-            if let Some(first) = self.linked.get(&identity) {
+            if let Some((at, first)) = self.linked.get(&identity) {
+                let there = open_below(&self.target, &self.names(Some(*at), OsStr::new("")))?;
                 let flags = AtFlags::empty();
-                return Ok(rustix::fs::linkat(
-                    &self.target,
-                    first,
-                    target,
-                    name,
-                    flags,
-                )?);
+                return Ok(rustix::fs::linkat(&there, first, target, name, flags)?);
             }
-            self.linked.insert(identity, path_below);
+            self.linked.insert(identity, (directory, os_string(name)));
         }
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => {
@@ -215,9 +240,10 @@ impl TreeCopy {
 
     /// Sets the attributes of all directories, the innermost first.
     fn finish_directories(&mut self) -> io::Result<()> {
-        while let Some((path, stat)) = self.directories.pop() {
-            let source = open_below(&self.source, &path)?;
-            let target = open_below(&self.target, &path)?;
+        while let Some(CopiedDirectory { parent, name, stat }) = self.directories.pop() {
+            let names = self.names(parent, &name);
+            let source = open_below(&self.source, &names)?;
+            let target = open_below(&self.target, &names)?;
             copy_xattrs(&entry_path(&source, c"."), &entry_path(&target, c"."))?;
             copy_attributes(&target, c".", &stat)?;
         }
@@ -229,13 +255,32 @@ fn directory_flags() -> OFlags {
     OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC
 }
 
-/// Opens a directory below an open one. Follows no symbolic link and enters no mount.
-fn open_below(root: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
-    let path = if path.as_os_str().is_empty() {
-        Path::new(".")
-    } else {
-        path
-    };
+fn os_string(name: &CStr) -> OsString {
+    OsStr::from_bytes(name.to_bytes()).to_owned()
+}
+
+/// The bytes of a path that the kernel gets at once. It takes 4096, and a name has up to 255.
+const PATH_BYTES: usize = 3072;
+
+/// Opens a directory below an open one, however deep it is. Follows no symbolic link and enters no mount.
+fn open_below(root: &OwnedFd, names: &[OsString]) -> io::Result<OwnedFd> {
+    let mut opened = open_part(root, Path::new("."))?;
+    let mut path = PathBuf::new();
+    for name in names {
+        if path.as_os_str().len() > PATH_BYTES {
+            opened = open_part(&opened, &path)?;
+            path = PathBuf::new();
+        }
+        path.push(name);
+    }
+    match path.as_os_str().is_empty() {
+        true => Ok(opened),
+        false => open_part(&opened, &path),
+    }
+}
+
+/// Opens a directory below an open one by a path that the kernel takes.
+fn open_part(root: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
     let resolve = ResolveFlags::NO_XDEV | ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     let opened = rustix::fs::openat2(
         root.as_fd(),
@@ -401,6 +446,41 @@ mod tests {
             assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{error}");
             copy(&source, &target, 0, 10).unwrap();
         }
+    }
+
+    /// A path to the bottom has more bytes than the kernel takes at once, also where a file there has two names.
+    #[test]
+    fn a_tree_of_any_depth_is_copied() {
+        const DEPTH: usize = 1500;
+        let base = tempfile::tempdir().unwrap();
+        let name = "a name of a directory";
+        let bottom = |root: &Path, creates: bool| {
+            let mut at = rustix::fs::open(root, directory_flags(), Mode::empty()).unwrap();
+            for _ in 0..DEPTH {
+                if creates {
+                    rustix::fs::mkdirat(&at, name, Mode::RWXU).unwrap();
+                }
+                at = rustix::fs::openat(&at, name, directory_flags(), Mode::empty()).unwrap();
+            }
+            at
+        };
+        let (from, to) = (base.path().join("from"), base.path().join("to"));
+        for root in [&from, &to] {
+            std::fs::create_dir(root).unwrap();
+        }
+        let deepest = bottom(&from, true);
+        let write = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&deepest, "file", write, Mode::RUSR | Mode::WUSR).unwrap();
+        rustix::io::write(&file, b"data").unwrap();
+        rustix::fs::linkat(&deepest, "file", &deepest, "second", AtFlags::empty()).unwrap();
+        copy_directory(&from, &to).unwrap();
+        let copied = bottom(&to, false);
+        let read = OFlags::RDONLY | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&copied, "file", read, Mode::empty()).unwrap();
+        let mut content = [0; 8];
+        assert_eq!(rustix::io::read(&file, &mut content).unwrap(), 4);
+        let second = rustix::fs::statat(&copied, "second", AtFlags::empty()).unwrap();
+        assert_eq!(second.st_ino, rustix::fs::fstat(&file).unwrap().st_ino);
     }
 
     #[test]

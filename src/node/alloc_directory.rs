@@ -11,18 +11,25 @@
 //! Only the agent's user can enter `ROOT/ALLOCATION`, and the user of a task that sees the paths of the host can pass
 //! through it. It is removed as a whole, after the end of the allocation.
 
+use std::collections::BTreeSet;
 use std::fs::{DirBuilder, Permissions};
 use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{Gid, Uid};
 
 use super::task_record::TaskRecord;
 use crate::model::{AllocId, segment};
 use crate::ports::TaskUser;
-use crate::private::{create_directory, create_subdirectory, grant_search, open_to_read, replace};
+use crate::private::{
+    create_directory, create_subdirectory, grant_search, open_to_read, replace, revoke_search,
+    users_with_search,
+};
 
+/// Held while the users that may pass through the directories of all allocations change.
+static SEARCH_RIGHTS: Mutex<()> = Mutex::new(());
 /// The longest record that is read.
 const LONGEST_RECORD: u64 = 64 << 10;
 
@@ -57,6 +64,33 @@ impl AllocDirectory {
     /// Returns the path of the directory.
     pub(super) fn path(&self) -> &Path {
         &self.0
+    }
+
+    /// Takes the right to pass through the agent's directories from the users of this allocation's tasks that no other
+    /// allocation needs it for. Its own directory has the right until it is removed, so that the next agent finds the
+    /// users after a crash.
+    ///
+    /// # Errors
+    /// If a directory cannot be read or changed.
+    pub(super) fn shut_out(&self, data: &Path) -> io::Result<()> {
+        let _rights = SEARCH_RIGHTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut users = self.users()?;
+        for other in Self::list(data)?.iter().filter(|other| *other != self) {
+            let needed = other.users()?;
+            users.retain(|user| !needed.contains(user));
+        }
+        let shared = [data.join("allocs"), data.to_owned()];
+        shared
+            .iter()
+            .try_for_each(|path| revoke_search(path, &users))
+    }
+
+    /// Returns the users that may pass through the directory.
+    fn users(&self) -> io::Result<BTreeSet<u32>> {
+        match users_with_search(&self.0) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeSet::new()),
+            users => users,
+        }
     }
 
     /// Returns the directories of the tasks that the node ran.
@@ -118,6 +152,7 @@ impl TaskDirectory {
     /// # Errors
     /// If the file system has no access control lists.
     pub(super) fn let_in(&self, data: &Path, user: TaskUser) -> io::Result<()> {
+        let _rights = SEARCH_RIGHTS.lock().unwrap_or_else(PoisonError::into_inner);
         let mut parents = self
             .path
             .ancestors()
@@ -252,6 +287,35 @@ mod tests {
 
     fn mode(path: &Path) -> u32 {
         std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    /// Whoever still runs keeps the right, an operator's entry stays, and a crash before the removal costs nothing.
+    #[test]
+    fn the_users_of_a_removed_allocation_are_shut_out() {
+        let data = tempfile::tempdir().unwrap();
+        let data = data.path();
+        let users = || {
+            let shared = [data.to_owned(), data.join("allocs")];
+            shared.map(|path| users_with_search(&path).unwrap())
+        };
+        let (both, first) = (4242, 4243);
+        let allocs = ["a1", "a2"].map(|id| AllocDirectory::new(data, &id.into()));
+        for (alloc, uids) in [(&allocs[0], vec![both, first]), (&allocs[1], vec![both])] {
+            for uid in uids {
+                let task = alloc.task(&uid.to_string());
+                task.create(1, None).unwrap();
+                task.let_in(data, TaskUser { uid, gid: uid }).unwrap();
+            }
+        }
+        assert_eq!(users(), [(); 2].map(|()| BTreeSet::from([both, first])));
+        allocs[0].shut_out(data).unwrap();
+        // A crash here: the next agent does the same again.
+        allocs[0].shut_out(data).unwrap();
+        std::fs::remove_dir_all(allocs[0].path()).unwrap();
+        assert_eq!(users(), [(); 2].map(|()| BTreeSet::from([both])));
+        allocs[1].shut_out(data).unwrap();
+        assert_eq!(users(), [(); 2].map(|()| BTreeSet::new()));
+        assert_eq!([mode(data), mode(&data.join("allocs"))], [0o700; 2]);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::action::{Action, Plan, PlannedVolume};
 use super::inputs::ObservedState;
 use super::risk::Risk;
 use crate::diagnostic::{Code, Diagnostic, closest_match};
-use crate::model::NamespacedId;
+use crate::model::{NamespacedId, shell_quoted};
 
 /// The approvals of a command line or a saved plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -81,7 +81,8 @@ impl Approvals {
                 "cannot approve risk `{risk}` for volume {}: {why}",
                 key.quoted()
             );
-            let typed = format!("--approve {risk}:{}/{}", key.namespace, key.id);
+            let value = shell_quoted(format_args!("{risk}:{}/{}", key.namespace, key.id));
+            let typed = format!("--approve {value}");
             let help = match similar_volume(plan, key).filter(|_| planned.is_none()) {
                 Some(similar) => format!("remove `{typed}`; did you mean volume `{similar}`?"),
                 None => format!("remove `{typed}`"),

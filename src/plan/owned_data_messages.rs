@@ -4,6 +4,7 @@ use super::action::UnconfirmedReason;
 use super::ledger::DataIdentity;
 use super::selector::selector;
 use crate::diagnostic::{Code, Diagnostic};
+use crate::model::shell_quoted;
 use crate::spec::VolumeSpec;
 
 /// Warns that a new volume would take the place of data that may still exist.
@@ -43,7 +44,9 @@ pub(super) fn protected_data(
     let problem = with_way_back(problem, spec, lost);
     let selector = selector(&key);
     problem.help(format!(
-        "to give up the data, add `--replace {selector}` and `--approve destroys-data:{selector}`"
+        "to give up the data, add `--replace {}` and `--approve {}`",
+        shell_quoted(&selector),
+        shell_quoted(format_args!("destroys-data:{selector}"))
     ))
 }
 
@@ -96,11 +99,11 @@ fn accept_other_data(spec: &VolumeSpec, set: &str) -> String {
     let request = &spec.request;
     let namespace = match spec.key().namespace == crate::model::Namespace::default() {
         true => String::new(),
-        false => format!(" --namespace {}", request.namespace),
+        false => format!(" --namespace {}", shell_quoted(&request.namespace)),
     };
     format!(
         "to accept the other data, run `nomad-csi forget {}{namespace} --set {set}`, then run this command again",
-        request.id
+        shell_quoted(&request.id)
     )
 }
 
@@ -123,7 +126,7 @@ fn with_way_back(
         )),
         None => problem.help(format!(
             "to get the data back, find its external ID with `nomad-csi orphans --plugin {}`, and set it as `external_id` in the file",
-            spec.request.plugin_id
+            shell_quoted(&spec.request.plugin_id)
         )),
     }
 }

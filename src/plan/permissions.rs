@@ -450,7 +450,7 @@ pub fn missing_permissions(
     });
     let diagnostic = Diagnostic::error(Code::AclMissingPermission, message);
     let diagnostic = lines.fold(diagnostic, Diagnostic::note);
-    Some(diagnostic.help(format!("{remedy}:\n{}", required.policy().trim_end())))
+    Some(diagnostic.block(format!("{remedy}:\n{}", required.policy().trim_end())))
 }
 
 fn granted(rules: &AclPolicy, permission: &Permission) -> bool {

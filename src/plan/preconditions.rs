@@ -8,6 +8,7 @@ use super::rules::{CreateRule, MergeRules};
 use crate::diagnostic::{Code, Diagnostic, closest_match};
 use crate::model::{
     ControllerCapabilities, ControllerInfo, Namespace, NamespacedId, Plugin, PluginId, Volume,
+    shell_quoted,
 };
 use crate::spec::VolumeSpec;
 
@@ -56,7 +57,10 @@ pub(super) fn unknown_namespace(spec: &VolumeSpec, observed: &ObservedState) -> 
     let names = namespaces.iter().map(Namespace::as_str);
     Some(match closest_match(wanted.as_str(), names) {
         Some(similar) => problem.help(format!("did you mean namespace `{similar}`?")),
-        None => problem.help(format!("run `nomad-csi namespace create {wanted}` first")),
+        None => problem.help(format!(
+            "run `nomad-csi namespace create {}` first",
+            shell_quoted(wanted)
+        )),
     })
 }
 
@@ -215,7 +219,10 @@ fn missing_ability(check: PluginCheck<'_>, plugin: &Plugin) -> Option<MissingAbi
         verb: "change",
         reason: "has no healthy controller",
         note,
-        help: format!("run `nomad-csi plugin status {id}` to find the cause"),
+        help: format!(
+            "run `nomad-csi plugin status {}` to find the cause",
+            shell_quoted(id)
+        ),
     };
     let counts = &plugin.summary.controllers;
     if plugin.summary.controller_required && counts.healthy == 0 {

@@ -11,7 +11,7 @@ use super::ledger::DataIdentity;
 use super::provider_list::{Evidence, evidence};
 use super::selector::selector;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{ExternalId, PluginId};
+use crate::model::{ExternalId, PluginId, shell_quoted};
 
 /// A name of a volume at a plugin, as a `clone_id` may have it.
 type SourceName = (PluginId, String);
@@ -77,7 +77,7 @@ fn data_gone(planned: &PlannedVolume, data: &DataIdentity, is_refused: bool) -> 
         ))
         .help(format!(
             "restore the data at the provider, or recreate the volume, empty, with `--replace {}`",
-            selector(key)
+            shell_quoted(selector(key))
         ))
         .help("if the provider's list is not complete, add `--no-provider`");
     match planned.span() {

@@ -16,7 +16,7 @@ use super::preconditions::{
 use super::removal_checks::{Removal, claimed_error, shared_data_error};
 use super::volume_version::VolumeVersion;
 use crate::diagnostic::{Code, Diagnostic, closest_match};
-use crate::model::{NamespacedId, UnresolvedRequest, Volume};
+use crate::model::{NamespacedId, UnresolvedRequest, Volume, shell_quoted};
 use crate::spec::VolumeSpec;
 
 /// Returns entries for the volumes to remove that no file names, by name.
@@ -72,8 +72,8 @@ fn missing_volume_warning(key: &NamespacedId, inputs: &PlanInputs<'_>) -> Diagno
     if let Some(elsewhere) = elsewhere {
         let place = &elsewhere.namespace;
         return warning.help(format!(
-            "namespace `{place}` has a volume of this ID; use `--delete-data {place}/{}` to delete it",
-            key.id
+            "namespace `{place}` has a volume of this ID; use `--delete-data {}` to delete it",
+            shell_quoted(format_args!("{place}/{}", key.id))
         ));
     }
     let ids = registered

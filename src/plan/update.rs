@@ -17,7 +17,7 @@ use super::preconditions::{PluginOperation, plugin_problem};
 use super::rules::{MergeRules, MountOptionsRule, OmittedMap, TopologyRule, UpdateRule};
 use super::selector::selector;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{HiddenField, TopologyRequest, UnresolvedRequest, Volume};
+use crate::model::{HiddenField, TopologyRequest, UnresolvedRequest, Volume, shell_quoted};
 use crate::spec::{Purpose, VolumeSpec};
 
 /// Returns the action for an existing volume, with warnings.
@@ -243,10 +243,12 @@ fn hidden_loss(spec: &VolumeSpec, field: HiddenField) -> Diagnostic {
     );
     Diagnostic::error(Code::PlanHiddenValue, message)
         .label(spec.field_span(at), "")
-        .note(format!("the server hides the stored {what}, and every update replaces them"))
+        .note(format!(
+            "the server hides the stored {what}, and every update replaces them"
+        ))
         .help(format!(
-            "set the {what} in the file; to clear them, write `{empty}` or use `--accept-loss {field}:{}`",
-            selector(&key)
+            "set the {what} in the file; to clear them, write `{empty}` or use `--accept-loss {}`",
+            shell_quoted(format_args!("{field}:{}", selector(&key)))
         ))
 }
 

@@ -36,7 +36,7 @@ pub use given::open_secret;
 pub use lock_holder::{LockProcess, foreign_holder};
 pub use problem::{NotPrivate, Problem};
 #[cfg(target_os = "linux")]
-pub use search_right::grant_search;
+pub use search_right::{grant_search, revoke_search, users_with_search};
 #[cfg(unix)]
 pub use socket::{bind_socket, check_socket, check_socket_directory};
 #[cfg(target_os = "linux")]

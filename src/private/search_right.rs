@@ -2,6 +2,7 @@
 //!
 //! The user can open what the directory contains only if the permissions there allow it, and cannot list names.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
@@ -37,23 +38,66 @@ struct Entry {
 /// # Errors
 /// If the file system has no access control lists, or the directory belongs to another user.
 pub fn grant_search(directory: &Path, uid: u32) -> io::Result<()> {
-    let mut text = vec![0; LARGEST];
-    let entries = match rustix::fs::getxattr(directory, NAME, &mut text[..]) {
-        Ok(length) => parse(&text[..length])?,
-        Err(Errno::NODATA) => of_mode(rustix::fs::stat(directory)?.st_mode),
-        Err(error) => return Err(error.into()),
+    let entries = match read(directory)? {
+        Some(entries) => entries,
+        None => of_mode(rustix::fs::stat(directory)?.st_mode),
     };
     let granted = with_search(entries.clone(), uid);
     if granted == entries {
         return Ok(());
     }
-    let text = to_text(&granted);
-    Ok(rustix::fs::setxattr(
-        directory,
-        NAME,
-        &text,
-        XattrFlags::empty(),
-    )?)
+    write(directory, &granted)
+}
+
+/// Returns the users that were let through a directory.
+///
+/// # Errors
+/// If the list cannot be read.
+pub fn users_with_search(directory: &Path) -> io::Result<BTreeSet<u32>> {
+    let entries = read(directory)?.unwrap_or_default().into_iter();
+    let users = entries.filter(|it| it.tag == USER && it.rights == SEARCH);
+    Ok(users.map(|it| it.id).collect())
+}
+
+/// Takes the right from users that have no other one there. The rights of all others stay as they are.
+///
+/// # Errors
+/// If the list cannot be read or written.
+pub fn revoke_search(directory: &Path, users: &BTreeSet<u32>) -> io::Result<()> {
+    let Some(entries) = read(directory)? else {
+        return Ok(());
+    };
+    let left = without_search(entries.clone(), users);
+    if left == entries {
+        return Ok(());
+    }
+    write(directory, &left)
+}
+
+/// Returns the list of a directory; `None` if it has only permissions.
+fn read(directory: &Path) -> io::Result<Option<Vec<Entry>>> {
+    let mut text = vec![0; LARGEST];
+    match rustix::fs::getxattr(directory, NAME, &mut text[..]) {
+        Ok(length) => parse(&text[..length]).map(Some),
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn write(directory: &Path, entries: &[Entry]) -> io::Result<()> {
+    let (text, flags) = (to_text(entries), XattrFlags::empty());
+    Ok(rustix::fs::setxattr(directory, NAME, &text, flags)?)
+}
+
+/// Removes the entries of the users. Without an entry for a user or a group, the list is the permissions again.
+fn without_search(mut entries: Vec<Entry>, users: &BTreeSet<u32>) -> Vec<Entry> {
+    let is_revoked = |it: &Entry| it.tag == USER && it.rights == SEARCH && users.contains(&it.id);
+    entries.retain(|it| !is_revoked(it));
+    let is_named = |it: &Entry| !matches!(it.tag, OWNER | GROUP_OWNER | MASK | OTHER);
+    if !entries.iter().any(is_named) {
+        entries.retain(|it| it.tag != MASK);
+    }
+    entries
 }
 
 /// Returns the list that says the same as the permissions.
@@ -162,5 +206,40 @@ mod tests {
         let users = parse(&text[..length]).unwrap().into_iter();
         let users: Vec<_> = users.filter(|it| it.tag == USER).map(|it| it.id).collect();
         assert_eq!(users, [4242, 4243]);
+    }
+
+    #[test]
+    fn a_revoked_right_leaves_the_permissions_as_they_were() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = std::fs::Permissions::from_mode(0o750);
+        std::fs::set_permissions(directory.path(), open).unwrap();
+        let users = || users_with_search(directory.path()).unwrap();
+        for uid in [4242, 4243] {
+            grant_search(directory.path(), uid).unwrap();
+        }
+        assert_eq!(users(), [4242, 4243].into());
+        revoke_search(directory.path(), &[4242, 4244].into()).unwrap();
+        assert_eq!(users(), [4243].into());
+        for _ in 0..2 {
+            revoke_search(directory.path(), &[4243].into()).unwrap();
+            assert_eq!(read(directory.path()).unwrap(), None);
+        }
+        let mode = directory.path().metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o750);
+    }
+
+    /// An entry that gives more is an operator's.
+    #[test]
+    fn only_the_right_to_search_is_revoked() {
+        let more = Entry {
+            tag: USER,
+            id: 4242,
+            rights: 5,
+        };
+        let mut entries = with_search(of_mode(0o700), 4243);
+        entries.push(more);
+        let left = without_search(entries, &[4242, 4243].into());
+        assert!(left.contains(&more) && left.iter().any(|it| it.tag == MASK));
+        assert!(left.iter().all(|it| it.id != 4243));
     }
 }

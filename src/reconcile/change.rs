@@ -12,7 +12,7 @@ use super::precondition::recheck;
 use super::record::Recorded;
 use super::until_sent::{Check, until_sent};
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{NamespacedId, UnresolvedRequest, Volume, VolumeRequest};
+use crate::model::{NamespacedId, UnresolvedRequest, Volume, VolumeRequest, shell_quoted};
 use crate::plan::{IntentStep, MergeRules, PlannedVolume, VolumeVersion, remaining_differences};
 use crate::ports::{ApiError, WithDocument, WriteReply};
 
@@ -221,7 +221,7 @@ fn not_as_written(
         );
         Diagnostic::warning(Code::ApplyNotAsWritten, message).help(format!(
             "run `nomad-csi volume status {} -o json` to compare",
-            key.id
+            shell_quoted(&key.id)
         ))
     })
 }

@@ -1,7 +1,8 @@
 //! Reads existing volumes for `import`: the volumes, shared external IDs, and what providers list.
 //! Writes nothing.
 //!
-//! A volume that cannot be read is an error. If a provider cannot list its volumes, it is unknown whether
+//! A volume that cannot be read is an error. Among all volumes, one whose ID cannot be addressed or written is left
+//! out and reported, and the others are imported. If a provider cannot list its volumes, it is unknown whether
 //! it still has them.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
 use super::volume_list::list_all_volumes;
-use crate::diagnostic::{Diagnostic, Severity};
+use crate::diagnostic::{Code, Diagnostic, Severity};
 use crate::model::{ExternalId, ExternalVolume, Namespace, NamespacedId, PluginId, Volume};
 use crate::plan::{ImportContext, Imported, import_volume};
 use crate::ports::{ApiError, ProviderReader, VolumeReader};
@@ -34,6 +35,8 @@ pub struct ImportFound {
     pub unregistered: Vec<(PluginId, ExternalId)>,
     /// What could not be read.
     pub warnings: Vec<Diagnostic>,
+    /// Why volumes were left out.
+    pub left_out: Vec<Diagnostic>,
 }
 
 /// Reads the selected volumes, and what is needed to describe them.
@@ -54,13 +57,20 @@ pub async fn find_to_import<S: VolumeReader + ProviderReader + ?Sized>(
             .map(|one| NamespacedId::new(one.namespace.clone(), one.id.clone()))
             .collect(),
     };
+    let mut found = ImportFound::default();
+    let (keys, left_out): (Vec<_>, Vec<_>) = match selection {
+        ImportSelection::Volumes(_) => (keys.into_iter().collect(), vec![]),
+        ImportSelection::All(_) => keys
+            .into_iter()
+            .partition(|key| key.id.problem_in_specification().is_none()),
+    };
+    found.left_out = left_out.iter().filter_map(unwritable).collect();
     let reads = keys.iter().map(async |key| {
         let found = server.read_volume(key).await?;
         Ok::<_, ApiError>((key.clone(), found.map(|reading| reading.value)))
     });
     let reads = stream::iter(reads).buffered(parallelism.max(1));
     let read: Vec<(NamespacedId, Option<Volume>)> = reads.try_collect().await?;
-    let mut found = ImportFound::default();
     let volumes: Vec<&Volume> = read.iter().filter_map(|(_, one)| one.as_ref()).collect();
     let provided = provided(server, &volumes, &mut found.warnings).await;
     let context = ImportContext {
@@ -77,6 +87,17 @@ pub async fn find_to_import<S: VolumeReader + ProviderReader + ?Sized>(
         }
     }
     Ok(found)
+}
+
+/// Returns why a specification cannot have the ID of a volume.
+fn unwritable(key: &NamespacedId) -> Option<Diagnostic> {
+    let problem = key.id.problem_in_specification()?;
+    let message = format!(
+        "cannot import volume {}: its ID is invalid: {problem}",
+        key.quoted()
+    );
+    let problem = Diagnostic::error(Code::SpecVolumeId, message);
+    Some(problem.help("to manage its data, register it under another ID, with its `external_id`"))
 }
 
 /// Returns what each provider lists, if it can.

@@ -227,8 +227,8 @@ pub(super) async fn delete_orphan(
             let removed = api.deregister_volume(key, false).await;
             let left = removed.err().map(|error| {
                 error.diagnostic().help(format!(
-                    "run `nomad-csi volume deregister {} --namespace {}` to remove the registration that was made for the deletion; the data stays",
-                    key.id, key.namespace
+                    "run `nomad-csi volume deregister {}` to remove the registration that was made for the deletion; the data stays",
+                    key.command_words()
                 ))
             });
             return OrphanDeletion::Refused(problems.into_iter().chain(left).collect());
@@ -275,8 +275,8 @@ fn incomplete(key: &NamespacedId, problem: Diagnostic) -> OrphanDeletion {
         ))
         .help("run the same command again to continue the deletion")
         .help(format!(
-            "to keep the data, run `nomad-csi volume deregister {} --namespace {}`",
-            key.id, key.namespace
+            "to keep the data, run `nomad-csi volume deregister {}`",
+            key.command_words()
         ));
     OrphanDeletion::Incomplete(problem)
 }

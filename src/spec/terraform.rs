@@ -16,6 +16,7 @@ use super::encode::WritableSpec;
 use crate::model::{
     AccessMode, AttachmentMode, Bytes, Capability, CapacityRange, ExternalId, HiddenField,
     MountOptions, Namespace, PluginId, Topology, TopologyRequest, UnresolvedRequest, VolumeId,
+    is_invisible,
 };
 
 /// The types of volume resources.
@@ -67,10 +68,15 @@ pub fn read_terraform_state(text: &str) -> Result<TerraformVolumes, String> {
     for resource in
         volumes.filter(|one| one.mode == "managed" && RESOURCE_TYPES.contains(&&*one.kind))
     {
-        let module = resource
-            .module
-            .map_or_else(String::new, |module| module + ".");
-        let address = format!("{module}{}.{}", resource.kind, resource.name);
+        let prefix = resource.module.as_deref();
+        let prefix = prefix.map_or_else(String::new, |module| format!("{module}."));
+        let address = format!("{prefix}{}.{}", resource.kind, resource.name);
+        if !resource.module.as_deref().is_none_or(is_module) || !is_identifier(&resource.name) {
+            found.problems.push(format!(
+                "cannot import `{address}`: a name in this address is none that Terraform takes"
+            ));
+            continue;
+        }
         let creates = resource.kind == "nomad_csi_volume";
         let volumes = resource.instances.into_iter().map(|one| one.attributes);
         let volumes = volumes.filter(Attributes::is_csi);
@@ -89,6 +95,52 @@ pub fn read_terraform_state(text: &str) -> Result<TerraformVolumes, String> {
         }
     }
     Ok(found)
+}
+
+/// Whether a text is the name of a resource or a module in Terraform's language.
+fn is_identifier(name: &str) -> bool {
+    let mut chars = name.chars();
+    let is_first = |c: char| c.is_alphabetic() || c == '_';
+    let is_next = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+    chars.next().is_some_and(is_first) && chars.all(is_next)
+}
+
+/// Whether a text is the address of a module: `module.a["key"].module.b[0]`. An address is written as it is, so a key
+/// has no character that could end it.
+fn is_module(address: &str) -> bool {
+    let mut rest = address;
+    loop {
+        let Some(named) = rest.strip_prefix("module.") else {
+            return false;
+        };
+        let end = named.find(['.', '[']).unwrap_or(named.len());
+        if !is_identifier(&named[..end]) {
+            return false;
+        }
+        rest = &named[end..];
+        if let Some(keyed) = rest.strip_prefix('[') {
+            let Some(after) = after_key(keyed) else {
+                return false;
+            };
+            rest = after;
+        }
+        match rest.strip_prefix('.') {
+            Some(next) => rest = next,
+            None => return rest.is_empty(),
+        }
+    }
+}
+
+/// Returns what follows the key of an instance and its `]`.
+fn after_key(text: &str) -> Option<&str> {
+    let Some(quoted) = text.strip_prefix('"') else {
+        let (digits, rest) = text.split_once(']')?;
+        let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+        return is_number.then_some(rest);
+    };
+    let (key, rest) = quoted.split_once("\"]")?;
+    let is_special = |c: char| matches!(c, '"' | '\\' | '$' | '%') || is_invisible(c);
+    (!key.contains(is_special)).then_some(rest)
 }
 
 /// Returns the blocks that remove volumes from Terraform's state without destroying them (Terraform
@@ -394,4 +446,55 @@ fn topology_request(requests: Vec<TopologyAttributes>) -> Option<TopologyRequest
     };
     let is_empty = request.required.is_empty() && request.preferred.is_empty();
     (!is_empty).then_some(request)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_address_of_terraform_is_written_as_one() {
+        for (module, name, is_accepted) in [
+            ("", "db", true),
+            ("", "_db-0", true),
+            ("", "dätä", true),
+            ("", "0db", false),
+            ("", "", false),
+            ("", "x\" }\nresource \"evil\" \"y\" {", false),
+            ("", "x\n}", false),
+            ("", "x y", false),
+            ("", "x.y", false),
+            ("", "x[0]", false),
+            ("module.a", "db", true),
+            ("module.a[0].module.b[\"eu-1 x.y\"]", "db", true),
+            ("module.a[\"x\"]", "db", true),
+            ("module.a[\"x\"]y", "db", false),
+            ("module.a[\"x\\\"]", "db", false),
+            ("module.a[\"${x}\"]", "db", false),
+            ("module.a[\"x\n\"]", "db", false),
+            ("module.a[x]", "db", false),
+            ("module.a[]", "db", false),
+            ("module.a[0", "db", false),
+            ("module.a.", "db", false),
+            ("module.", "db", false),
+            ("a", "db", false),
+            ("module.a }\nresource", "db", false),
+        ] {
+            let state = serde_json::json!({"version": 4, "resources": [{
+                "module": (!module.is_empty()).then_some(module),
+                "mode": "managed", "type": "nomad_csi_volume", "name": name,
+                "instances": [{"attributes": {"volume_id": "db", "plugin_id": "ebs0"}}],
+            }]});
+            let found = read_terraform_state(&state.to_string()).unwrap();
+            let counts = (
+                found.addresses.len(),
+                found.volumes.len(),
+                found.problems.len(),
+            );
+            let expected = if is_accepted { (1, 1, 0) } else { (0, 0, 1) };
+            assert_eq!(counts, expected, "{module:?} {name:?}");
+            let blocks = removed_blocks(&found.addresses);
+            assert_eq!(blocks.matches("removed").count(), counts.0, "{blocks}");
+        }
+    }
 }

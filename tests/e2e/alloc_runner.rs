@@ -151,6 +151,7 @@ impl Drop for Node {
     }
 }
 
+/// A task with as much time as it needs to end after its kill signal, on a busy machine too.
 fn shell(name: &str, driver: &str, script: &str) -> Task {
     let policy = RestartPolicy {
         attempts: 1,
@@ -158,6 +159,7 @@ fn shell(name: &str, driver: &str, script: &str) -> Task {
         ..RestartPolicy::of_type(JobType::Batch)
     };
     let mut task = Task::new(name, driver, policy);
+    task.kill_timeout = LONG;
     let config = serde_json::json!({"command": "/bin/sh", "args": ["-c", script]});
     task.config = TaskConfig::new(config.as_object().unwrap().clone());
     task

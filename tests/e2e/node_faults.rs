@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nomad_csi::mounts::LinuxBlockStorage;
@@ -283,6 +283,60 @@ fn an_embedded_command_leaves_the_tasks_of_an_agent_as_they_are() {
         assert_eq!(task(&machine), before);
         machine.stop("user");
         machine.wait_for("user", "complete", 1);
+        machine.end();
+    });
+}
+
+/// Whether a directory has an access control list.
+fn has_access_list(directory: &Path) -> bool {
+    let mut list = [0; 1024];
+    rustix::fs::getxattr(directory, "system.posix_acl_access", &mut list[..]).is_ok()
+}
+
+/// Another allocation of the same user keeps the right, and the agent is killed between the end and the removal.
+#[test]
+fn the_user_of_a_removed_allocation_passes_through_no_directory() {
+    let test = "node_faults::the_user_of_a_removed_allocation_passes_through_no_directory";
+    if !has_all_users() {
+        eprintln!("SKIPPED {test}: it needs another user, so root");
+        return;
+    }
+    run_in_namespace(test, async {
+        let mut machine = Machine::new();
+        let job = |id: &str| {
+            let mut job = machine.job(id, "batch", &Value::Null, "id -u");
+            let group = &mut job["TaskGroups"][0];
+            group.as_object_mut().unwrap().remove("Volumes");
+            let task = &mut group["Tasks"][0];
+            task.as_object_mut().unwrap().remove("VolumeMounts");
+            task["Driver"] = json!("raw_exec");
+            task["User"] = json!("65534");
+            job
+        };
+        let jobs = ["first", "second"].map(|id| (id, job(id)));
+        let shared = [machine.data(), machine.data().join("allocs")];
+        let are_open = || shared.each_ref().map(|path| has_access_list(path));
+        let mut directories = vec![];
+        for (id, job) in jobs {
+            machine.run(&job);
+            let done = machine.wait_for(id, "complete", 1).remove(0);
+            directories.push(shared[1].join(done["ID"].as_str().unwrap()));
+        }
+        assert_eq!(are_open(), [true; 2]);
+        let purge = |machine: &Machine, id: &str| {
+            let path = format!("/v1/job/{id}?purge=true");
+            machine.address().ask("DELETE", &path, None).unwrap().json();
+        };
+        purge(&machine, "first");
+        until_true("the first to be gone", || !directories[0].exists());
+        assert_eq!(are_open(), [true; 2], "the second still needs it");
+        purge(&machine, "second");
+        machine.kill();
+        machine.start();
+        until_true("the second to be gone", || !directories[1].exists());
+        assert_eq!(are_open(), [false; 2]);
+        let mode = |path: &PathBuf| std::fs::metadata(path).unwrap().permissions().mode();
+        assert!(shared.iter().all(|path| mode(path) & 0o077 == 0));
         machine.end();
     });
 }

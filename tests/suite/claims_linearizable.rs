@@ -1,14 +1,20 @@
 //! 64 clients claim and release the same and different volumes on two nodes at the same time. What they
 //! were answered is linearizable for each external volume.
+//!
+//! The search for an order begins with that of the journal. The order of the answers is further from it the busier the
+//! machine is, because a client counts an answer when it runs again.
 
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use nomad_csi::claim::PluginSteps;
+use nomad_csi::claim::{ClaimEvent, PluginSteps};
 use nomad_csi::model::{AccessMode, AllocId, AttachmentMode, Capability, NamespacedId, NodeId};
+use nomad_csi::ports::Journal as _;
 use nomad_csi::server::fake::FakeAgent;
 use nomad_csi::server::{ClaimError, ClaimService, MountRequest, ServerError, VolumeSubmission};
+use nomad_csi::state::EventKind;
 use tokio::time::timeout;
 
 use crate::claims::{agent_with, assert_nothing_is_left, held_claims};
@@ -101,6 +107,7 @@ impl Client {
                 is_done,
                 called,
                 answered,
+                guess: answered,
             };
             self.history.push((EXTERNAL[at], operation));
         }
@@ -177,7 +184,52 @@ async fn record(seed: u64) -> Vec<Vec<Operation>> {
     }
     release_all(&agent).await;
     assert_nothing_is_left(&agent, &format!("seed {seed}"));
+    let mut effects = effects(&agent).await;
+    for operation in histories.iter_mut().flatten() {
+        guess(operation, &mut effects);
+    }
     histories
+}
+
+/// For each claim of an allocation, the indexes at which it was granted and released, in order.
+type Effects = HashMap<String, VecDeque<(bool, u64)>>;
+
+async fn effects(agent: &FakeAgent) -> Effects {
+    let events = agent.journal.read_events(0, usize::MAX).await.unwrap();
+    let mut effects = Effects::new();
+    for (index, event) in events {
+        let EventKind::Claim { event, .. } = event.kind else {
+            continue;
+        };
+        let (key, is_grant) = match *event {
+            ClaimEvent::Granted { key, .. } => (key, true),
+            ClaimEvent::ReleaseRequested { key, .. } => (key, false),
+            _ => continue,
+        };
+        let claim = format!("{} {}", key.alloc, key.alias);
+        effects
+            .entry(claim)
+            .or_default()
+            .push_back((is_grant, index));
+    }
+    effects
+}
+
+/// Guesses that an operation took effect when the journal says so. The operations of one claim are in their order.
+fn guess(operation: &mut Operation, effects: &mut Effects) {
+    let (alloc, is_claim) = match &operation.call {
+        Call::Claim { alloc, .. } => (alloc, true),
+        Call::Release { alloc } => (alloc, false),
+    };
+    let is_done = operation.is_done;
+    let effects = effects.entry(alloc.clone()).or_default();
+    let effect = effects.front().copied();
+    let effect = effect.filter(|(is_grant, _)| is_done && *is_grant == is_claim);
+    if effect.is_some() {
+        effects.pop_front();
+    }
+    // Without an effect, it changed nothing.
+    operation.guess = effect.map_or(u64::MAX, |(_, index)| index);
 }
 
 async fn release_all(agent: &FakeAgent) {

@@ -1,4 +1,5 @@
-//! Names, errors and files with characters that a terminal obeys: no command shows one of them.
+//! Names, errors and files with characters that a terminal obeys, or with lines that a workflow runner takes for
+//! commands: no command shows one of them.
 //!
 //! A server answers every request with such names. The commands run against it with colours, so that
 //! only this program's own colours may remain.
@@ -13,8 +14,8 @@ use serde_json::{Value, json};
 use crate::support::hermetic::{CapturedOutput, Redirect, test_environment};
 use crate::support::http_server::{ReceivedRequest, Reply, Server, json as answer, text};
 
-/// C0, C1, controls of direction, without width, and a colour that hides text.
-const HOSTILE: &str = "a\u{1b}[2J\u{9b}8m\u{202e}b\u{200b}\u{2066}\u{1b}[8mc\u{7}\u{feff}";
+/// C0, C1, controls of direction, without width, a colour that hides text, and lines of their own.
+const HOSTILE: &str = "a\u{1b}[2J\u{9b}8m\u{202e}b\u{200b}\u{2066}\u{1b}[8mc\u{7}\u{feff}\n::stop-commands::t\r\n##[error]forged";
 
 fn volume(id: &str) -> Value {
     json!({
@@ -108,6 +109,16 @@ impl Read for Answers {
 
 /// Runs a command with colours and a terminal as input. Returns its raw output.
 fn run(directory: &Path, server: &HostileServer, words: &[&str]) -> String {
+    run_in(directory, server, words, [])
+}
+
+/// Runs a command with more variables in its environment.
+fn run_in<const N: usize>(
+    directory: &Path,
+    server: &HostileServer,
+    words: &[&str],
+    variables: [(&str, &str); N],
+) -> String {
     let output = CapturedOutput::default();
     let words = std::iter::once("nomad-csi").chain(words.iter().copied());
     let words = words.chain(["--force-color"]).map(str::to_owned);
@@ -117,6 +128,9 @@ fn run(directory: &Path, server: &HostileServer, words: &[&str]) -> String {
         reader: Box::new(Answers(b"no\nno\nno\nno\nno\n")),
         is_terminal: true,
     };
+    let variables = variables.map(|(name, value)| (name, value.into()));
+    let home = ("HOME", directory.join("home").into_os_string());
+    world.environment = std::iter::once(home).chain(variables).collect();
     nomad_csi::cli::run_command_line(world);
     output.raw()
 }
@@ -131,6 +145,10 @@ fn assert_harmless(words: &[&str], output: &str) {
     assert_eq!(hidden, Vec::<char>::new(), "{words:?}: {output:?}");
     for code in ["\u{1b}[2J", "\u{1b}[8m"] {
         assert!(!output.contains(code), "{words:?}: {output:?}");
+    }
+    for line in plain.lines().map(str::trim_start) {
+        let is_forged = ["::stop", "##[error]", "forged"].map(|begin| line.starts_with(begin));
+        assert_eq!(is_forged, [false; 3], "{words:?}: {plain}");
     }
 }
 
@@ -201,17 +219,19 @@ fn directory() -> tempfile::TempDir {
     let good = "id = \"db\"\nname = \"db\"\ntype = \"csi\"\nplugin_id = \"p\"\nexternal_id = \"x\"\n\
                 capability {\n  access_mode = \"single-node-writer\"\n  attachment_mode = \"file-system\"\n}\n";
     write("good.hcl", good.to_owned());
-    let shown = HOSTILE.replace('\u{1b}', "");
+    let file = HOSTILE.replace('\u{1b}', "");
+    let line = HOSTILE.replace(['\n', '\r'], "");
+    let shown = file.replace(['\n', '\r'], "");
     write(
         "hostile/broken.hcl",
-        format!("id = \"{shown}\" # {HOSTILE}\n\u{9b}31m = }}\n"),
+        format!("id = \"{shown}\" # {line}\n\u{9b}31m = }}\n"),
     );
     write(
         "hostile/keys.yaml",
         format!("id: \"{shown}\"\n\"{shown}\": \"{shown}\"\nname: x\n"),
     );
     write(
-        &format!("hostile/{}.json", shown.replace('\u{7}', "")),
+        &format!("hostile/{}.json", file.replace('\u{7}', "")),
         format!("{{\"{shown}\": 1}}"),
     );
     write(
@@ -233,6 +253,14 @@ fn no_command_shows_characters_that_a_terminal_obeys() {
         let output = run(directory.path(), &server, words);
         assert!(!output.is_empty(), "{words:?}");
         assert_harmless(words, &output);
+        let in_workflow = run_in(
+            directory.path(),
+            &server,
+            words,
+            [("GITHUB_ACTIONS", "true")],
+        );
+        assert_harmless(words, &in_workflow);
+        assert!(!in_workflow.contains("##["), "{words:?}: {in_workflow}");
         replaced += usize::from(output.contains('\u{fffd}') || output.contains(r"\u202e"));
     }
     // Most of the commands have shown such a name, or the test would prove nothing.
@@ -251,7 +279,9 @@ fn a_prompt_shows_what_it_asks_for() {
     let output = run(directory.path(), &server, &words);
     assert_harmless(&words, &output);
     assert!(
-        output.contains("a␛[2J\u{fffd}8m\u{fffd}b\u{fffd}\u{fffd}␛[8mc␇\u{fffd}"),
+        output.contains(
+            "a␛[2J\u{fffd}8m\u{fffd}b\u{fffd}\u{fffd}␛[8mc␇\u{fffd}␊::stop-commands::t␍␊##[error]forged"
+        ),
         "{output}"
     );
 }

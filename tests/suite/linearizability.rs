@@ -32,6 +32,8 @@ pub(crate) struct Operation {
     pub(crate) is_done: bool,
     pub(crate) called: u64,
     pub(crate) answered: u64,
+    /// Where the search tries it first among the others. It decides nothing.
+    pub(crate) guess: u64,
 }
 
 /// One volume.
@@ -91,11 +93,11 @@ fn fit(mode: AccessMode, held: Hold, wanted: Hold) -> bool {
 /// A state of the search: the operations that have taken effect, and what they led to.
 type Visited = (Vec<bool>, Specification);
 
-/// Whether a history of one volume is linearizable. The order of the answers is the first one that is tried, and
-/// seldom far from one that fits: without it, a search among 64 clients may not end.
+/// Whether a history of one volume is linearizable. The guessed order is the first one that is tried: from another, a
+/// search among 64 clients may not end.
 pub(crate) fn is_linearizable(history: &[Operation]) -> bool {
     let mut history = history.to_vec();
-    history.sort_by_key(|operation| operation.answered);
+    history.sort_by_key(|operation| operation.guess);
     let history = &*history;
     let mut visited: HashSet<Visited> = HashSet::new();
     let mut open = vec![(vec![false; history.len()], Specification::default())];
@@ -153,6 +155,7 @@ fn operation(call: Call, is_done: bool, called: u64, answered: u64) -> Operation
         is_done,
         called,
         answered,
+        guess: answered,
     }
 }
 

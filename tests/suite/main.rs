@@ -92,6 +92,7 @@ mod security;
 #[cfg(feature = "agent")]
 mod server_recorded;
 mod shell;
+mod shell_names;
 mod spec_examples;
 mod transcripts;
 mod unit_file;

@@ -1,6 +1,8 @@
 //! A proxy between a client and an agent that injects a fault into one request.
 //!
-//! Requests are counted from 0. The agent is the real router over an agent's services, in this
+//! The request is named by its line and by how many of these came before ([`RequestName`]), because its number among
+//! all requests depends on the machine: a slow client renews its lock meanwhile, and the ledger writes what waits
+//! with one request or with two. The agent is the real router over an agent's services, in this
 //! process. The client connects through real HTTP, one request per connection. A delayed request is
 //! delivered after later ones; the clock plays no part.
 
@@ -78,10 +80,39 @@ impl RequestFault {
     }
 }
 
+/// A request of a client, the same one in every run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RequestName {
+    /// Its line without the index that it expects.
+    pub(crate) line: String,
+    /// How many requests with this line came before.
+    number: usize,
+}
+
+impl RequestName {
+    /// Returns the names of requests that came one after another.
+    pub(crate) fn of_all(lines: &[String]) -> Vec<Self> {
+        let mut names: Vec<Self> = vec![];
+        for line in lines {
+            names.push(Self::after(line, &names));
+        }
+        names
+    }
+
+    fn after(line: &str, earlier: &[Self]) -> Self {
+        let (path, query) = line.split_once('?').unwrap_or((line, ""));
+        let query = query.split('&').filter(|part| !part.starts_with("cas="));
+        let line = format!("{path}?{}", query.collect::<Vec<_>>().join("&"));
+        let number = earlier.iter().filter(|name| name.line == line).count();
+        Self { line, number }
+    }
+}
+
 #[derive(Default)]
 struct State {
-    fault: Option<(usize, RequestFault)>,
+    fault: Option<(RequestName, RequestFault)>,
     requests: Vec<String>,
+    names: Vec<RequestName>,
     /// Requests to deliver before the next one.
     before_next: Vec<ReceivedRequest>,
     /// Requests to deliver at the end.
@@ -131,16 +162,24 @@ impl FaultyProxy {
         &self.url
     }
 
-    /// Resets the count and sets the fault. Returns the token that kills the client.
-    pub(crate) fn inject(&self, fault: Option<(usize, RequestFault)>) -> CancellationToken {
+    /// Forgets the requests and sets the fault. Returns the token that kills the client.
+    pub(crate) fn inject(&self, fault: Option<(RequestName, RequestFault)>) -> CancellationToken {
         let mut content = self.shared.state.lock().expect("unpoisoned");
         content.requests.clear();
+        content.names.clear();
         content.fault = fault;
         content.kill = CancellationToken::new();
         content.kill.clone()
     }
 
-    /// Returns the requests since the reset: `PUT /v1/volume/csi/db/create`.
+    /// Whether the request with the fault has come.
+    pub(crate) fn was_disturbed(&self) -> bool {
+        let content = self.shared.state.lock().expect("unpoisoned");
+        let fault = content.fault.as_ref();
+        fault.is_some_and(|(name, _)| content.names.contains(name))
+    }
+
+    /// Returns the requests since the fault was set: `PUT /v1/volume/csi/db/create`.
     pub(crate) fn requests(&self) -> Vec<String> {
         let content = self.shared.state.lock().expect("unpoisoned");
         content.requests.clone()
@@ -158,10 +197,13 @@ impl Shared {
     /// Records a request. Returns its fault, and the token that kills the client.
     fn record(&self, received: &ReceivedRequest) -> (Option<RequestFault>, CancellationToken) {
         let mut content = self.state.lock().expect("unpoisoned");
-        let number = content.requests.len();
-        content.requests.push(received.line());
-        let fault = content.fault.filter(|(at, _)| *at == number);
-        (fault.map(|(_, fault)| fault), content.kill.clone())
+        let line = received.line();
+        let name = RequestName::after(&line, &content.names);
+        let fault = content.fault.as_ref().filter(|(meant, _)| *meant == name);
+        let fault = fault.map(|(_, fault)| *fault);
+        content.requests.push(line);
+        content.names.push(name);
+        (fault, content.kill.clone())
     }
 
     fn take_delayed(&self, at_end: bool) -> Vec<ReceivedRequest> {

@@ -1,17 +1,20 @@
 //! `completion`: the script that completes command lines in a shell, and the completion itself.
 //!
 //! The script calls this program (`COMPLETE=bash nomad-csi -- words…`), so names of volumes, plugins, sets
-//! and nodes come from the server that the environment names (`live_values`).
+//! and nodes come from the server that the environment names (`live_values`). The last word is the one before the
+//! cursor. The scripts of bash and zsh are this program's own: the engine's let bash expand candidates, and pass
+//! words with their quotes.
 
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
 use clap::{Args, FromArgMatches as _, ValueEnum};
-use clap_complete::engine::ArgValueCompleter;
+use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use clap_complete::env::Shells;
 
 use super::live_lists::{NamedObjects, ServerValue};
 use super::live_values::{ServerValues, candidates};
+use super::shell_words::{TypedWord, is_option};
 use crate::cli::args::GlobalArgs;
 use crate::cli::cluster_contexts::ConfigHome;
 use crate::cli::command_context::CommandContext;
@@ -60,22 +63,41 @@ pub(crate) fn print_completion_script(
     Ok(Exit::Done)
 }
 
+const BASH: &str = include_str!("completion/script.bash");
+const ZSH: &str = include_str!("completion/script.zsh");
+
+impl Shell {
+    /// Its name for the engine.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Bash => "bash",
+            Self::Zsh => "zsh",
+            Self::Fish => "fish",
+            Self::Powershell => "powershell",
+            Self::Elvish => "elvish",
+        }
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        let mut shells = Self::value_variants().iter().copied();
+        shells.find(|shell| shell.name() == name)
+    }
+}
+
 /// Returns the script that a shell sources.
 ///
 /// # Errors
 /// If the engine cannot write the script.
 pub fn registration(shell: Shell) -> Result<String, CliError> {
-    let name = match shell {
-        Shell::Bash => "bash",
-        Shell::Zsh => "zsh",
-        Shell::Fish => "fish",
-        Shell::Powershell => "powershell",
-        Shell::Elvish => "elvish",
-    };
+    match shell {
+        Shell::Bash => return Ok(BASH.to_owned()),
+        Shell::Zsh => return Ok(ZSH.to_owned()),
+        Shell::Fish | Shell::Powershell | Shell::Elvish => {}
+    }
     let mut script = vec![];
     let shells = Shells::builtins();
     let shell = shells
-        .completer(name)
+        .completer(shell.name())
         .ok_or_else(|| broken("the completion engine does not support the shell"))?;
     shell
         .write_registration(
@@ -104,9 +126,9 @@ pub(crate) fn complete(
     shell: &str,
     command_line: clap::Command,
 ) -> Result<Exit, CliError> {
-    let shells = Shells::builtins();
-    let Some(shell) = shells.completer(shell) else {
-        let names = shells.names().collect::<Vec<_>>().join(", ");
+    let Some(shell) = Shell::named(shell) else {
+        let names = Shell::value_variants().iter().map(|shell| shell.name());
+        let names = names.collect::<Vec<_>>().join(", ");
         let message = format!(
             "{} is `{shell}`, which is not a supported shell",
             Variable::Complete.name()
@@ -117,22 +139,50 @@ pub(crate) fn complete(
             ))
             .into());
     };
-    let words: Vec<OsString> = context
+    let mut words: Vec<OsString> = context
         .arguments
         .iter()
         .skip_while(|word| *word != "--")
         .skip(1)
         .cloned()
         .collect();
-    let mut answer = vec![];
+    let last = words.pop().unwrap_or_default();
+    let Some(typed) = TypedWord::read(shell, &last) else {
+        return Ok(Exit::Done);
+    };
+    words.push(typed.text.clone().into());
+    let index = words.len() - 1;
     let mut command = with_live_values(context, command_line, &words);
-    shell
-        .write_complete(&mut command, words, Some(&context.directory), &mut answer)
+    let directory = Some(context.directory.as_path());
+    let found = clap_complete::engine::complete(&mut command, words, index, directory)
         .map_err(|error| broken(&error.to_string()))?;
-    context
-        .printer
-        .print_result(&String::from_utf8_lossy(&answer));
+    let lines = found.iter().filter_map(|candidate| {
+        let value = candidate.get_value().to_str()?;
+        if value.starts_with('-') && !is_option(&command, value) {
+            return None;
+        }
+        Some(candidate_line(shell, &typed.offer(value)?, candidate))
+    });
+    context.printer.print_result(&lines.collect::<String>());
     Ok(Exit::Done)
+}
+
+/// Returns a candidate with its description, as the script of the shell reads it.
+fn candidate_line(shell: Shell, value: &str, candidate: &CompletionCandidate) -> String {
+    let help = candidate.get_help().map(ToString::to_string);
+    let help = help.as_deref().and_then(|help| help.lines().next());
+    let escaped = |text: &str| text.replace('\\', "\\\\");
+    match (shell, help) {
+        (Shell::Zsh, help) => {
+            let value = escaped(value).replace(':', "\\:");
+            let help = help.map(|help| format!(":{}", escaped(help)));
+            format!("{value}{}\n", help.unwrap_or_default())
+        }
+        (Shell::Fish | Shell::Powershell, Some(help)) => format!("{value}\t{help}\n"),
+        (Shell::Bash | Shell::Elvish, _) | (Shell::Fish | Shell::Powershell, None) => {
+            format!("{value}\n")
+        }
+    }
 }
 
 /// Returns the command line with completers of the values that are known here or on the server.

@@ -139,7 +139,12 @@ async fn import_registered(
         None => write_specifications(context, arguments, &specs)?,
     }
     print_summary(context, arguments, &found);
-    Ok(Exit::Done)
+    if found.left_out.is_empty() {
+        return Ok(Exit::Done);
+    }
+    let left_out: Diagnostics = found.left_out.into_iter().collect();
+    context.print_diagnostics(&left_out, &SourceMap::default());
+    Ok(Exit::Error)
 }
 
 fn not_found(keys: &[NamespacedId]) -> Diagnostics {
@@ -151,7 +156,7 @@ fn not_found(keys: &[NamespacedId]) -> Diagnostics {
 }
 
 fn print_summary(context: &CommandContext, arguments: &ImportArgs, found: &ImportFound) {
-    context.printer.print_status(&import_summary(found));
+    context.printer.print_lines(&import_summary(found));
     if arguments.set.is_none() && !found.volumes.is_empty() {
         let line =
             "No set was named, so no set took the volumes; `--set NAME` adds and protects them.";
@@ -284,7 +289,7 @@ fn import_terraform(
     write_specifications(context, arguments, &found.volumes)?;
     let blocks = removed_blocks(&found.addresses);
     if arguments.output.directory.is_none() && arguments.output.file.is_none() {
-        context.printer.print_status(&blocks);
+        context.printer.print_lines(&blocks);
     } else {
         context.printer.print_result(&blocks);
     }

@@ -101,11 +101,11 @@ impl ServerValues {
     }
 }
 
-/// Returns the values that start as the current word does.
+/// Returns the values that start as the current word does, without those that the command would take for an option.
 pub(super) fn candidates(values: &[String], current: &OsStr) -> Vec<CompletionCandidate> {
     let current = current.to_string_lossy();
     let matching = values
         .iter()
-        .filter(|value| value.starts_with(current.as_ref()));
+        .filter(|value| value.starts_with(current.as_ref()) && !value.starts_with('-'));
     matching.map(CompletionCandidate::new).collect()
 }

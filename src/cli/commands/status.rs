@@ -60,7 +60,7 @@ impl<S, T> Layout<S, T> {
         message: String,
         help: &str,
     ) -> CliError {
-        context.printer.print_status(&(self.list)(several, false));
+        context.printer.print_lines(&(self.list)(several, false));
         Diagnostic::error(Code::CliAmbiguousId, message)
             .help(help)
             .into()

@@ -2,14 +2,15 @@
 //!
 //! annotate-snippets renders the text in the style of rustc. It receives only the lines around the
 //! labels, which keeps many problems in a large file cheap. The source map hides secrets in source
-//! lines before they are rendered.
+//! lines before they are rendered. No line begins with a text from outside: a message is one line, with symbols for
+//! line ends, and the further lines of a note, such as a server's error, begin with `|`.
 
 use annotate_snippets::{
     AnnotationKind, Element, Group, Level, Origin, Patch, Renderer, Snippet, renderer::DecorStyle,
 };
 use serde_json::{Value, json};
 
-use super::printer::escape_control_characters;
+use super::printer::{escape_control_characters, in_one_line};
 use crate::diagnostic::{Diagnostic, Label, Severity, SourceMap, Span};
 
 /// Returns the diagnostic with its source lines, with colours and without a final line end.
@@ -120,12 +121,14 @@ fn messages(diagnostic: &Diagnostic) -> impl Iterator<Item = Element<'_>> {
     let notes = diagnostic
         .notes
         .iter()
-        .map(|text| Level::NOTE.message(shown_text(text)));
+        .map(|text| Level::NOTE.message(shown_lines(text)));
     let help = diagnostic
         .help
         .iter()
         .map(|text| Level::HELP.message(shown_text(text)));
-    notes.chain(help).map(Element::from)
+    let block = diagnostic.block.iter();
+    let block = block.map(|text| Level::HELP.message(escape_control_characters(text)));
+    notes.chain(help).chain(block).map(Element::from)
 }
 
 fn replacement<'a>(diagnostic: &'a Diagnostic, sources: &'a SourceMap) -> Option<Group<'a>> {
@@ -153,8 +156,17 @@ fn replacement<'a>(diagnostic: &'a Diagnostic, sources: &'a SourceMap) -> Option
 /// The bytes of one message, note or help line to show.
 const MESSAGE_BYTES: usize = 16 << 10;
 
-/// Returns a text of a diagnostic, which may quote a value of any length, for a terminal.
+/// Returns a text of a diagnostic, which may quote a value of any length, on one line of a terminal.
 fn shown_text(text: &str) -> String {
+    in_one_line(&cut_text(text))
+}
+
+/// Like [`shown_text`], on lines that do not begin with the text.
+fn shown_lines(text: &str) -> String {
+    cut_text(text.trim_end()).replace('\n', "\n| ")
+}
+
+fn cut_text(text: &str) -> String {
     if text.len() <= MESSAGE_BYTES {
         return escape_control_characters(text);
     }
@@ -245,7 +257,7 @@ pub(crate) fn diagnostic_json(diagnostic: &Diagnostic, sources: &SourceMap) -> V
         "message": diagnostic.message,
         "labels": labels,
         "notes": diagnostic.notes,
-        "help": diagnostic.help,
+        "help": diagnostic.help.iter().chain(&diagnostic.block).collect::<Vec<_>>(),
         "replacement": replacement,
     })
 }
@@ -377,9 +389,33 @@ error[spec/duplicate-field]: duplicate field `id`
 warning[internal]: nothing is left
  |
  = note: the server said:
-         first
-         ␛[2Jsecond";
+         | first
+         | ␛[2Jsecond";
         assert_eq!(plain(&diagnostic, &SourceMap::default()), expected);
+    }
+
+    /// Every text of a diagnostic may quote a name: none of its lines begins one of the output.
+    #[test]
+    fn no_line_of_a_name_begins_a_line() {
+        let name = "a\n::error::x\r\n##[group]y";
+        let mut sources = SourceMap::default();
+        let id = sources.add(name, "id = 1\n");
+        let diagnostic = Diagnostic::error(Code::Internal, name)
+            .label(SourceMap::span(id, 0..2), name)
+            .note(name)
+            .help(name)
+            .replace(SourceMap::span(id, 5..6), "2", name);
+        for shown in [
+            plain(&diagnostic, &sources),
+            anstream::adapter::strip_str(&render_short(&diagnostic, &sources)).to_string(),
+        ] {
+            let begins = |line: &str| {
+                let line = line.trim_start();
+                line.starts_with("::error") || line.starts_with("##[")
+            };
+            assert!(!shown.lines().any(begins), "{shown}");
+            assert!(shown.contains("a␊::error::x␍␊##[group]y"), "{shown}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::printer::one_line;
+use crate::model::shell_quoted;
 use crate::plan::ImportIssue;
 use crate::reconcile::ImportFound;
 
@@ -38,9 +39,9 @@ pub(crate) fn import_summary(found: &ImportFound) -> String {
         *unregistered.entry(plugin.as_str()).or_default() += 1;
     }
     let unregistered = unregistered.iter().map(|(plugin, count)| {
-        let plugin = one_line(plugin);
+        let (plugin, word) = (one_line(plugin), shell_quoted(plugin));
         format!(
-            "\nThe provider of plugin {plugin} lists {count} more that are not registered: list them with `nomad-csi orphans --plugin {plugin}`, import one with `nomad-csi import --external {plugin} EXTERNAL_ID`"
+            "\nThe provider of plugin {plugin} lists {count} more that are not registered: list them with `nomad-csi orphans --plugin {word}`, import one with `nomad-csi import --external {word} EXTERNAL_ID`"
         )
     });
     std::iter::once(first)

@@ -9,7 +9,9 @@ pub(super) fn xml(text: &str) -> String {
             '<' => escaped += "&lt;",
             '>' => escaped += "&gt;",
             '"' => escaped += "&quot;",
-            '\n' | '\t' => escaped.push(c),
+            // A line end of a text is none of the document: nothing in it begins a line.
+            '\n' => escaped += "&#10;",
+            '\t' => escaped.push(c),
             c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => {}
             c => escaped.push(c),
         }
@@ -37,6 +39,7 @@ mod tests {
     #[test]
     fn xml_markup_is_escaped() {
         assert_eq!(xml("<a b=\"c\">&\u{7}"), "&lt;a b=&quot;c&quot;&gt;&amp;");
+        assert_eq!(xml("a\n::error::b"), "a&#10;::error::b");
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! The output formats of `-o`.
 //!
 //! JSON is the server's own document with its key order. YAML, `name` and `jsonpath` are derived from
-//! that document, not from the values that this program parses.
+//! that document, not from the values that this program parses. A name and a text that an expression finds are one
+//! line each, with symbols for line ends, so that no part of one is read as another. No line of YAML begins with `::`.
 
 use serde::Serialize;
 use serde_json::Value;
 use serde_json_path::JsonPath;
 
-use crate::model::{escape_json, escape_json_for_yaml, is_invisible};
+use crate::model::{escape_json, escape_json_for_yaml, is_invisible, one_line};
 use crate::ports::Document;
 
 /// An output format.
@@ -119,7 +120,9 @@ pub(crate) fn json_text(document: &(impl Serialize + ?Sized)) -> String {
 /// Returns YAML. JSON is YAML, and can escape every character, so it is used for invisible ones.
 fn yaml_text(document: &(impl Serialize + ?Sized)) -> String {
     let text = serde_yaml::to_string(&document).unwrap_or_default();
-    if text.chars().all(|c| c == '\n' || !is_invisible(c)) {
+    let has_command = |line: &str| line.trim_start().starts_with("::") || line.contains("##[");
+    let is_shown = text.chars().all(|c| c == '\n' || !is_invisible(c));
+    if is_shown && !text.lines().any(has_command) {
         return text;
     }
     let json = serde_json::to_string_pretty(document).unwrap_or_default();
@@ -135,7 +138,7 @@ fn name(document: &Document) -> String {
 
 fn line(value: &Value) -> String {
     match value {
-        Value::String(text) => format!("{text}\n"),
+        Value::String(text) => one_line(text) + "\n",
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
             escape_json(&value.to_string()) + "\n"
         }

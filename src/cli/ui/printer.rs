@@ -2,7 +2,9 @@
 //!
 //! All output goes through one [`Printer`], which keeps progress lines, log lines and results apart.
 //! Text from outside may contain characters that a terminal obeys. The printer lets pass only line
-//! ends, tabs and this program's colours, and shows all others as symbols.
+//! ends, tabs and this program's colours, and shows all others as symbols. A status message and an event of the log
+//! are one line each, so that no name in them begins another. In the log of a workflow, the printer breaks up what
+//! the runner would take for a command ([`without_commands`]).
 //! Callers always write colours; the printer removes them from streams without colours. A closed pipe
 //! (`| head`) is not an error: the printer drops further output and the command continues. Any other
 //! failure of standard output, such as a full disk, ends the run with an error.
@@ -42,6 +44,16 @@ pub(crate) struct Printer {
     colour_err: bool,
     can_redraw: bool,
     columns: usize,
+    reader: OutputReader,
+}
+
+/// Who reads the output first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OutputReader {
+    /// A person, or a program that the person chose.
+    Person,
+    /// The runner of a workflow, which looks for commands in it.
+    WorkflowRunner,
 }
 
 impl Printer {
@@ -70,7 +82,14 @@ impl Printer {
             colour_err,
             can_redraw,
             columns,
+            reader: OutputReader::Person,
         }
+    }
+
+    /// Sets who reads the output.
+    #[must_use]
+    pub(crate) fn read_by(self, reader: OutputReader) -> Self {
+        Self { reader, ..self }
     }
 
     /// Returns the width of the output.
@@ -85,18 +104,34 @@ impl Printer {
 
     /// Writes text to standard output, unchanged except for colours.
     pub(crate) fn print_result(&self, text: &str) {
-        self.suspend_bars(|| write(&self.out, text, self.colour_out));
+        self.suspend_bars(|| self.write(&self.out, text, self.colour_out));
     }
 
-    /// Writes text and a line end to standard error.
-    pub(crate) fn print_status(&self, text: &str) {
+    /// Writes a report to standard output, with the commands to the workflow runner that it may consist of.
+    pub(crate) fn print_report(&self, text: &str) {
+        self.suspend_bars(|| write_raw(&self.out, &shown_text(text), self.colour_out));
+    }
+
+    /// Writes a message of one line to standard error.
+    pub(crate) fn print_status(&self, message: &str) {
+        self.print_lines(&in_one_line(message));
+    }
+
+    /// Writes text of several lines, none of which begins with text from outside, and a line end to standard error.
+    pub(crate) fn print_lines(&self, text: &str) {
         let text = format!("{text}\n");
-        self.suspend_bars(|| write(&self.err, &text, self.colour_err));
+        self.suspend_bars(|| self.write(&self.err, &text, self.colour_err));
     }
 
-    /// Writes text to standard error without a line end: a prompt or log lines.
-    pub(crate) fn print_unterminated(&self, text: &str) {
-        self.suspend_bars(|| write(&self.err, text, self.colour_err));
+    /// Writes an event of the log to standard error.
+    pub(crate) fn print_event(&self, event: &str) {
+        self.print_status(event.strip_suffix('\n').unwrap_or(event));
+    }
+
+    /// Writes a prompt to standard error, without a line end.
+    pub(crate) fn print_prompt(&self, text: &str) {
+        let text = in_one_line(text);
+        self.suspend_bars(|| self.write(&self.err, &text, self.colour_err));
     }
 
     /// Writes progress lines to standard error, with their control codes.
@@ -124,6 +159,15 @@ impl Printer {
         lock(&self.out).closed
     }
 
+    /// Writes text that a terminal only shows, and a workflow runner too.
+    fn write(&self, target: &Mutex<StreamState>, text: &str, colour: bool) {
+        let text = shown_text(text);
+        match self.reader {
+            OutputReader::Person => write_raw(target, &text, colour),
+            OutputReader::WorkflowRunner => write_raw(target, &without_commands(&text), colour),
+        }
+    }
+
     fn suspend_bars(&self, print: impl FnOnce()) {
         let bars = lock(&self.bars).clone();
         match bars {
@@ -131,11 +175,6 @@ impl Printer {
             None => print(),
         }
     }
-}
-
-/// Writes text that a terminal only shows.
-fn write(target: &Mutex<StreamState>, text: &str, colour: bool) {
-    write_raw(target, &shown_text(text), colour);
 }
 
 fn write_raw(target: &Mutex<StreamState>, text: &str, colour: bool) {
@@ -164,6 +203,25 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Replaces invisible characters except line ends and tabs with visible symbols.
 pub(super) fn escape_control_characters(text: &str) -> String {
     text.chars().map(shown_char).collect()
+}
+
+/// Replaces line ends with visible symbols, and leaves colours.
+pub(super) fn in_one_line(text: &str) -> String {
+    text.replace('\n', "␊").replace('\r', "␍")
+}
+
+/// Breaks up what the runner of GitHub or of Azure Pipelines takes for a command: `::` at the start of a line, after
+/// blanks and colours, and `##[` and `##vso[` anywhere in it.
+pub(super) fn without_commands(text: &str) -> String {
+    let lines = text.split_inclusive('\n').map(|line| {
+        let line = line.replace("##[", "## [").replace("##vso[", "## vso[");
+        let plain = anstream::adapter::strip_str(&line).to_string();
+        match plain.trim_start().starts_with("::") {
+            true => line.replacen("::", ": :", 1),
+            false => line,
+        }
+    });
+    lines.collect()
 }
 
 fn shown_char(c: char) -> char {

@@ -90,6 +90,7 @@ struct ProblemKind<'a> {
     severity: Severity,
     notes: &'a [String],
     help: &'a [String],
+    block: Option<&'a str>,
     /// The message, the labels and the replacement of a problem that has text at its positions.
     own_text: Option<(&'a str, Vec<&'a str>, Option<&'a str>)>,
 }
@@ -102,6 +103,7 @@ impl<'a> ProblemKind<'a> {
             labels,
             help,
             notes,
+            block,
             replacement,
             message,
         } = diagnostic;
@@ -111,6 +113,7 @@ impl<'a> ProblemKind<'a> {
             severity: *severity,
             notes,
             help,
+            block: block.as_deref(),
             own_text: (!is_plain).then(|| {
                 let labels = labels.iter().map(|label| label.text.as_str());
                 let replacement = replacement.as_ref().map(|one| one.text.as_str());

@@ -45,9 +45,9 @@ pub(super) struct Supervision {
     is_empty: bool,
 }
 
-/// The time in which the report and the output of a task that has ended must arrive. Only a process outside of the
-/// namespace can hold them up.
-pub(super) const OUTPUT_GRACE: Duration = Duration::from_secs(1);
+/// The time in which the report and the output of a task that has ended must arrive. A busy disk holds them up for
+/// seconds, and a process outside of the namespace for ever.
+pub(super) const OUTPUT_GRACE: Duration = Duration::from_secs(10);
 
 impl Supervision {
     /// Takes note of an event. Returns what to do.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::rules::Rules;
+use super::rules::{Rules, name_problem};
 use crate::diagnostic::Code;
 use crate::job::place::JobPlace;
 use crate::job::problem::JobProblem;
@@ -38,16 +38,19 @@ impl Rules<'_> {
         let place = JobPlace::default();
         let id = job.id.as_str();
         let problem = match id {
-            "" => Some("Missing job ID"),
-            id if id.contains(' ') => Some("Job ID contains a space"),
-            id if id.contains('\0') => Some("Job ID contains a null character"),
-            _ => None,
+            "" => Some("Missing job ID".to_owned()),
+            id if id.contains(' ') => Some("Job ID contains a space".to_owned()),
+            id => name_problem("Job ID", id),
         };
         if let Some(problem) = problem {
             self.error(Code::JobName, place.field("id"), problem, "");
         }
-        if job.name.is_empty() {
-            self.error(Code::JobName, place.field("name"), "Missing job name", "");
+        let problem = match job.name.as_str() {
+            "" => Some("Missing job name".to_owned()),
+            name => name_problem("Job name", name),
+        };
+        if let Some(problem) = problem {
+            self.error(Code::JobName, place.field("name"), problem, "");
         }
         if job.region.is_empty() {
             let label = "remove this, or name a region";
@@ -79,6 +82,9 @@ impl Rules<'_> {
                 let text = format!("Job task group {} has no name", at + 1);
                 self.error(Code::JobName, place, text, "add a name");
                 continue;
+            }
+            if let Some(problem) = name_problem("Task group name", name) {
+                self.error(Code::JobName, place.clone(), problem, "");
             }
             let first = *seen.entry(name).or_insert(at);
             if first != at {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::rules::{GroupAt, Rules};
+use super::rules::{GroupAt, Rules, name_problem};
 use crate::diagnostic::Code;
 use crate::job::place::JobPlace;
 use crate::job::problem::JobProblem;
@@ -50,6 +50,9 @@ impl<'j> Rules<'j> {
             if name.is_empty() {
                 self.error(Code::JobName, place, "Missing task name", "add a name");
                 continue;
+            }
+            if let Some(problem) = name_problem("Task name", name) {
+                self.error(Code::JobName, place.clone(), problem, "");
             }
             let first = *seen.entry(name).or_insert(task_at);
             if first != task_at {

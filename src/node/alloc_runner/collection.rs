@@ -63,7 +63,12 @@ async fn remove_directory(
             reason,
         ));
     }
-    blocking(move || remove_tree(directory.path())).await
+    let data = deps.data_directory.clone();
+    blocking(move || {
+        directory.shut_out(&data)?;
+        remove_tree(directory.path())
+    })
+    .await
 }
 
 #[cfg(test)]

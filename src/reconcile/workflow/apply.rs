@@ -24,7 +24,7 @@ use super::secret_lookup::look_up_secrets;
 use super::set_lock::with_set_lock;
 use super::specifications::Specifications;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
-use crate::model::{NamespacedId, Volume};
+use crate::model::{NamespacedId, Volume, shell_quoted};
 use crate::plan::{Action, Approvals, LedgerSet, Plan, PlannedVolume, SavedPlan, Unapproved};
 use crate::ports::WithDocument;
 use crate::reconcile::ledger::SetLedger;
@@ -352,8 +352,8 @@ fn risk_approval(unapproved: &Unapproved) -> NamedApproval<'_> {
         problem: Diagnostic::error(Code::CliApprovalNeeded, message)
             .note(note)
             .help(format!(
-                "add `--approve {risk}:{}/{}`",
-                key.namespace, key.id
+                "add `--approve {}`",
+                shell_quoted(format_args!("{risk}:{}/{}", key.namespace, key.id))
             )),
     }
 }

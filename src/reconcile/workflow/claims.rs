@@ -11,7 +11,7 @@ use super::error::WorkflowError;
 use super::find_node::find_node;
 use super::find_volume::find_volume;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{Namespace, NamespacedId, VolumeClaim, one_line};
+use crate::model::{Namespace, NamespacedId, VolumeClaim, one_line, shell_quoted};
 use crate::ports::{
     ClaimQuery, ServerKind, VolumeClaimRequest, VolumeReleaseRequest, WithDocument,
 };
@@ -136,12 +136,14 @@ fn remedy(claim: &VolumeClaim) -> Option<&str> {
 }
 
 fn release_command(request: &VolumeClaimRequest) -> String {
-    let NamespacedId { namespace, id } = &request.volume;
     let alias = request.alias.as_ref();
-    let alias = alias.map_or_else(String::new, |alias| format!(" --alias {alias}"));
+    let alias = alias.map_or_else(String::new, |alias| {
+        format!(" --alias {}", shell_quoted(alias))
+    });
     format!(
-        "nomad-csi volume release {id} --namespace {namespace} --alloc {}{alias}",
-        request.alloc
+        "nomad-csi volume release {} --alloc {}{alias}",
+        request.volume.command_words(),
+        shell_quoted(&request.alloc)
     )
 }
 
@@ -191,7 +193,6 @@ fn not_released(
     left: &[&VolumeClaim],
     wait_text: &str,
 ) -> Diagnostic {
-    let NamespacedId { namespace, id } = &request.volume;
     let message = format!(
         "timed out after {wait_text}: volume {} is still being released",
         request.volume.quoted()
@@ -207,7 +208,8 @@ fn not_released(
     diagnostic
         .note("the release goes on, and the agent tries failed steps again")
         .help(format!(
-            "run `nomad-csi volume claims {id} --namespace {namespace}` to see how far it is"
+            "run `nomad-csi volume claims {}` to see how far it is",
+            request.volume.command_words()
         ))
 }
 

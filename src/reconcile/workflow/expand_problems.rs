@@ -3,7 +3,7 @@
 use super::expand_request::ExpandRequest;
 use super::plan_request::PreparedPlan;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{HiddenField, NamespacedId};
+use crate::model::{HiddenField, NamespacedId, shell_quoted};
 use crate::plan::{Action, OmittedMap, PlannedVolume};
 
 /// Returns every reason why the volume cannot be expanded.
@@ -108,6 +108,6 @@ fn unknown_secrets(key: &NamespacedId) -> Diagnostic {
 fn give_file(key: &NamespacedId) -> String {
     format!(
         "give the file that declares the volume: `nomad-csi volume expand {} -f FILE`",
-        key.id
+        shell_quoted(&key.id)
     )
 }

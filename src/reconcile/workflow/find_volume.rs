@@ -4,7 +4,7 @@
 use super::context::WorkflowContext;
 use super::error::WorkflowError;
 use crate::diagnostic::{Code, Diagnostic, closest_match};
-use crate::model::{Namespace, NamespacedId, Volume, VolumeId, VolumeSummary};
+use crate::model::{Namespace, NamespacedId, Volume, VolumeId, VolumeSummary, shell_quoted};
 use crate::ports::{ApiError, VolumeQuery, VolumeReader};
 use crate::reconcile::volume_list::list_all_volumes;
 
@@ -86,7 +86,8 @@ pub(super) async fn volume_not_found(
         .filter(|volume| scope.as_str() == Namespace::ALL || volume.namespace == *scope);
     if let Some(elsewhere) = namespace_with(&all, id) {
         return problem.help(format!(
-            "namespace `{elsewhere}` has a volume of this ID; to use it, add `--namespace {elsewhere}`"
+            "namespace `{elsewhere}` has a volume of this ID; to use it, add `--namespace {}`",
+            shell_quoted(elsewhere)
         ));
     }
     match closest_match(id, in_scope.map(|volume| volume.id.as_str())) {

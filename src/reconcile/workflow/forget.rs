@@ -10,7 +10,7 @@ use super::error::WorkflowError;
 use super::ledger_access::{LedgerAccess, SetSelection};
 use super::set_lock::with_set_lock;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, closest_match};
-use crate::model::{NamespacedId, one_line};
+use crate::model::{NamespacedId, one_line, shell_quoted};
 use crate::plan::LedgerSet;
 
 /// Removes volumes from a set.
@@ -76,7 +76,7 @@ fn not_owned_by(set: &LedgerSet, key: &NamespacedId, access: &LedgerAccess) -> D
     let similar = closest_match(key.id.as_str(), here.map(|other| other.id.as_str()));
     let problem = match (elsewhere, similar) {
         (Some(other), _) => {
-            let namespace = one_line(other.namespace.as_str());
+            let namespace = shell_quoted(&other.namespace);
             problem.help(format!(
                 "the set owns a volume of this ID in another namespace: `--namespace {namespace}`"
             ))

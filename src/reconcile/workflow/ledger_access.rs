@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::context::WorkflowContext;
 use crate::diagnostic::{Code, Diagnostic, closest_match};
-use crate::model::{Namespace, NamespacedId, SetName, one_line};
+use crate::model::{Namespace, NamespacedId, SetName, shell_quoted};
 use crate::plan::LedgerLocation;
 use crate::ports::{IdSource, Ledger, LedgerError, RandomIds};
 use crate::reconcile::ledger::SetLedger;
@@ -91,10 +91,10 @@ impl LedgerAccess {
 
     /// Returns the command that removes a volume from a set.
     pub fn forget_command(&self, key: &NamespacedId, set: &SetName) -> String {
-        let id = one_line(key.id.as_str());
+        let id = shell_quoted(&key.id);
         let scope = match key.namespace == Namespace::default() {
             true => String::new(),
-            false => format!(" --namespace {}", one_line(key.namespace.as_str())),
+            false => format!(" --namespace {}", shell_quoted(&key.namespace)),
         };
         format!("nomad-csi forget {id}{scope} --set {set}{}", self.flags)
     }

@@ -157,10 +157,10 @@ fn adoption<'a>(
     let id = VolumeId::new(id);
     if let Some(problem) = id.problem_in_specification() {
         let message = format!("a volume cannot have the ID `{}`", one_line(id.as_str()));
-        let external_id = one_line(external_id);
+        let adopt = format!("--adopt ID={}", shell_quoted(external_id));
         let problem = Diagnostic::error(Code::CliInvalidValue, message)
             .note(problem.to_string())
-            .help(format!("choose an ID with `--adopt ID={external_id}`"));
+            .help(format!("choose an ID with `{adopt}`"));
         return Err(Box::new(problem));
     }
     Ok((id, listed))
@@ -348,7 +348,7 @@ async fn approve_deletions(
             question: format!("Type {id} to delete it: "),
             id,
             problem: Diagnostic::error(Code::CliApprovalNeeded, message)
-                .help(format!("add `--approve {}`", one_line(&flag))),
+                .help(format!("add `--approve {}`", shell_quoted(&flag))),
         })
     });
     require_named_approvals(prompt, approvals).await

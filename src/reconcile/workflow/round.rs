@@ -23,7 +23,7 @@ use super::server_away::fold_server_away;
 use super::set_lock::with_set_lock;
 use super::specifications::Specifications;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
-use crate::model::SetName;
+use crate::model::{SetName, shell_quoted};
 use crate::plan::{
     DriftInputs, Plan, PlannedVolume, Unapproved, VolumeDrift, detect_drift, has_unrecorded_data,
     ownership_changes,
@@ -261,8 +261,8 @@ fn only_by_a_person(planned: &PlannedVolume) -> Diagnostic {
     if let Some(impact) = &planned.impact {
         let risk = impact.risk;
         problem = problem.help(format!(
-            "to change it, run `nomad-csi apply` with `--approve {risk}:{}/{}`",
-            key.namespace, key.id
+            "to change it, run `nomad-csi apply` with `--approve {}`",
+            shell_quoted(format_args!("{risk}:{}/{}", key.namespace, key.id))
         ));
     }
     problem
@@ -275,7 +275,7 @@ fn unapproved(unapproved: &Unapproved) -> Diagnostic {
         key = key.quoted()
     );
     Diagnostic::error(Code::CliApprovalNeeded, message).help(format!(
-        "to approve it, add `--approve {risk}:{}/{}`",
-        key.namespace, key.id
+        "to approve it, add `--approve {}`",
+        shell_quoted(format_args!("{risk}:{}/{}", key.namespace, key.id))
     ))
 }

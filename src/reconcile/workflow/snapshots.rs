@@ -11,7 +11,9 @@ use super::context::WorkflowContext;
 use super::error::{FailureKind, Failures, WorkflowError};
 use super::reporter::ApprovalPrompt;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, closest_match};
-use crate::model::{Namespace, PluginId, Secrets, Snapshot, SnapshotId, Volume, ago, one_line};
+use crate::model::{
+    Namespace, PluginId, Secrets, Snapshot, SnapshotId, Volume, ago, one_line, shell_quoted,
+};
 use crate::ports::{ApiError, SnapshotRequest};
 
 /// Takes a snapshot of a volume.
@@ -45,8 +47,8 @@ pub async fn create_snapshot(
     context.reporter.status(&line);
     if !snapshot.is_ready {
         let line = format!(
-            "snapshot {name} is not ready yet; `nomad-csi snapshot list --volume {} --namespace {}` shows when it is",
-            key.id, key.namespace
+            "snapshot {name} is not ready yet; `nomad-csi snapshot list --volume {}` shows when it is",
+            key.command_words()
         );
         context.reporter.status(&line);
     }
@@ -173,7 +175,8 @@ fn not_found(plugin: &PluginId, id: &str, listed: &[Snapshot]) -> Diagnostic {
     let problem = match closest_match(id, ids) {
         Some(similar) => problem.help(format!("did you mean snapshot `{similar}`?")),
         None => problem.help(format!(
-            "run `nomad-csi snapshot list --plugin {plugin}` to list all snapshots"
+            "run `nomad-csi snapshot list --plugin {}` to list all snapshots",
+            shell_quoted(plugin)
         )),
     };
     problem.help("use `--if-exists` to ignore snapshots that do not exist")

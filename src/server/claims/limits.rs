@@ -13,8 +13,8 @@ pub struct ClaimLimits {
     pub patience: Duration,
     /// How many calls of claims run on nodes at the same time.
     pub node_calls: usize,
-    /// How often a request is decided again after the claims changed meanwhile.
-    pub conflict_retries: u32,
+    /// How long a request is decided again whenever the claims changed meanwhile.
+    pub conflict_patience: Duration,
 }
 
 impl Default for ClaimLimits {
@@ -26,7 +26,7 @@ impl Default for ClaimLimits {
             },
             patience: Duration::from_secs(120),
             node_calls: 32,
-            conflict_retries: 64,
+            conflict_patience: Duration::from_secs(30),
         }
     }
 }

@@ -165,7 +165,8 @@ impl ClaimService {
     }
 
     async fn grant(&self, request: &MountRequest) -> Result<RemoteVolume, ServerError> {
-        for _ in 0..self.limits.conflict_retries {
+        let give_up = Instant::now() + self.limits.conflict_patience;
+        loop {
             let (node, keys) = self.ports.cell.read(|state| grant_keys(state, request))?;
             let mut places = vec![];
             for key in keys {
@@ -189,11 +190,15 @@ impl ClaimService {
                         alloc.id = %key.alloc, node.id = %decided.request.node, index, "claim granted");
                     return Ok(decided.remote);
                 }
-                Err(CommitError::ClaimsConflict { .. } | CommitError::InvalidEvent(_)) => {}
+                // Another claim of the volume made progress, which it may do many times in a row.
+                Err(CommitError::ClaimsConflict { .. } | CommitError::InvalidEvent(_))
+                    if Instant::now() < give_up => {}
+                Err(CommitError::ClaimsConflict { .. } | CommitError::InvalidEvent(_)) => {
+                    return Err(ServerError::RepeatedConflict(request.volume.clone()));
+                }
                 Err(error) => return Err(error.into()),
             }
         }
-        Err(ServerError::RepeatedConflict(request.volume.clone()))
     }
 
     fn decide(

@@ -23,7 +23,7 @@ use super::step_end::StepEnd;
 use super::step_request::{StepContext, step_started};
 use super::waiters::Waiters;
 use crate::claim::{ClaimEvent, ClaimKey, Claims, Known, Step, StepAnswer, is_new_problem};
-use crate::model::{AllocId, RemoteVolume};
+use crate::model::{AllocId, RemoteVolume, shell_quoted};
 use crate::ports::HostError;
 use crate::server::call_line::CallClass;
 use crate::server::call_lines::CallPermit;
@@ -192,7 +192,8 @@ impl StepRunner {
         let Some(instance) = self.ports.cell.read(instance) else {
             let plugin = &volume.plugin_id;
             let error = format!("no healthy instance of plugin `{plugin}` can be called");
-            let help = format!("check the plugin with `nomad-csi plugin status {plugin}`");
+            let status = format!("nomad-csi plugin status {}", shell_quoted(plugin));
+            let help = format!("check the plugin with `{status}`");
             return Err(self.failed(volume, step, (error, Some(help))).await);
         };
         let lacks_node_id = |state: &State| lacks_node_id(state, volume, step);
@@ -200,7 +201,8 @@ impl StepRunner {
             let plugin = &volume.plugin_id;
             let error =
                 format!("plugin `{plugin}` has not reported the provider's ID of node `{node}`");
-            let help = format!("check the plugin with `nomad-csi plugin status {plugin}`");
+            let status = format!("nomad-csi plugin status {}", shell_quoted(plugin));
+            let help = format!("check the plugin with `{status}`");
             return Err(self.failed(volume, step, (error, Some(help))).await);
         }
         let place = match self.place(volume, step).await {

@@ -185,18 +185,19 @@ impl ClaimError {
         match self {
             Self::Denied { volume, denied } => denied_help(volume, &denied.reason),
             Self::NoNodePlugin { plugin, .. } => format!(
-                "start the plugin on that node; `nomad-csi plugin status {plugin}` shows its state"
+                "start the plugin on that node; `nomad-csi plugin status {}` shows its state",
+                shell_quoted(plugin)
             ),
             Self::StillAttached {
                 volume, problem, ..
             } => {
                 let remedy = problem.as_ref().and_then(|problem| problem.help.clone());
                 remedy.unwrap_or_else(|| {
-                    let NamespacedId { namespace, id } = volume;
-                    format!("run `nomad-csi volume claims {id} --namespace {namespace}` to see how far it is")
+                    let words = volume.command_words();
+                    format!("run `nomad-csi volume claims {words}` to see how far it is")
                 })
             }
-            Self::OtherNode { node, .. } => format!("use `--node {node}`"),
+            Self::OtherNode { node, .. } => format!("use `--node {}`", shell_quoted(node)),
             Self::AllocEnded(_) => {
                 "claim the volume for an allocation that runs; the ID of an ended one is never used again"
                     .to_owned()
@@ -290,8 +291,7 @@ fn still_running_help(volume: &NamespacedId, writer: &ClaimWriter) -> Vec<String
 }
 
 fn denied_help(volume: &NamespacedId, reason: &ClaimDeniedReason) -> String {
-    let NamespacedId { namespace, id } = volume;
-    let in_namespace = format!("{id} --namespace {namespace}");
+    let in_namespace = volume.command_words();
     match reason {
         ClaimDeniedReason::BeingReleased | ClaimDeniedReason::Detaching => {
             format!(
@@ -304,7 +304,8 @@ fn denied_help(volume: &NamespacedId, reason: &ClaimDeniedReason) -> String {
             )
         }
         ClaimDeniedReason::NodeLost(node) => format!(
-            "claim the volume on another node, or run `nomad-csi node unfence {node}` when the node is back"
+            "claim the volume on another node, or run `nomad-csi node unfence {}` when the node is back",
+            shell_quoted(node)
         ),
         ClaimDeniedReason::Unschedulable => {
             format!("check the plugin and the volume with `nomad-csi volume status {in_namespace}`")

@@ -9,6 +9,7 @@ use crate::cli::commands::volume::InitArgs;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::files::write_new;
+use crate::model::shell_quoted;
 use crate::spec::{Syntax, plugin_template, template};
 
 /// Writes an example. Never overwrites a file.
@@ -63,7 +64,7 @@ fn write_specification(
     context.printer.print_status(&format!(
         "wrote {}; edit it, then run `nomad-csi validate -f {}`",
         file.display(),
-        file.display()
+        shell_quoted(file.display())
     ));
     Ok(Exit::Done)
 }

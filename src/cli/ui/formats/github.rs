@@ -67,7 +67,8 @@ fn annotation(finding: &Finding) -> String {
 
 fn data(text: &str) -> String {
     let text = text.replace('%', "%25").replace('\r', "%0D");
-    text.replace('\n', "%0A")
+    // The older form of a command works anywhere in a line.
+    text.replace('\n', "%0A").replace("##[", "## [")
 }
 
 fn property(text: &str) -> String {
@@ -84,6 +85,7 @@ mod tests {
     fn characters_that_end_a_command_are_escaped() {
         assert_eq!(data("100%\r\n::error::x"), "100%25%0D%0A::error::x");
         assert_eq!(property("a:b,c"), "a%3Ab%2Cc");
+        assert_eq!(data("a##[error]b"), "a## [error]b");
     }
 
     #[test]

@@ -54,6 +54,7 @@ impl Finding {
         let beside = label.map(|label| &label.text);
         let beside = beside.filter(|text| !text.is_empty());
         let more = diagnostic.notes.iter().chain(&diagnostic.help);
+        let more = more.chain(&diagnostic.block);
         let lines = std::iter::once(&diagnostic.message)
             .chain(beside)
             .chain(more);
@@ -142,7 +143,8 @@ impl CaseResult {
         let mut lines = vec![];
         for problem in problems {
             lines.push(format!("{}: {}", problem.code, problem.message));
-            lines.extend(problem.notes.iter().chain(&problem.help).cloned());
+            let more = problem.notes.iter().chain(&problem.help);
+            lines.extend(more.chain(&problem.block).cloned());
         }
         Self::Failed {
             message: message.to_owned(),
