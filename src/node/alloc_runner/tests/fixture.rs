@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::super::{AllocRunnerDeps, AllocRunners};
 use crate::model::{
     AllocId, AllocReport, HostVolume, Job, JobType, JobVolume, JobVolumeKind, Lifecycle,
-    LifecycleHook, MountConfig, MountRoot, NamespacedId, Node, PropagationMode, RemoteVolume,
+    LifecycleHook, MountConfig, MountRoot, NamespacedId, PropagationMode, RemoteVolume,
     RestartMode, RestartPolicy, TargetPath, Task, TaskConfig, TaskGroup, VolumeMount,
 };
 use crate::node::call_lanes::CallLanes;
@@ -369,7 +369,7 @@ impl Node {
             .into(),
             clock: Arc::new(TokioClock(Instant::now())),
             ids: Arc::new(CountingIds::from(1)),
-            node: Arc::new(Node::new("node-1".into(), "laptop", "dc1")),
+            node: Arc::new(crate::model::Node::new("node-1".into(), "laptop", "dc1")),
             mounter: Arc::new(self.mounter.clone()),
             plugins: self.plugins.insert(plugins).clone(),
             data_directory: self.data.path().to_owned(),
