@@ -569,9 +569,6 @@ impl ServerError {
             let holders = denied.holders.iter();
             return holders.map(|holder| holder.alloc.to_string()).collect();
         }
-        if let Self::Claim(ClaimError::StillRunning { writers, .. }) = self {
-            return writers.iter().map(|one| one.alloc.to_string()).collect();
-        }
         if let Self::VolumeInUse {
             claiming_allocs, ..
         } = self
