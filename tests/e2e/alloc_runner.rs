@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agent_process::processes_with;
 use crate::task_fixture::{LONG, exec, is_root, raw_exec};
-use crate::task_root::run_command;
+use crate::task_root::{run_command, run_isolated};
 use crate::volume_host::NoObserver;
 use crate::wait::{until_async, until_true};
 
@@ -137,13 +136,6 @@ impl Drop for Node {
         if let Some(running) = self.running.take() {
             running.abort();
         }
-        let target = self.data.path().join("csi/vol-1/targets").join(ID);
-        // Not every test has a volume.
-        let _was_mounted = Command::new("umount")
-            .arg("--lazy")
-            .arg(target.join("data/mount"))
-            .output()
-            .is_ok();
         for pid in processes_with(&["task-process", self.name()]) {
             let pid = rustix::process::Pid::from_raw(pid.try_into().unwrap());
             rustix::process::kill_process(pid.unwrap(), rustix::process::Signal::KILL).ok();
@@ -212,62 +204,63 @@ fn lines(path: &Path) -> Vec<String> {
     text.lines().map(ToOwned::to_owned).collect()
 }
 
-#[tokio::test]
-async fn a_task_with_a_volume_survives_the_agent_and_leaves_nothing_after_its_stop() {
-    if !is_root() {
-        return;
-    }
-    let mut node = Node::new();
-    let volume = node.provide_volume();
-    let script = "trap 'echo stopped >> /data/starts; exit 0' INT; touch /local/own /alloc/data/shared; \
+#[test]
+fn a_task_with_a_volume_survives_the_agent_and_leaves_nothing_after_its_stop() {
+    let test =
+        "alloc_runner::a_task_with_a_volume_survives_the_agent_and_leaves_nothing_after_its_stop";
+    run_isolated(test, || async {
+        let mut node = Node::new();
+        let volume = node.provide_volume();
+        let script = "trap 'echo stopped >> /data/starts; exit 0' INT; touch /local/own /alloc/data/shared; \
                   echo \"$NAME $NOMAD_TASK_DIR\" >> /data/starts; while :; do sleep 0.02; done";
-    let mut task = shell("web", "exec", script);
-    task.environment = TaskEnvironment::from_iter([("NAME", "${NOMAD_ALLOC_NAME}")]);
-    task.volume_mounts = vec![mount("/data", false)];
-    node.control.assign(alloc(task));
-    node.status("running").await;
-    let starts = volume.join("starts");
-    until_true("the task to write", || !lines(&starts).is_empty());
-    let shims = node.shims();
-    assert_eq!(shims.len(), 1);
+        let mut task = shell("web", "exec", script);
+        task.environment = TaskEnvironment::from_iter([("NAME", "${NOMAD_ALLOC_NAME}")]);
+        task.volume_mounts = vec![mount("/data", false)];
+        node.control.assign(alloc(task));
+        node.status("running").await;
+        let starts = volume.join("starts");
+        until_true("the task to write", || !lines(&starts).is_empty());
+        let shims = node.shims();
+        assert_eq!(shims.len(), 1);
 
-    node.kill_agent().await;
-    assert_eq!(node.shims(), shims, "the task outlives the agent");
-    node.start_agent();
-    node.control.stop(&ID.into());
-    let report = node.status("complete").await;
-    assert_eq!(report.tasks["web"].restarts, 0);
-    assert_eq!(
-        lines(&starts),
-        ["shop.g[7] /local", "stopped"],
-        "it started once"
-    );
-    until_true("the processes to end", || node.shims().is_empty());
-    run_command(&["umount", volume.to_str().unwrap()]);
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
-    assert!(!mounts.contains(node.name()), "{mounts}");
-    let alloc = node.data.path().join("allocs").join(ID);
-    assert!(alloc.join("tasks/web/local/own").exists());
-    assert!(alloc.join("alloc/data/shared").exists());
+        node.kill_agent().await;
+        assert_eq!(node.shims(), shims, "the task outlives the agent");
+        node.start_agent();
+        node.control.stop(&ID.into());
+        let report = node.status("complete").await;
+        assert_eq!(report.tasks["web"].restarts, 0);
+        assert_eq!(
+            lines(&starts),
+            ["shop.g[7] /local", "stopped"],
+            "it started once"
+        );
+        until_true("the processes to end", || node.shims().is_empty());
+        run_command(&["umount", volume.to_str().unwrap()]);
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+        assert!(!mounts.contains(node.name()), "{mounts}");
+        let alloc = node.data.path().join("allocs").join(ID);
+        assert!(alloc.join("tasks/web/local/own").exists());
+        assert!(alloc.join("alloc/data/shared").exists());
+    });
 }
 
 /// B81: a volume is mounted twice, and the read-only mount is one.
-#[tokio::test]
-async fn a_volume_is_mounted_twice_and_once_read_only() {
-    if !is_root() {
-        return;
-    }
-    let node = Node::new();
-    let volume = node.provide_volume();
-    let script = "echo yes > /data/${NOMAD_ALLOC_INDEX}/written; cat /ro/written >> /data/7/seen; \
+#[test]
+fn a_volume_is_mounted_twice_and_once_read_only() {
+    let test = "alloc_runner::a_volume_is_mounted_twice_and_once_read_only";
+    run_isolated(test, || async {
+        let node = Node::new();
+        let volume = node.provide_volume();
+        let script = "echo yes > /data/${NOMAD_ALLOC_INDEX}/written; cat /ro/written >> /data/7/seen; \
                   (echo no > /ro/refused) 2>/dev/null || echo refused >> /data/7/seen";
-    std::fs::create_dir(volume.join("7")).unwrap();
-    let script = script.replace("/ro/written", "/ro/7/written");
-    let mut task = shell("web", "exec", &script);
-    task.volume_mounts = vec![mount("/data", false), mount("/ro", true)];
-    node.control.assign(alloc(task));
-    node.status("complete").await;
-    assert_eq!(lines(&volume.join("7/seen")), ["yes", "refused"]);
+        std::fs::create_dir(volume.join("7")).unwrap();
+        let script = script.replace("/ro/written", "/ro/7/written");
+        let mut task = shell("web", "exec", &script);
+        task.volume_mounts = vec![mount("/data", false), mount("/ro", true)];
+        node.control.assign(alloc(task));
+        node.status("complete").await;
+        assert_eq!(lines(&volume.join("7/seen")), ["yes", "refused"]);
+    });
 }
 
 #[tokio::test]
@@ -349,37 +342,37 @@ async fn read_all(
 }
 
 /// An agent that is killed again and again while it starts a task starts it once.
-#[tokio::test]
-async fn a_task_starts_once_whenever_the_agent_is_killed() {
-    if !is_root() {
-        return;
-    }
-    for milliseconds in [0, 1, 2, 4, 8, 16, 32] {
-        let mut node = Node::new();
-        let volume = node.provide_volume();
-        let mut task = shell("web", "exec", "echo start >> /data/starts; exec sleep 1000");
-        task.volume_mounts = vec![mount("/data", false)];
-        node.control.assign(alloc(task));
-        for _ in 0..3 {
-            let passed = tokio::time::timeout(
-                Duration::from_millis(milliseconds),
-                std::future::pending::<()>(),
-            );
-            assert!(passed.await.is_err());
-            node.kill_agent().await;
-            node.start_agent();
+#[test]
+fn a_task_starts_once_whenever_the_agent_is_killed() {
+    let test = "alloc_runner::a_task_starts_once_whenever_the_agent_is_killed";
+    run_isolated(test, || async {
+        for milliseconds in [0, 1, 2, 4, 8, 16, 32] {
+            let mut node = Node::new();
+            let volume = node.provide_volume();
+            let mut task = shell("web", "exec", "echo start >> /data/starts; exec sleep 1000");
+            task.volume_mounts = vec![mount("/data", false)];
+            node.control.assign(alloc(task));
+            for _ in 0..3 {
+                let passed = tokio::time::timeout(
+                    Duration::from_millis(milliseconds),
+                    std::future::pending::<()>(),
+                );
+                assert!(passed.await.is_err());
+                node.kill_agent().await;
+                node.start_agent();
+            }
+            node.status("running").await;
+            let starts = volume.join("starts");
+            until_async("the task to write", async || {
+                let found = lines(&starts);
+                (!found.is_empty())
+                    .then_some(())
+                    .ok_or(format!("{found:?}"))
+            })
+            .await;
+            node.control.stop(&ID.into());
+            node.status("complete").await;
+            assert_eq!(lines(&starts), ["start"], "killed after {milliseconds} ms");
         }
-        node.status("running").await;
-        let starts = volume.join("starts");
-        until_async("the task to write", async || {
-            let found = lines(&starts);
-            (!found.is_empty())
-                .then_some(())
-                .ok_or(format!("{found:?}"))
-        })
-        .await;
-        node.control.stop(&ID.into());
-        node.status("complete").await;
-        assert_eq!(lines(&starts), ["start"], "killed after {milliseconds} ms");
-    }
+    });
 }

@@ -465,7 +465,7 @@ async fn no_file_event_or_debug_text_contains_a_secret() {
     host.manager.sweep(host.order(9), volume()).await.unwrap();
 }
 
-/// What covers a volume is not the volume, and nobody knows whose it is.
+/// What covers a volume is not the volume, and may belong to anything.
 #[tokio::test]
 async fn another_file_system_over_a_place_is_neither_taken_nor_unmounted() {
     let host = FakeHost::start();

@@ -125,6 +125,17 @@ impl ScriptedDriver {
         tokio::time::timeout(limit, started).await.unwrap();
     }
 
+    /// Like [`Self::until_started`], after pauses. The clock is paused, and a sleep moves it.
+    pub(super) async fn until_started_later(&self, number: usize) {
+        let started = async {
+            while self.starts().len() < number {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let limit = Duration::from_secs(3600);
+        tokio::time::timeout(limit, started).await.unwrap();
+    }
+
     /// Waits until every panic in a wait has happened. The clock is paused, and a sleep moves it.
     pub(super) async fn until_no_panic_is_left(&self) {
         let left = async {
@@ -498,7 +509,7 @@ impl Node {
         record_source(target.on_host(), source).unwrap();
     }
 
-    /// Unmounts a volume of the allocation, as nobody should.
+    /// Unmounts a volume of the allocation behind the back of the agent.
     pub(super) fn unmount(&self, alias: &str) {
         let target = self.target(alias);
         self.mounter.unmount_all(target.on_host()).unwrap();

@@ -47,7 +47,7 @@ async fn a_task_that_runs_on_a_lost_mount_is_stopped_before_the_loss_is_noted() 
     assert_eq!(lost, [target("data")]);
     assert_eq!(node.driver.running().await, 1, "only `log` runs");
     node.mount("data");
-    node.driver.until_started(3).await;
+    node.driver.until_started_later(3).await;
     assert_eq!(node.driver.started()[2], "web");
     let report = node.event("web", "Restarting").await;
     let found = events(&report, "web");
@@ -78,7 +78,7 @@ async fn the_next_agent_stops_a_task_that_runs_on_a_lost_mount() {
     assert_eq!(lost, [target("logs")]);
     assert_eq!(node.driver.running().await, 0);
     node.mount("logs");
-    node.driver.until_started(4).await;
+    node.driver.until_started_later(4).await;
 }
 
 /// A mount that vanished between two runs of a task.
@@ -94,7 +94,7 @@ async fn a_task_does_not_start_again_on_a_lost_mount() {
     assert_eq!(node.control.wait_for_losses(1).await, [target("data")]);
     assert_eq!(node.driver.started().len(), 1);
     node.mount("data");
-    node.driver.until_started(2).await;
+    node.driver.until_started_later(2).await;
     let second = &node.driver.starts()[1].mounts[0];
     let mount = second
         .identity
