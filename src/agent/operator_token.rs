@@ -1,6 +1,6 @@
 //! The token of the operator: made at each start, and written where only the agent's user and root can read it.
 //!
-//! A token ends with its agent, so one that was left behind or sent to another program admits nobody. The command line
+//! A token ends with its agent, so one that was left behind or sent to another program admits no client. The command line
 //! finds the one in the runtime directory. It uses it only while the agent holds the lock of the file, which the
 //! kernel releases at the end of the agent.
 

@@ -168,8 +168,8 @@ pub(crate) enum Command {
     /// Run an agent: Nomad's volume and plugin API with a CSI plugin
     ///
     /// On Ctrl-C or SIGTERM, the agent completes open requests and stops. A second signal aborts it
-    /// without data loss. Mounts stay. Anyone who can reach the agent's port can create and delete
-    /// volumes.
+    /// without data loss. Mounts stay. Anyone who can reach the agent's port can read; what changes
+    /// something needs the operator's token.
     #[cfg(feature = "agent")]
     #[command(after_long_help = "Example:\n  nomad-csi agent --dev --data-dir /var/lib/nomad-csi")]
     Agent(AgentArgs),

@@ -1,7 +1,7 @@
 //! Where the token of an agent's operator is: in the data directory, and in the runtime directory of the user under
 //! the address of the agent, where the command line finds it.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The file in the data directory.
 pub const OPERATOR_TOKEN_FILE: &str = "operator.token";

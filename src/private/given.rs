@@ -83,7 +83,7 @@ pub fn open_secret(directory: &Path, name: &str) -> io::Result<File> {
     Err(NotPrivate::at(&path, problem))
 }
 
-/// Checks that it belongs to this user or root, and is open to nobody else.
+/// Checks that it belongs to this user or root, and is open to no other user.
 #[cfg(unix)]
 fn check_secret(opened: &File, path: &Path) -> io::Result<()> {
     use super::directory::{is_trusted, own_user};

@@ -1,6 +1,6 @@
 //! The process at the other end of a Unix socket, as the kernel recorded it when the connection was made.
 //!
-//! The number of a process is given to another one after its end, so it names nobody. Here it is used only while an
+//! The number of a process is given to another one after its end, so it proves nothing. Here it is used only while an
 //! open descriptor proves that the process still runs.
 
 use std::io;

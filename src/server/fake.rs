@@ -12,7 +12,6 @@ use super::call_line::CallWidths;
 use super::call_lines::CallLines;
 use super::cell::{CellOptions, Expected, StateCell};
 use super::claims::{ClaimHosts, NodeHosts};
-use super::http::{Connection, HttpSettings, OperatorAccess, Peer, Places, router};
 use super::services::{AgentInfo, Services};
 use super::volumes::{VolumeLimits, VolumePorts, VolumeService};
 use crate::model::{
@@ -51,18 +50,6 @@ pub struct FakeAgent {
     /// Stops background tasks with the agent.
     _end: DropGuard,
 }
-
-/// Serves the API of these services to the operator, over one connection of this machine.
-pub async fn operator_router(services: Services, settings: HttpSettings) -> axum::Router {
-    let router = router(services, settings, OperatorAccess::default());
-    match Places::new(MANY, MANY, MANY).enter().await {
-        Some(place) => router.layer(axum::Extension(Connection::new(Peer::Operator, place))),
-        None => router,
-    }
-}
-
-/// More connections than a test has.
-const MANY: usize = 4096;
 
 impl FakeAgent {
     /// The plugin's ID.

@@ -234,7 +234,7 @@ fn a_task_that_is_root_only_reads() {
              printf '%s' '{body}' >&3; cat <&3 | head -1; \
              ls {} /run/nomad-csi 2>&1 | grep -c 'No such\\|cannot'; \
              cat /host{}/operator.token /host{}/nomad-csi/* 2>/dev/null | wc -c; \
-             env | grep -c {half}; cat /proc/*/environ 2>/dev/null | grep -c {half}",
+             env | grep -c {half}; cat /proc/*/environ 2>/dev/null | grep -c {half}; true",
             machine.data().display(),
             machine.data().display(),
             runtime_directory().display(),

@@ -21,8 +21,7 @@ use nomad_csi::ports::fake::PluginSettings;
 use nomad_csi::ports::{Ledger as _, RandomIds};
 use nomad_csi::reconcile::SetLedger;
 use nomad_csi::server::fake::FakeAgent;
-use nomad_csi::server::fake::operator_router;
-use nomad_csi::server::http::HttpSettings;
+use nomad_csi::server::http::{HttpSettings, operator_router};
 use nomad_csi::state::{Phase, violations};
 
 use crate::support::client_process::{ProcessResult, run_client};

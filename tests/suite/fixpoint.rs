@@ -11,8 +11,7 @@ use nomad_csi::model::{ControllerCapabilities, Secrets};
 use nomad_csi::ports::Connector as _;
 use nomad_csi::ports::fake::{FakeBackend, PluginSettings};
 use nomad_csi::server::fake::FakeAgent;
-use nomad_csi::server::fake::operator_router;
-use nomad_csi::server::http::HttpSettings;
+use nomad_csi::server::http::{HttpSettings, operator_router};
 use tokio_util::sync::CancellationToken;
 
 use crate::support::client_process::run_client;

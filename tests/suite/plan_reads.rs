@@ -10,8 +10,7 @@ use nomad_csi::model::{
 };
 use nomad_csi::ports::fake::PluginSettings;
 use nomad_csi::server::fake::FakeAgent;
-use nomad_csi::server::fake::operator_router;
-use nomad_csi::server::http::HttpSettings;
+use nomad_csi::server::http::{HttpSettings, operator_router};
 
 use crate::support::client_process::{ProcessResult, run_client};
 use crate::support::faulty_proxy::FaultyProxy;

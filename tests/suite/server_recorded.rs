@@ -12,8 +12,7 @@ use axum::http::Request;
 use nomad_csi::model::ControllerCapabilities;
 use nomad_csi::ports::fake::PluginSettings;
 use nomad_csi::server::fake::FakeAgent;
-use nomad_csi::server::fake::operator_router;
-use nomad_csi::server::http::HttpSettings;
+use nomad_csi::server::http::{HttpSettings, operator_router};
 use serde_json::Value;
 use tower::ServiceExt as _;
 

@@ -82,11 +82,11 @@ mod tests {
     fn each_address_and_each_user_of_loopback_has_its_own_connections() {
         let addresses = ClientAddresses::new(2);
         let first = client("192.0.2.1", None);
-        let nobody = client("127.0.0.1", Some(65_534));
+        let stranger = client("127.0.0.1", Some(65_534));
         let mut held: Vec<_> = (0..2).map(|_| addresses.enter(first).unwrap()).collect();
-        held.extend((0..2).map(|_| addresses.enter(nobody).unwrap()));
+        held.extend((0..2).map(|_| addresses.enter(stranger).unwrap()));
         assert!(addresses.enter(first).is_none());
-        assert!(addresses.enter(nobody).is_none());
+        assert!(addresses.enter(stranger).is_none());
         for other in [
             client("2001:db8::1", None),
             client("127.0.0.1", Some(0)),

@@ -36,7 +36,7 @@ pub(super) fn user_of(client: SocketAddr, own: SocketAddr) -> Option<u32> {
         Some(u32::from_ne_bytes(bytes.try_into().ok()?))
     };
     let is_answer = answer.get(4..6)? == QUESTION.to_ne_bytes();
-    // A socket that its process has closed belongs to nobody, and the kernel says root.
+    // A socket that its process has closed has no user, and the kernel says root.
     let is_open = *answer.get(STATE)? == ESTABLISHED && number(INODE)? != 0;
     number(USER).filter(|_| is_answer && is_open)
 }

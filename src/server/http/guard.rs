@@ -1,7 +1,7 @@
 //! Refuses what a web page of a stranger makes a browser send.
 //!
-//! The agent has no authentication, so every program of this machine may use it. A web page is not
-//! such a program, but a browser sends its requests from this machine. Three rules stop them:
+//! Every program of this machine may read. A web page is not such a program, but a browser sends its requests from
+//! this machine. Three rules stop them:
 //!
 //! - Over loopback and the Unix socket, `Host` must be a name of the agent: a loopback address,
 //!   `localhost`, or a configured name. A page can let its own name point to 127.0.0.1 (DNS

@@ -31,6 +31,8 @@ mod metrics;
 mod namespaces;
 mod nodes;
 mod operator;
+#[cfg(any(test, feature = "testing"))]
+mod operator_router;
 mod parameters;
 mod placement_document;
 mod places;
@@ -47,6 +49,8 @@ mod volumes;
 pub use guard::AllowedHosts;
 pub use limits::{FREE_BODY, LIMITS, LimitField, Limits};
 pub use operator::{OperatorAccess, OperatorToken};
+#[cfg(any(test, feature = "testing"))]
+pub use operator_router::operator_router;
 pub use places::{Connection, Peer, Place, Places};
 pub use router::{HttpSettings, router};
 

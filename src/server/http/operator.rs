@@ -46,7 +46,7 @@ impl std::fmt::Debug for OperatorToken {
     }
 }
 
-/// How an operator is recognized, and what a refused client is told.
+/// How an operator is recognized, and what a refused client reads.
 #[derive(Clone, Debug, Default)]
 pub struct OperatorAccess {
     /// The token and the file that has it; `None` if no token admits a client.
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_client_is_told_both_ways() {
+    fn a_refused_client_reads_both_ways() {
         let access = access(Some(TEXT));
         let refused = |peer| access.check(peer, &headers(&[]));
         let token = "NOMAD_TOKEN=$(cat /data/operator.token)";

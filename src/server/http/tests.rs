@@ -21,12 +21,14 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tower::ServiceExt as _;
 
-use super::{Connection, HttpSettings, Limits, OperatorAccess, Peer, Places, router};
+use super::{
+    Connection, HttpSettings, Limits, OperatorAccess, Peer, Places, operator_router, router,
+};
 use crate::diagnostic::Code;
 use crate::model::{NodeId, Secrets, VolumeRequest};
 use crate::ports::fake::{FakeClock, FakeDirectory, FakeSealer, Fault, PluginSettings};
 use crate::ports::{IdSource, Rpc, StatusCode};
-use crate::server::fake::{FakeAgent, operator_router};
+use crate::server::fake::FakeAgent;
 use crate::server::services::Services;
 use crate::server::volumes::{VolumeLimits, VolumePorts};
 use crate::state::samples::jobs::{job, job_key};
