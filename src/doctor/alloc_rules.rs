@@ -6,11 +6,13 @@
 use super::cause::release_cause;
 use super::facts::VolumeFacts;
 use super::finding::{Confidence, Evidence, FactSource, Finding, Rule};
-use super::remedies::{act, deregister_by_force, detach, run, wait_unclaimed};
-use crate::model::{
-    Alloc, BlockedEvaluation, ClientStatus, DesiredStatus, ago, one_line, shell_quoted,
+use super::remedies::{
+    act, collector, deregister_by_force, release_again, run, wait_unclaimed,
 };
-use crate::plan::ClaimingAlloc;
+use crate::model::{
+    Alloc, BlockedEvaluation, ClientStatus, DesiredStatus, NodeSight, ago, one_line, shell_quoted,
+};
+use crate::plan::{ClaimDrops, ClaimingAlloc};
 
 /// How long after its end the release of an allocation is taken to be under way, in nanoseconds.
 const USUAL_RELEASE: i64 = 60_000_000_000;
@@ -20,23 +22,110 @@ pub(super) fn alloc_findings(facts: &VolumeFacts<'_>) -> Vec<Finding> {
     let claims = ClaimingAlloc::of(facts.volume);
     let found = claims.iter().filter_map(|claim| match &claim.alloc {
         None => Some(unknown_allocation(facts, claim)),
-        Some(alloc) if alloc.client.is_terminal() => Some(ended(facts, &claims, alloc)),
-        Some(alloc) => living(facts, alloc),
+        Some(alloc) if alloc.client.has_ended() => Some(ended(facts, &claims, alloc)),
+        Some(alloc) => match alloc.client {
+            ClientStatus::Lost | ClientStatus::Unknown => Some(unheard(facts, alloc)),
+            ClientStatus::Pending
+            | ClientStatus::Running
+            | ClientStatus::Complete
+            | ClientStatus::Failed
+            | ClientStatus::Other(_) => living(facts, alloc),
+        },
     });
     found.collect()
 }
 
 fn unknown_allocation(facts: &VolumeFacts<'_>, claim: &ClaimingAlloc) -> Finding {
     let id = one_line(claim.id.as_str());
+    let drops = ClaimDrops {
+        nodes: facts.nodes.clone(),
+        ..ClaimDrops::default()
+    };
     let evidence = format!("the volume lists allocation `{id}`, of which the server has no record");
+    let mut remedies = match facts.nodes.away() {
+        Some(away) if away.is_empty() => collector(facts),
+        Some(away) => away
+            .iter()
+            .take(2)
+            .map(|node| {
+                act(format!(
+                    "start node `{}` again: its client then stops what the server does not know",
+                    one_line(&node.name)
+                ))
+            })
+            .collect(),
+        None => vec![act("use a token with `node { policy = \"read\" }`")],
+    };
+    remedies.extend(deregister_by_force(facts));
     Finding {
         rule: Rule::ClaimWithoutAllocation,
         verdict: format!(
             "allocation `{id}` claims the volume, but the server does not have it any more; no job can release the claim"
         ),
         confidence: Confidence::Inferred,
-        evidence: vec![Evidence::new(FactSource::Volume, evidence)],
-        remedies: vec![wait_unclaimed(facts), deregister_by_force(facts)],
+        evidence: vec![
+            Evidence::new(FactSource::Volume, evidence),
+            Evidence::new(FactSource::Nodes, drops.why(claim)),
+        ],
+        remedies,
+    }
+}
+
+/// An allocation of which the server does not hear: it is lost or unknown, and its tasks may still write.
+fn unheard(facts: &VolumeFacts<'_>, alloc: &Alloc) -> Finding {
+    let node = facts.node_name(&alloc.node_id);
+    let name = facts.alloc_name(&alloc.id);
+    let status = one_line(alloc.client.as_str());
+    let id = shell_quoted(alloc.node_id.as_str());
+    let look = run("check the node", format!("nomad node status {id}"));
+    let (why, mut remedies) = match facts.nodes.sight(&alloc.node_id) {
+        NodeSight::Up => (
+            format!("node `{node}` is back, and its client has not reported the end of the tasks"),
+            vec![
+                run(
+                    "wait until the client reports `complete` or `failed`",
+                    format!("nomad alloc status {}", shell_quoted(alloc.id.as_str())),
+                ),
+                look,
+            ],
+        ),
+        NodeSight::Away(word) => (
+            format!("node `{node}` is {}", one_line(&word)),
+            vec![
+                act(format!(
+                    "start node `{node}` again: its client then stops the tasks and reports the end"
+                )),
+                look,
+                act(format!(
+                    "stop the jobs that wait for the volume until then: Nomad may give it to them while node `{node}` writes"
+                )),
+            ],
+        ),
+        NodeSight::Gone => (
+            format!("the server does not have node `{node}` any more"),
+            vec![act(format!("make sure that the machine of node `{node}` is off"))],
+        ),
+        NodeSight::Fenced => (
+            format!("node `{node}` is fenced"),
+            vec![act(format!("make sure that the machine of node `{node}` is off"))],
+        ),
+        NodeSight::Unread => (
+            format!("node `{node}` could not be read"),
+            vec![act("use a token with `node { policy = \"read\" }`"), look],
+        ),
+    };
+    remedies.extend(deregister_by_force(facts));
+    Finding {
+        rule: Rule::NodeDown,
+        verdict: format!(
+            "{name} is {status}, and its tasks may still write to the volume on node `{node}`: {why}"
+        ),
+        confidence: Confidence::Inferred,
+        evidence: vec![
+            claims_it(facts, alloc),
+            Evidence::new(FactSource::Nodes, why),
+        ],
+        remedies,
     }
 }
 
@@ -67,7 +156,7 @@ fn ended(facts: &VolumeFacts<'_>, claims: &[ClaimingAlloc], alloc: &Alloc) -> Fi
     );
     let is_used = claims.iter().any(|other| {
         let other = other.alloc.as_ref();
-        other.is_some_and(|other| other.node_id == alloc.node_id && !other.client.is_terminal())
+        other.is_some_and(|other| other.node_id == alloc.node_id && !other.client.has_ended())
     });
     let mut remedies = vec![];
     remedies.extend(
@@ -75,8 +164,12 @@ fn ended(facts: &VolumeFacts<'_>, claims: &[ClaimingAlloc], alloc: &Alloc) -> Fi
             .as_ref()
             .map(|cause| cause.remedy(facts, &alloc.node_id)),
     );
-    remedies.push(detach(facts, &alloc.node_id, cause.is_none() && !is_used));
-    remedies.push(deregister_by_force(facts));
+    remedies.extend(release_again(
+        facts,
+        &alloc.node_id,
+        cause.is_none() && !is_used,
+    ));
+    remedies.extend(deregister_by_force(facts));
     Finding {
         rule: Rule::ReleaseStuck,
         verdict: format!("{subject}; node `{node}` was not released, {because}"),
@@ -105,15 +198,7 @@ fn living(facts: &VolumeFacts<'_>, alloc: &Alloc) -> Option<Finding> {
             .as_ref()
             .map(|cause| cause.evidence(facts, &alloc.node_id)),
     );
-    let (rule, verdict, remedies) = if alloc.client == ClientStatus::Unknown {
-        let verdict = format!(
-            "{name} holds the volume on node `{node}`, which is disconnected; the allocation may still write"
-        );
-        let reconnect = act(format!(
-            "connect node `{node}` again, or turn it off for good"
-        ));
-        (Rule::NodeDown, verdict, vec![reconnect, status])
-    } else if must_stop {
+    let (rule, verdict, remedies) = if must_stop {
         let verdict = format!(
             "{name} must stop, but still runs on node `{node}`; the volume stays claimed until its tasks end"
         );

@@ -6,7 +6,7 @@
 use super::facts::VolumeFacts;
 use super::finding::{Evidence, FactSource, Remedy};
 use super::remedies::{act, start_plugin};
-use crate::model::{NodeId, one_line};
+use crate::model::{NodeId, NodeSight, one_line};
 use crate::plan::PluginState;
 
 /// Why a release on a node does not succeed.
@@ -28,12 +28,11 @@ pub enum Cause {
 
 /// Returns why a release on the node does not succeed; `None` if nothing is known against it.
 pub fn release_cause(facts: &VolumeFacts<'_>, node: &NodeId) -> Option<Cause> {
-    if let Some(nodes) = facts.nodes {
-        match nodes.iter().find(|one| one.id == *node) {
-            None => return Some(Cause::NodeUnknown),
-            Some(one) if !one.is_ready() => return Some(Cause::NodeNotReady(one.status.clone())),
-            Some(_) => {}
-        }
+    match facts.nodes.sight(node) {
+        NodeSight::Gone => return Some(Cause::NodeUnknown),
+        NodeSight::Away(status) => return Some(Cause::NodeNotReady(status)),
+        NodeSight::Fenced => return Some(Cause::NodeNotReady("fenced".to_owned())),
+        NodeSight::Up | NodeSight::Unread => {}
     }
     let plugin = match facts.plugin {
         PluginState::Known(plugin) => plugin,

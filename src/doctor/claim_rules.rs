@@ -3,8 +3,8 @@
 use super::cause::{Cause, release_cause};
 use super::facts::VolumeFacts;
 use super::finding::{Confidence, Evidence, FactSource, Finding, Remedy, Rule};
-use super::remedies::{act, detach, release, run, show_claims, wait_unclaimed};
-use crate::model::{ClaimProblem, NodeId, VolumeClaim, ago, one_line, shell_quoted};
+use super::remedies::{act, release, release_again, run, show_claims, wait_unclaimed};
+use crate::model::{ClaimProblem, ClientStatus, NodeId, VolumeClaim, ago, one_line, shell_quoted};
 
 /// Returns what is wrong with each claim.
 pub(super) fn claim_findings(facts: &VolumeFacts<'_>, claims: &[VolumeClaim]) -> Vec<Finding> {
@@ -28,10 +28,13 @@ pub(super) fn claim_findings(facts: &VolumeFacts<'_>, claims: &[VolumeClaim]) ->
 fn released_claim(facts: &VolumeFacts<'_>, claims: &[VolumeClaim], claim: &VolumeClaim) -> Finding {
     let cause = release_cause(facts, &claim.node);
     let mut evidence = vec![state(facts, claim)];
-    let subject = format!(
-        "{} has ended or gave the volume back",
-        facts.alloc_name(&claim.alloc)
-    );
+    let name = facts.alloc_name(&claim.alloc);
+    let subject = match unproven_end(facts, claim) {
+        None => format!("{name} has ended or gave the volume back"),
+        Some(status) => {
+            format!("{name} is being released, but is {status}: its tasks may still write")
+        }
+    };
     let node = facts.node_name(&claim.node);
     if cause.is_none() && claim.problem.is_none() {
         return Finding {
@@ -61,7 +64,11 @@ fn released_claim(facts: &VolumeFacts<'_>, claims: &[VolumeClaim], claim: &Volum
     let is_used = claims
         .iter()
         .any(|other| other.node == claim.node && !other.is_in_release());
-    remedies.push(detach(facts, &claim.node, cause.is_none() && !is_used));
+    remedies.extend(release_again(
+        facts,
+        &claim.node,
+        cause.is_none() && !is_used,
+    ));
     if let Some(Cause::NodeUnknown | Cause::NodeNotReady(_)) = cause {
         remedies.push(fence(facts, &claim.node));
     }
@@ -71,6 +78,20 @@ fn released_claim(facts: &VolumeFacts<'_>, claims: &[VolumeClaim], claim: &Volum
         confidence: Confidence::Known,
         evidence,
         remedies,
+    }
+}
+
+/// Returns the status of an allocation of which the server only assumes that it is over.
+fn unproven_end<'a>(facts: &VolumeFacts<'a>, claim: &VolumeClaim) -> Option<&'a str> {
+    let mut allocs = facts.volume.allocs.iter();
+    let alloc = allocs.find(|alloc| alloc.id == claim.alloc)?;
+    match alloc.client {
+        ClientStatus::Lost | ClientStatus::Unknown => Some(alloc.client.as_str()),
+        ClientStatus::Pending
+        | ClientStatus::Running
+        | ClientStatus::Complete
+        | ClientStatus::Failed
+        | ClientStatus::Other(_) => None,
     }
 }
 

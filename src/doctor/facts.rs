@@ -1,10 +1,10 @@
 //! [`VolumeFacts`]: everything that the rules know about one volume.
 
 use crate::model::{
-    AllocId, BlockedEvaluation, ClientNode, ExternalNodeId, NodeId, Plugin, PluginInstance, Volume,
-    VolumeClaim, one_line,
+    AllocId, BlockedEvaluation, ClientNode, ExternalNodeId, NodeId, Plugin, PluginInstance,
+    SeenNodes, Volume, VolumeClaim, one_line,
 };
-use crate::plan::{PluginState, ProviderList};
+use crate::plan::{DetachRule, PluginState, ProviderList};
 
 /// The facts about one volume, as they were read.
 #[derive(Clone, Copy, Debug)]
@@ -15,8 +15,10 @@ pub struct VolumeFacts<'a> {
     pub claims: Option<&'a [VolumeClaim]>,
     /// Its plugin.
     pub plugin: &'a PluginState,
-    /// All nodes; `None` if they could not be read.
-    pub nodes: Option<&'a [ClientNode]>,
+    /// All nodes, or why they could not be read.
+    pub nodes: &'a SeenNodes,
+    /// What a request to detach the volume from a node does.
+    pub detach: DetachRule,
     /// What the provider lists.
     pub provider: &'a ProviderList,
     /// Evaluations that wait in the volume's namespace. Empty if they could not be read.
@@ -47,7 +49,15 @@ impl<'a> VolumeFacts<'a> {
 
     /// Returns a node; `None` if the nodes are unknown or it is not among them.
     pub(super) fn node(&self, id: &NodeId) -> Option<&'a ClientNode> {
-        self.nodes?.iter().find(|node| node.id == *id)
+        match self.nodes {
+            SeenNodes::Unread(_) => None,
+            SeenNodes::Read(nodes) => nodes.iter().find(|node| node.id == *id),
+        }
+    }
+
+    /// Whether every node is known to be up.
+    pub(super) fn all_nodes_are_up(&self) -> bool {
+        self.nodes.away().is_some_and(|away| away.is_empty())
     }
 
     /// Returns the name of a node for people: the name that operators gave it, or its ID.

@@ -65,13 +65,15 @@ impl Rule {
     /// Whether the rule explains a claim that is not released.
     pub const fn is_about_release(self) -> bool {
         match self {
-            Self::ReleaseStuck | Self::ClaimWithoutAllocation | Self::ReleaseRunning => true,
+            Self::ReleaseStuck
+            | Self::ClaimWithoutAllocation
+            | Self::ReleaseRunning
+            | Self::NodeDown => true,
             Self::PluginMissing
             | Self::ControllerUnhealthy
             | Self::NodesUnhealthy
             | Self::DataMissing
             | Self::PublishStuck
-            | Self::NodeDown
             | Self::NodePluginGone
             | Self::AllocationStopping
             | Self::JobWaiting

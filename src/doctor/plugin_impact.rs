@@ -230,7 +230,7 @@ fn users_of(volume: &Volume, claims: Option<&[VolumeClaim]>) -> Vec<VolumeUser> 
                 .map(|alloc| alloc.task_group.clone())
                 .unwrap_or_default(),
             read_only,
-            is_in_release: alloc.is_some_and(|alloc| alloc.client.is_terminal()),
+            is_in_release: alloc.is_some_and(|alloc| alloc.client.has_ended()),
             losses: BTreeSet::new(),
         }
     };

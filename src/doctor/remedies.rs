@@ -2,7 +2,8 @@
 
 use super::facts::VolumeFacts;
 use super::finding::{Remedy, SafeFix};
-use crate::model::{AllocId, NodeId, Plugin, Volume, one_line, shell_quoted};
+use crate::model::{AllocId, NodeId, NodeSight, Plugin, Volume, one_line, shell_quoted};
+use crate::plan::{CUTS_OFF, ClaimDrops, DetachRule};
 
 /// Returns a remedy with a command for a person.
 pub(super) fn run(action: impl Into<String>, command: String) -> Remedy {
@@ -34,22 +35,65 @@ fn volume_command(volume: &Volume, words: &str) -> String {
     format!("nomad-csi volume {verb} {id}{rest} --namespace {namespace}")
 }
 
-/// Tries the release again. `is_safe` if no allocation uses the volume on the node.
-pub(super) fn detach(facts: &VolumeFacts<'_>, node: &NodeId, is_safe: bool) -> Remedy {
-    let words = format!("detach {}", shell_quoted(node.as_str()));
-    Remedy {
-        action: "try the release again now".to_owned(),
-        command: Some(volume_command(facts.volume, &words)),
-        fix: is_safe.then(|| SafeFix::Detach(node.clone())),
+/// What makes the server release a claim whose allocation has ended. `is_safe` if no allocation uses the volume on
+/// the node. Only what works on this server is offered.
+pub(super) fn release_again(facts: &VolumeFacts<'_>, node: &NodeId, is_safe: bool) -> Vec<Remedy> {
+    match facts.detach {
+        DetachRule::Releases if !matches!(facts.nodes.sight(node), NodeSight::Up | NodeSight::Unread) => vec![],
+        DetachRule::Releases => {
+            let words = format!("detach {}", shell_quoted(node.as_str()));
+            vec![Remedy {
+                action: "try the release again now".to_owned(),
+                command: Some(volume_command(facts.volume, &words)),
+                fix: (is_safe && facts.nodes.sight(node) == NodeSight::Up)
+                    .then(|| SafeFix::Detach(node.clone())),
+            }]
+        }
+        DetachRule::NeverWorks | DetachRule::Unknown => collector(facts),
     }
 }
 
-/// Drops the claim from the server's record, and keeps the data.
-pub(super) fn deregister_by_force(facts: &VolumeFacts<'_>) -> Remedy {
-    run(
-        "if no node has the volume mounted, drop its claims with its registration, then register it again; the data stays",
-        volume_command(facts.volume, "deregister --force"),
-    )
+/// Nomad's collector releases claims. At once it also removes nodes that are down, so that is offered only if
+/// none is: a claim on such a node would be dropped while tasks write there.
+pub(super) fn collector(facts: &VolumeFacts<'_>) -> Vec<Remedy> {
+    let wait = Remedy {
+        action: "wait for Nomad's collector, which tries the release every 5 minutes".to_owned(),
+        ..run("", volume_command(facts.volume, "wait --for unclaimed --timeout 15m"))
+    };
+    let now = facts.all_nodes_are_up().then(|| {
+        run(
+            "or run the collector now, with a management token; it also removes ended jobs and allocations from the server",
+            "nomad system gc".to_owned(),
+        )
+    });
+    std::iter::once(wait).chain(now).collect()
+}
+
+/// Drops the claims from the server's record, and keeps the data. `None` if that would be refused, because an
+/// allocation may still write.
+pub(super) fn deregister_by_force(facts: &VolumeFacts<'_>) -> Option<Remedy> {
+    let mut drops = ClaimDrops {
+        nodes: facts.nodes.clone(),
+        ..ClaimDrops::default()
+    };
+    let unapproved = drops.unapproved(facts.volume);
+    let approved = unapproved.iter().map(|claim| claim.id.clone());
+    drops.cut_off = approved.collect();
+    if !drops.problems(facts.volume).is_empty() {
+        return None;
+    }
+    let approvals: String = drops
+        .cut_off
+        .iter()
+        .map(|id| format!(" --approve {}", shell_quoted(&format!("{CUTS_OFF}:{id}"))))
+        .collect();
+    let action = if approvals.is_empty() {
+        "if no node has the volume mounted, drop its claims with its registration, then register it again; the data stays"
+    } else {
+        "if the machines of the allocations are off or cut off from the storage, drop the claims with the registration, then register the volume again; the data stays"
+    };
+    let words = format!("deregister --force{approvals}");
+    Some(run(action, volume_command(facts.volume, &words)))
 }
 
 /// Waits until nothing claims the volume.

@@ -9,9 +9,9 @@ use crate::model::{
     Alloc, AllocId, BlockedEvaluation, Bytes, CapacityRange, ClaimProblem, ClientNode,
     ClientStatus, DesiredStatus, ExternalId, ExternalNodeId, ExternalVolume, Health, HealthCount,
     Namespace, NamespacedId, NodeCapabilities, NodeId, NodeInfo, Plugin, PluginId, PluginInstance,
-    PluginSummary, Volume, VolumeAlias, VolumeClaim, VolumeId,
+    PluginSummary, SeenNodes, Volume, VolumeAlias, VolumeClaim, VolumeId,
 };
-use crate::plan::{PluginState, ProviderList};
+use crate::plan::{DetachRule, PluginState, ProviderList};
 
 const ONE: HealthCount = HealthCount {
     healthy: 1,
@@ -26,6 +26,7 @@ pub(super) struct Facts {
     pub claims: Option<Vec<VolumeClaim>>,
     pub plugin: PluginState,
     pub nodes: Option<Vec<ClientNode>>,
+    pub detach: DetachRule,
     pub provider: ProviderList,
     pub evaluations: Vec<BlockedEvaluation>,
 }
@@ -39,6 +40,7 @@ impl Facts {
             claims: None,
             plugin: PluginState::Known(Box::new(plugin())),
             nodes: Some(vec![node("n1", "worker-1"), node("n2", "worker-2")]),
+            detach: DetachRule::NeverWorks,
             provider: ProviderList::Listed([(listed.external_id.clone(), listed)].into()),
             evaluations: vec![],
         }
@@ -85,11 +87,13 @@ impl Facts {
 
 /// Returns all findings.
 pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
+    let nodes = facts.nodes.clone().map_or_else(SeenNodes::default, SeenNodes::Read);
     diagnose(&VolumeFacts {
         volume: &facts.volume,
         claims: facts.claims.as_deref(),
         plugin: &facts.plugin,
-        nodes: facts.nodes.as_deref(),
+        nodes: &nodes,
+        detach: facts.detach,
         provider: &facts.provider,
         evaluations: &facts.evaluations,
         now: NOW,
@@ -137,6 +141,7 @@ fn node(id: &str, name: &str) -> ClientNode {
         id: NodeId::new(id),
         name: name.to_owned(),
         status: "ready".to_owned(),
+        is_fenced: false,
     }
 }
 

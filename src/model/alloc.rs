@@ -63,6 +63,11 @@ impl ClientStatus {
         }
     }
 
+    /// Whether the client itself reported that the tasks have ended. A server sets `lost` without its client.
+    pub fn has_ended(&self) -> bool {
+        !self.may_still_write(NodeContact::Up)
+    }
+
     /// Whether the server expects no other status. It does not say that no task writes any more:
     /// [`Self::may_still_write`] does.
     pub fn is_terminal(&self) -> bool {

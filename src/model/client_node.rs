@@ -3,6 +3,32 @@
 use super::alloc::NodeContact;
 use super::id::NodeId;
 
+/// A node, as far as a server shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NodeSight {
+    /// Its client is connected.
+    Up,
+    /// Its client is not known to be connected; the server's word for its status.
+    Away(String),
+    /// An operator declared that it cannot write any more.
+    Fenced,
+    /// The server does not have it any more.
+    Gone,
+    /// It could not be read.
+    Unread,
+}
+
+impl NodeSight {
+    /// What the server's record of the node's allocations is worth.
+    pub const fn contact(&self) -> NodeContact {
+        match self {
+            Self::Up => NodeContact::Up,
+            Self::Away(_) | Self::Unread => NodeContact::Silent,
+            Self::Fenced | Self::Gone => NodeContact::Gone,
+        }
+    }
+}
+
 /// A client node in a server's list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientNode {
@@ -12,6 +38,8 @@ pub struct ClientNode {
     pub name: String,
     /// The server's word: `initializing`, `ready`, `down` or `disconnected`.
     pub status: String,
+    /// Whether an operator declared that it cannot write any more. Only the agent fences nodes.
+    pub is_fenced: bool,
 }
 
 impl ClientNode {
@@ -23,9 +51,17 @@ impl ClientNode {
     /// What the server's record of the node's allocations is worth. A node that is missing in a complete
     /// list was purged: [`NodeContact::Gone`].
     pub fn contact(&self) -> NodeContact {
-        match self.is_ready() {
-            true => NodeContact::Up,
-            false => NodeContact::Silent,
+        self.sight().contact()
+    }
+
+    /// Returns what the server shows of the node.
+    pub fn sight(&self) -> NodeSight {
+        if self.is_fenced {
+            NodeSight::Fenced
+        } else if self.is_ready() {
+            NodeSight::Up
+        } else {
+            NodeSight::Away(self.status.clone())
         }
     }
 }

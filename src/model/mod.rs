@@ -4,6 +4,7 @@
 //! them. A type checks its rules when it is built, so its users need no further checks.
 
 mod alloc;
+mod alloc_writes;
 mod bytes;
 mod capability;
 mod client_node;
@@ -38,9 +39,10 @@ mod volume_claim;
 mod volume_event;
 
 pub use alloc::{Alloc, ClientStatus, DesiredStatus, NodeContact};
+pub use alloc_writes::{AllocWrites, SeenNodes, alloc_writes};
 pub use bytes::{Bytes, BytesError, CapacityRange};
 pub use capability::{AccessMode, AttachmentMode, Capability};
-pub use client_node::ClientNode;
+pub use client_node::{ClientNode, NodeSight};
 pub use display::{
     ago, escape_json, escape_json_for_yaml, is_invisible, one_line, shell_quoted, until,
     visible_char,

@@ -1,6 +1,6 @@
 //! An allocation that claims a volume.
 
-use crate::model::{Alloc, AllocId, ClientStatus, DesiredStatus, Volume};
+use crate::model::{Alloc, AllocId, ClientStatus, Volume};
 
 /// An allocation that claims a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,21 +22,15 @@ impl ClaimingAlloc {
         volume.claiming_allocs().map(claiming).collect()
     }
 
-    /// Whether the claim prevents a forced deregistration. Nomad ignores claims of allocations that
-    /// it no longer knows, that it stopped, or whose client reports that they ended.
-    pub fn is_live(&self) -> bool {
-        self.alloc.as_ref().is_some_and(|alloc| {
-            let wanted = match alloc.desired {
-                DesiredStatus::Stop | DesiredStatus::Evict => false,
-                DesiredStatus::Run | DesiredStatus::Other(_) => true,
-            };
-            wanted && !alloc.client.is_terminal()
-        })
+    /// Whether the client reported that the tasks of the allocation have ended.
+    pub fn has_ended(&self) -> bool {
+        let alloc = self.alloc.as_ref();
+        alloc.is_some_and(|alloc| alloc.client.has_ended())
     }
 }
 
 /// What helps against the claim of an allocation that the server does not have.
-pub const UNKNOWN_CLAIM_HELP: &str = "no job can release the claim of an unknown allocation; make sure that no node has the volume mounted, then run `volume deregister --force` and register the volume again";
+pub const UNKNOWN_CLAIM_HELP: &str = "no job can release the claim of an unknown allocation; run `nomad-csi volume doctor` to see what may still write and what helps";
 
 impl std::fmt::Display for ClaimingAlloc {
     /// `allocation 8a2f: job web, group cache, node n1 (0c9d), running`.
@@ -64,8 +58,10 @@ fn status(client: &ClientStatus) -> &str {
         ClientStatus::Running => "running",
         ClientStatus::Complete => "complete, but not yet released",
         ClientStatus::Failed => "failed, but not yet released",
-        ClientStatus::Lost => "lost, but not yet released",
-        ClientStatus::Unknown => "unknown because its node is disconnected",
+        ClientStatus::Lost => "lost: the server lost its node, and its tasks may still write",
+        ClientStatus::Unknown => {
+            "unknown: its node is disconnected, and its tasks may still write"
+        }
         ClientStatus::Other(word) => word,
     }
 }

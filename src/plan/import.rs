@@ -197,7 +197,7 @@ fn shared(volume: &Volume, registered: &[VolumeSummary]) -> Vec<NamespacedId> {
 fn stuck(volume: &Volume) -> Vec<AllocId> {
     let ended = |id: &&AllocId| {
         let known = volume.allocs.iter().find(|alloc| alloc.id == **id);
-        known.is_none_or(|alloc| alloc.client.is_terminal())
+        known.is_none_or(|alloc| alloc.client.has_ended())
     };
     volume.claiming_allocs().filter(ended).cloned().collect()
 }

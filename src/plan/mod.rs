@@ -6,6 +6,7 @@
 mod action;
 mod approval;
 mod build;
+mod claim_drops;
 mod claiming_alloc;
 mod creation_limits;
 mod deny;
@@ -29,6 +30,7 @@ mod preconditions;
 mod provided_data;
 mod provider_list;
 mod provider_query;
+mod release_rule;
 mod removal_checks;
 mod removals;
 mod risk;
@@ -51,6 +53,7 @@ pub use action::{
 };
 pub use approval::{Approvals, Unapproved};
 pub use build::build_plan;
+pub use claim_drops::{CUTS_OFF, ClaimDrops};
 pub use claiming_alloc::{ClaimingAlloc, UNKNOWN_CLAIM_HELP};
 pub use deny::DenyRule;
 pub use diff::{Change, FieldValue, diff};
@@ -76,6 +79,7 @@ pub use permissions::{
 };
 pub use provider_list::{ProviderList, UnlistedReason};
 pub use provider_query::{AskedPlugins, comparable_lists, required_lists, snapshot_lists};
+pub use release_rule::DetachRule;
 pub use removal_checks::{Removal, forced_claims_warning, removal_problems};
 pub use removals::protected_by_set;
 pub use risk::{DataLoss, Impact, LastSnapshot, Recovery, Risk};

@@ -403,6 +403,31 @@ impl Grants {
     }
 }
 
+impl Grants {
+    /// Whether the token can read the ledger of every set in the variables of a namespace; `None` if unknown.
+    /// Nomad leaves variables that a token cannot read out of its lists.
+    pub fn reads_every_set(&self, namespace: &Namespace) -> Option<bool> {
+        let rules = match self {
+            Self::Everything => return Some(true),
+            Self::Unknown => return None,
+            Self::Rules(rules) => rules,
+        };
+        let reads = |path: &str| variables(rules, namespace, path, "read");
+        // A closer rule may revoke what the general one grants.
+        let mut closer = rules
+            .namespaces
+            .iter()
+            .filter(|(label, _)| matches(label, namespace.as_str()))
+            .flat_map(|(_, own)| &own.variables)
+            .filter(|(path, _)| path.starts_with(SETS));
+        let grants = |words: &BTreeSet<String>| words.contains("read") && !words.contains("deny");
+        Some(reads(&format!("{SETS}*")) && closer.all(|(_, words)| grants(words)))
+    }
+}
+
+/// The start of the paths of all sets.
+const SETS: &str = "nomad-csi/sets/";
+
 /// Returns the error for permissions that `holder` (`the token`) lacks, with a `remedy` that ends in the
 /// smallest policy that grants all required ones; `None` if none is known to be missing.
 pub fn missing_permissions(

@@ -4,6 +4,7 @@
 //! registrations of one external ID, so deleting one volume destroys the data of the other. These
 //! checks use the state that was read immediately before, and name every obstacle.
 
+use super::claim_drops::ClaimDrops;
 use super::claiming_alloc::{ClaimingAlloc, UNKNOWN_CLAIM_HELP};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{Volume, VolumeSummary};
@@ -13,7 +14,7 @@ use crate::model::{Volume, VolumeSummary};
 pub enum Removal {
     /// Remove the registration and keep the data.
     Deregister {
-        /// Also remove the claims of ended allocations.
+        /// Also drop the claims that [`ClaimDrops`] allows to drop.
         force: bool,
     },
     /// Delete the data and the registration.
@@ -21,29 +22,30 @@ pub enum Removal {
 }
 
 /// Returns every reason against removing a volume. `others` are all visible volumes, in all
-/// namespaces.
+/// namespaces; `drops` decides which claims `--force` drops.
 pub fn removal_problems(
     volume: &Volume,
     removal: Removal,
     others: &[VolumeSummary],
+    drops: &ClaimDrops,
 ) -> Vec<Diagnostic> {
-    let claims = blocking_claims(volume, removal);
-    let mut problems = vec![];
-    if !claims.is_empty() {
-        problems.push(claimed_error(volume, &claims, removal));
-    }
+    let claims = ClaimingAlloc::of(volume);
+    let mut problems = match removal {
+        Removal::Deregister { force: true } => drops.problems(volume),
+        Removal::Deregister { force: false } | Removal::Delete if claims.is_empty() => vec![],
+        Removal::Deregister { force: false } | Removal::Delete => {
+            vec![claimed_error(volume, &claims, removal)]
+        }
+    };
     if removal == Removal::Delete {
         problems.extend(shared_data_error(volume, others));
     }
     problems
 }
 
-/// Warns about the claims that `--force` removes; `None` if there are none.
+/// Warns about the claims that `--force` drops; `None` if there are none.
 pub fn forced_claims_warning(volume: &Volume) -> Option<Diagnostic> {
-    let dropped: Vec<ClaimingAlloc> = ClaimingAlloc::of(volume)
-        .into_iter()
-        .filter(|claim| !claim.is_live())
-        .collect();
+    let dropped = ClaimingAlloc::of(volume);
     if dropped.is_empty() {
         return None;
     }
@@ -52,7 +54,7 @@ pub fn forced_claims_warning(volume: &Volume) -> Option<Diagnostic> {
         count => format!("{count} claims"),
     };
     let message = format!(
-        "`--force` removes {claims} of volume {}",
+        "`--force` drops {claims} of volume {}",
         volume.key().quoted()
     );
     let mut warning = Diagnostic::warning(Code::VolumeInUse, message);
@@ -61,20 +63,9 @@ pub fn forced_claims_warning(volume: &Volume) -> Option<Diagnostic> {
     }
     Some(
         warning
-            .note("the server refuses `--force` while an allocation may still run")
             .note("`--force` does not unmount the volume or detach it from a node")
-            .help("make sure that no node has the volume mounted"),
+            .help("make sure that no node has the volume mounted before another job uses it"),
     )
-}
-
-/// Returns the claims that prevent a removal.
-pub(super) fn blocking_claims(volume: &Volume, removal: Removal) -> Vec<ClaimingAlloc> {
-    let mut claims = ClaimingAlloc::of(volume);
-    match removal {
-        Removal::Deregister { force: true } => claims.retain(ClaimingAlloc::is_live),
-        Removal::Deregister { force: false } | Removal::Delete => {}
-    }
-    claims
 }
 
 /// The error for a volume that is claimed.
@@ -97,24 +88,17 @@ pub(super) fn claimed_error(
     for claim in claims {
         problem = problem.note(claim.to_string());
     }
-    let has_ended = |claim: &ClaimingAlloc| {
-        let alloc = claim.alloc.as_ref();
-        alloc.is_some_and(|alloc| alloc.client.is_terminal())
-    };
     let gone = claims.iter().any(|claim| claim.alloc.is_none());
-    let ended = claims.iter().any(has_ended);
-    if !ended && !gone || claims.iter().any(ClaimingAlloc::is_live) {
+    if claims.iter().any(|claim| claim.alloc.is_some() && !claim.has_ended()) {
         problem = problem.help(
             "stop the jobs that use the volume, wait until their allocations end, and try again",
         );
     }
     match removal {
-        Removal::Deregister { force: false } if gone || ended => {
-            problem.help("use `--force` to remove claims of allocations that have ended or are unknown to the server")
+        Removal::Deregister { .. } if gone || claims.iter().all(ClaimingAlloc::has_ended) => {
+            problem.help("run `nomad-csi volume doctor` to see why the server has not released it; `--force` drops claims only if nothing can write any more")
         }
-        Removal::Delete if gone => {
-            problem.help(UNKNOWN_CLAIM_HELP)
-        }
+        Removal::Delete if gone => problem.help(UNKNOWN_CLAIM_HELP),
         Removal::Deregister { .. } | Removal::Delete => problem,
     }
 }

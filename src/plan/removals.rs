@@ -8,11 +8,12 @@
 use std::collections::BTreeSet;
 
 use super::action::{Action, ClaimWait, PlannedVolume, Replace, ReplaceSteps};
+use super::claiming_alloc::ClaimingAlloc;
 use super::inputs::PlanInputs;
 use super::preconditions::{
     PluginOperation, missing_maximum, plugin_problem, present_plugin_problem,
 };
-use super::removal_checks::{Removal, blocking_claims, claimed_error, shared_data_error};
+use super::removal_checks::{Removal, claimed_error, shared_data_error};
 use super::volume_version::VolumeVersion;
 use crate::diagnostic::{Code, Diagnostic, closest_match};
 use crate::model::{NamespacedId, UnresolvedRequest, Volume};
@@ -107,7 +108,7 @@ fn remove(volume: &Volume, removal: Removal, inputs: &PlanInputs<'_>) -> Action 
 /// Returns what prevents a removal: the harm that it would do first, then the claims.
 fn obstacle(volume: &Volume, removal: Removal, inputs: &PlanInputs<'_>) -> Option<Action> {
     let mut problems: Vec<_> = protected(volume, inputs).into_iter().collect();
-    let claims = blocking_claims(volume, removal);
+    let claims = ClaimingAlloc::of(volume);
     if removal == Removal::Delete {
         problems.extend(shared_data_error(volume, &inputs.observed.registered));
     }
@@ -127,7 +128,7 @@ fn obstacle(volume: &Volume, removal: Removal, inputs: &PlanInputs<'_>) -> Optio
 /// Waits if a volume cannot be deregistered while it is claimed.
 pub(super) fn claims_before_deregistration(volume: &Volume) -> Option<Action> {
     let removal = Removal::Deregister { force: false };
-    let claims = blocking_claims(volume, removal);
+    let claims = ClaimingAlloc::of(volume);
     (!claims.is_empty()).then(|| {
         let reasons = vec![claimed_error(volume, &claims, removal)];
         Action::WaitingForClaims(ClaimWait { reasons, claims })

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 
 use super::document::Document;
 use crate::diagnostic::{Code, Diagnostic};
+use crate::plan::DetachRule;
 use crate::model::{
     Namespace, NamespacedId, NodeId, Plugin, PluginId, PluginSummary, Secrets, ServerVersion,
     Volume, VolumeRequest, VolumeSummary,
@@ -115,6 +116,17 @@ pub enum ServerKind {
     /// Nomad of a version that this token cannot read, which needs `agent { policy = "read" }`. The
     /// rules of the strictest version apply.
     NomadUnknownVersion,
+}
+
+impl ServerKind {
+    /// Returns what its requests to detach a volume do.
+    pub fn detach_rule(&self) -> DetachRule {
+        match self {
+            Self::Agent => DetachRule::Releases,
+            Self::Nomad(version) => DetachRule::of_nomad(version),
+            Self::NomadUnknownVersion => DetachRule::Unknown,
+        }
+    }
 }
 
 /// Reads volumes and plugins. A holder of this trait cannot write.

@@ -29,6 +29,7 @@ mod replace;
 mod resolve;
 mod run_loop;
 mod schedule;
+mod seen_nodes;
 mod secret_variables;
 mod unread_volumes;
 mod until_sent;

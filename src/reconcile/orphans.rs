@@ -17,7 +17,7 @@ use crate::model::{
     ExternalId, ExternalVolume, NamespacedId, PluginId, Secrets, Volume, VolumeId, VolumeRequest,
     VolumeSummary, hex,
 };
-use crate::plan::{Removal, removal_problems};
+use crate::plan::{ClaimDrops, Removal, removal_problems};
 use crate::ports::{ApiError, VolumeApi};
 
 /// What a provider has, and what is registered.
@@ -256,7 +256,7 @@ async fn deletion_problems(
     let others = list_all_volumes(api).await?;
     let volume = api.read_volume(key).await?.map(|reading| reading.value);
     Ok(volume.map(|volume| {
-        let mut problems = removal_problems(&volume, Removal::Delete, &others);
+        let mut problems = removal_problems(&volume, Removal::Delete, &others, &ClaimDrops::default());
         let remote = volume.remote_id();
         let elsewhere = others.iter().find(|other| {
             other.plugin_id != volume.plugin_id && remote_id(other) == remote.as_str()

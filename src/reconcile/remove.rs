@@ -16,7 +16,7 @@ use super::until_sent::{Check, until_sent};
 use super::volume_list::list_all_volumes;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{NamespacedId, Secrets, Volume};
-use crate::plan::{IntentStep, PlannedVolume, Removal, VolumeVersion, removal_problems};
+use crate::plan::{ClaimDrops, IntentStep, PlannedVolume, Removal, VolumeVersion, removal_problems};
 use crate::ports::{ApiError, VolumeApi};
 
 /// Removes the volume of a plan's entry.
@@ -28,7 +28,8 @@ pub(super) async fn remove(
     let key = &planned.key;
     let step = async || {
         let check = Check::begin();
-        match check_removable(execution.api, key, planned.expected_version, removal).await {
+        let drops = ClaimDrops::default();
+        match check_removable(execution.api, key, planned.expected_version, removal, &drops).await {
             Ok(None) => removed(execution.record, key, vec![]).await,
             Ok(Some(_)) if execution.stop.is_cancelled() => Outcome::plain(Status::NotStarted),
             Ok(Some(existing)) => send_planned(execution, &existing, removal, check).await,
@@ -60,12 +61,13 @@ pub(super) async fn send_planned(
 }
 
 /// Reads the volume right before its removal, and checks that nothing prevents the removal. Returns
-/// `None` if the volume is gone.
+/// `None` if the volume is gone. `drops` decides which claims a forced removal drops.
 pub(super) async fn check_removable(
     api: &dyn VolumeApi,
     key: &NamespacedId,
     expected_version: VolumeVersion,
     removal: Removal,
+    drops: &ClaimDrops,
 ) -> Result<Option<Volume>, Outcome> {
     let now = match recheck(api, key, expected_version).await {
         Ok(now) => now,
@@ -89,7 +91,7 @@ pub(super) async fn check_removable(
         })?,
         Removal::Deregister { .. } => vec![],
     };
-    let mut problems = removal_problems(&now, removal, &others).into_iter();
+    let mut problems = removal_problems(&now, removal, &others, drops).into_iter();
     match problems.next() {
         None => Ok(Some(now)),
         Some(problem) => Err(Outcome {

@@ -14,7 +14,7 @@ use super::remove::{check_removable, secrets_for, send_planned};
 use super::until_sent::{Check, until_sent};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{NamespacedId, Snapshot, UnresolvedRequest, Volume};
-use crate::plan::{PlannedVolume, Removal, Replace, ReplaceSteps};
+use crate::plan::{ClaimDrops, PlannedVolume, Removal, Replace, ReplaceSteps};
 use crate::ports::SnapshotRequest;
 
 /// Replaces the volume of a plan's entry.
@@ -136,7 +136,8 @@ async fn check_old(
     removal: Removal,
 ) -> Result<Option<Volume>, Outcome> {
     let (key, version) = (&planned.key, planned.expected_version);
-    let existing = check_removable(execution.api, key, version, removal).await?;
+    let drops = ClaimDrops::default();
+    let existing = check_removable(execution.api, key, version, removal, &drops).await?;
     if execution.stop.is_cancelled() {
         return Err(Outcome::plain(Status::NotStarted));
     }

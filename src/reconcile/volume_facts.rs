@@ -9,12 +9,13 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
 use super::observe::plugin_state;
 use super::provider_lists::{provider_lists, unread_lists};
+use super::seen_nodes::seen_nodes;
 use crate::diagnostic::Diagnostic;
 use crate::doctor::VolumeFacts;
 use crate::model::{
-    BlockedEvaluation, ClientNode, Namespace, NamespacedId, PluginId, Volume, VolumeClaim,
+    BlockedEvaluation, Namespace, NamespacedId, PluginId, SeenNodes, Volume, VolumeClaim,
 };
-use crate::plan::{AskedPlugins, PluginState, ProviderList, UnlistedReason};
+use crate::plan::{AskedPlugins, DetachRule, PluginState, ProviderList, UnlistedReason};
 use crate::ports::{ApiError, ClaimQuery, ClusterApi, ServerKind};
 
 /// What a provider that is not asked says.
@@ -50,7 +51,8 @@ impl FactOptions {
 pub(super) struct FactReading {
     claims: Option<BTreeMap<NamespacedId, Vec<VolumeClaim>>>,
     plugins: BTreeMap<PluginId, PluginState>,
-    nodes: Option<Vec<ClientNode>>,
+    nodes: SeenNodes,
+    detach: DetachRule,
     providers: BTreeMap<PluginId, ProviderList>,
     evaluations: BTreeMap<Namespace, Vec<BlockedEvaluation>>,
     now: i64,
@@ -68,7 +70,8 @@ impl FactReading {
         volumes: &[Volume],
         options: FactOptions,
     ) -> Result<Self, ApiError> {
-        let is_agent = api.server().await? == ServerKind::Agent;
+        let server = api.server().await?;
+        let is_agent = server == ServerKind::Agent;
         let claims = if is_agent {
             Some(claims(api, volumes).await?)
         } else {
@@ -82,13 +85,14 @@ impl FactReading {
         let mut reading = Self {
             claims,
             plugins: plugins.try_collect().await?,
-            nodes: None,
+            nodes: SeenNodes::default(),
+            detach: server.detach_rule(),
             providers: BTreeMap::new(),
             evaluations: BTreeMap::new(),
             now: options.now,
             unread: vec![],
         };
-        reading.read_nodes(api).await;
+        reading.read_nodes(api, volumes).await;
         if options.asks_providers {
             reading
                 .read_providers(api, volumes, options.parallelism)
@@ -100,10 +104,10 @@ impl FactReading {
         Ok(reading)
     }
 
-    async fn read_nodes(&mut self, api: &dyn ClusterApi) {
-        match api.list_nodes().await {
-            Ok(nodes) => self.nodes = Some(nodes),
-            Err(error) => self.unread.push(format!("nodes: {}", error.message)),
+    async fn read_nodes(&mut self, api: &dyn ClusterApi, volumes: &[Volume]) {
+        self.nodes = seen_nodes(api, volumes).await;
+        if let SeenNodes::Unread(why) = &self.nodes {
+            self.unread.push(format!("nodes: {why}"));
         }
     }
 
@@ -160,7 +164,8 @@ impl FactReading {
             volume,
             claims: own,
             plugin: plugin.unwrap_or(&PluginState::Unknown),
-            nodes: self.nodes.as_deref(),
+            nodes: &self.nodes,
+            detach: self.detach,
             provider: provider.unwrap_or(&NOT_ASKED),
             evaluations: evaluations.map_or(&[][..], Vec::as_slice),
             now: self.now,

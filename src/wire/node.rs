@@ -22,6 +22,9 @@ pub struct NodeStub {
     pub drain: bool,
     /// The drivers by name.
     pub drivers: BTreeMap<String, DriverDocument>,
+    /// Whether an operator declared the node lost. Only the agent has it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub fenced: bool,
     /// The node's ID.
     #[serde(rename = "ID")]
     pub id: String,

@@ -235,3 +235,37 @@ fn every_namespace_is_listed_only_by_an_unrevoked_rule_for_all() {
     assert_eq!(Grants::Everything.lists_every_namespace(), Some(true));
     assert_eq!(Grants::Unknown.lists_every_namespace(), None);
 }
+
+#[test]
+fn every_set_is_readable_only_if_no_rule_hides_one() {
+    let rules = |text: &str| {
+        let policy = crate::spec::acl_policy(text).expect("the policy is valid");
+        Grants::of([policy]).reads_every_set(&Namespace::default())
+    };
+    let on = |paths: &[(&str, &str)]| {
+        let blocks: String = paths
+            .iter()
+            .map(|(path, words)| {
+                format!("path \"{path}\" {{ capabilities = [{words}] }}\n")
+            })
+            .collect();
+        rules(&format!(
+            "namespace \"default\" {{\n policy = \"read\"\n variables {{\n{blocks}}}\n}}"
+        ))
+    };
+    for (paths, expected) in [
+        (&[("*", "\"read\", \"list\"")][..], true),
+        (&[("nomad-csi/*", "\"read\", \"list\"")], true),
+        (&[("nomad-csi/sets/*", "\"write\", \"read\"")], true),
+        (&[("nomad-csi/sets/*", "\"list\"")], false),
+        (&[("nomad-csi/sets/web/*", "\"read\", \"list\"")], false),
+        (&[("nomad-csi/sets/*", "\"read\""), ("nomad-csi/sets/db/*", "\"deny\"")], false),
+        (&[("nomad-csi/sets/*", "\"read\""), ("nomad-csi/sets/db/*", "\"list\"")], false),
+        (&[("nomad-csi/sets/*", "\"read\""), ("nomad-csi/sets/db/*", "\"read\"")], true),
+        (&[], false),
+    ] {
+        assert_eq!(on(paths), Some(expected), "{paths:?}");
+    }
+    assert_eq!(Grants::Everything.reads_every_set(&Namespace::default()), Some(true));
+    assert_eq!(Grants::Unknown.reads_every_set(&Namespace::default()), None);
+}

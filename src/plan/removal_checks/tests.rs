@@ -41,7 +41,10 @@ fn other(namespace: &str, id: &str, external_id: Option<&str>, plugin: &str) -> 
 }
 
 const DEREGISTER: Removal = Removal::Deregister { force: false };
-const FORCE: Removal = Removal::Deregister { force: true };
+
+fn problems(volume: &Volume, removal: Removal, others: &[VolumeSummary]) -> Vec<Diagnostic> {
+    removal_problems(volume, removal, others, &ClaimDrops::default())
+}
 
 #[test]
 fn a_claimed_volume_is_not_removed_and_its_allocations_are_reported() {
@@ -49,42 +52,16 @@ fn a_claimed_volume_is_not_removed_and_its_allocations_are_reported() {
         &["a1"],
         vec![alloc("a1", DesiredStatus::Run, ClientStatus::Running)],
     );
-    for removal in [DEREGISTER, FORCE, Removal::Delete] {
-        let problems = removal_problems(&claimed, removal, &[]);
-        assert_eq!(problems.len(), 1, "{removal:?}");
-        assert_eq!(problems[0].code, Code::VolumeInUse);
+    for removal in [DEREGISTER, Removal::Delete] {
+        let found = problems(&claimed, removal, &[]);
+        assert_eq!(found.len(), 1, "{removal:?}");
+        assert_eq!(found[0].code, Code::VolumeInUse);
         assert_eq!(
-            problems[0].notes,
+            found[0].notes,
             ["allocation a1: job mysql, group db, node worker-1 (0a1b), running"]
         );
     }
-    assert!(removal_problems(&volume(&[], vec![]), Removal::Delete, &[]).is_empty());
-}
-
-#[test]
-fn force_removes_only_claims_of_ended_allocations() {
-    use ClientStatus::{Complete, Lost, Pending, Running, Unknown};
-    use DesiredStatus::{Run, Stop};
-    for (name, alloc, blocks) in [
-        ("gone", None, false),
-        ("complete", Some(alloc("a1", Run, Complete)), false),
-        ("lost", Some(alloc("a1", Run, Lost)), false),
-        ("stopping", Some(alloc("a1", Stop, Running)), false),
-        ("running", Some(alloc("a1", Run, Running)), true),
-        ("pending", Some(alloc("a1", Run, Pending)), true),
-        ("disconnected", Some(alloc("a1", Run, Unknown)), true),
-    ] {
-        let claimed = volume(&["a1"], alloc.into_iter().collect());
-        assert_eq!(
-            !removal_problems(&claimed, FORCE, &[]).is_empty(),
-            blocks,
-            "{name}"
-        );
-        assert!(
-            !removal_problems(&claimed, DEREGISTER, &[]).is_empty(),
-            "{name}"
-        );
-    }
+    assert!(problems(&volume(&[], vec![]), Removal::Delete, &[]).is_empty());
 }
 
 /// The same external ID is registered twice (W13).
@@ -99,8 +76,8 @@ fn shared_data_is_not_deleted() {
         (other("default", "copy", Some("vol-1"), "ceph"), false),
         (other("default", "copy", Some("vol-2"), "ebs"), false),
     ] {
-        let problems = removal_problems(&mine, Removal::Delete, std::slice::from_ref(&other));
-        assert_eq!(!problems.is_empty(), shares, "{other:?}");
-        assert!(removal_problems(&mine, DEREGISTER, &[other]).is_empty());
+        let found = problems(&mine, Removal::Delete, std::slice::from_ref(&other));
+        assert_eq!(!found.is_empty(), shares, "{other:?}");
+        assert!(problems(&mine, DEREGISTER, &[other]).is_empty());
     }
 }

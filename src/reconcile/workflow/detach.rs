@@ -1,7 +1,9 @@
 //! `volume detach`: releases on a node what an ended allocation left behind there.
 //!
-//! A server releases only what is unused, and its reply does not show whether it found anything. Nomad
-//! 2.0.5 replies `Unknown allocation` if there is nothing. So claims are read before and after.
+//! A server takes a volume for detached from a node that is down, without asking it. So nothing is sent while an
+//! allocation on the node may still write ([`crate::model::AllocWrites`]). Most versions of Nomad never carry a detach out
+//! ([`DetachRule`]): they get no request, and the command says what releases there. The reply of a server does not
+//! show whether it found anything, so claims are read before and after.
 
 use std::collections::BTreeSet;
 
@@ -11,9 +13,10 @@ use super::error::WorkflowError;
 use super::find_node::{SHORTEST_PREFIX, find_node};
 use super::find_volume::find_volume;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{Alloc, Namespace, NodeId, Volume};
-use crate::plan::ClaimingAlloc;
-use crate::ports::ApiError;
+use crate::model::{Alloc, AllocWrites, Namespace, NodeId, NodeSight, SeenNodes, Volume};
+use crate::plan::{ClaimDrops, ClaimingAlloc, DetachRule};
+use crate::ports::{ApiError, ServerKind};
+use crate::reconcile::seen_nodes::seen_nodes;
 
 /// Detaches a volume from a node, and reports what changed.
 ///
@@ -28,21 +31,35 @@ pub async fn detach_volume(
     let api = context.api;
     let before = find_volume(context, scope, id).await?;
     let node = node_of(context, &before, node).await?;
-    if let Some(problem) = still_used(&before, &node) {
+    let server = context.unless_interrupted(api.server()).await??;
+    let reading = seen_nodes(api, std::slice::from_ref(&before));
+    let nodes = context.unless_interrupted(reading).await?;
+    if let Some(problem) = still_used(&before, &node, &nodes, &server) {
         return Err(WorkflowError::blocked([problem]));
     }
     if context.is_interrupted() {
         return Err(WorkflowError::interrupted());
     }
     let key = before.key();
+    match server.detach_rule() {
+        DetachRule::Releases | DetachRule::Unknown => {}
+        DetachRule::NeverWorks if !has_claims(&before) => {
+            let line = format!("volume {key}: nothing to detach from node {node}, unchanged");
+            context.reporter.status(&line);
+            return Ok(());
+        }
+        DetachRule::NeverWorks => {
+            let findings = stuck_claims(api, &before, context.clock.now()).await;
+            let problem = explained(never_works(&before, &node, &server), &findings);
+            return Err(WorkflowError::blocked([problem]));
+        }
+    }
     let lost = match api.detach_volume(&key, &node).await {
         Ok(()) => None,
-        Err(error) if error.code == Code::VolumeNotAttached && !before.is_claimed() => None,
+        Err(error) if error.code == Code::VolumeNotAttached && !has_claims(&before) => None,
         Err(error) if error.code == Code::VolumeNotAttached => {
             let findings = stuck_claims(api, &before, context.clock.now()).await;
-            let problem = not_released(&before, &node, &error)
-                .unwrap_or_else(|| claimed_elsewhere(&before, &error));
-            let problem = explained(problem, &findings);
+            let problem = explained(not_released(&before, &node, &error), &findings);
             return Err(WorkflowError::blocked([problem]));
         }
         Err(error) if error.code == Code::ApiOutcomeUnknown => Some(error),
@@ -68,37 +85,48 @@ pub async fn detach_volume(
     Ok(())
 }
 
-/// Explains that an ended allocation on the node keeps its claim. Nomad has the claim, although it replies
-/// that it has none. `None` if no allocation there claims the volume.
-fn not_released(volume: &Volume, node: &NodeId, error: &ApiError) -> Option<Diagnostic> {
-    let is_here = |claim: &ClaimingAlloc| {
-        let alloc = claim.alloc.as_ref();
-        alloc.is_some_and(|alloc| alloc.node_id == *node)
+/// Whether the server has claims of the volume. The modes in force stay until the last claim is released, also one
+/// that no list shows.
+fn has_claims(volume: &Volume) -> bool {
+    volume.is_claimed() || volume.access_mode.is_some()
+}
+
+/// What releases on a server that carries no detach out.
+const COLLECTOR_HELP: &str = "wait for Nomad's collector, which tries the release every 5 minutes: `nomad-csi volume wait ID --for unclaimed --timeout 15m`";
+
+/// Explains that this version of Nomad detaches nothing on request.
+fn never_works(volume: &Volume, node: &NodeId, server: &ServerKind) -> Diagnostic {
+    let version = match server {
+        ServerKind::Nomad(version) => format!("Nomad {version}"),
+        ServerKind::Agent | ServerKind::NomadUnknownVersion => "the server".to_owned(),
     };
-    let claim = ClaimingAlloc::of(volume).into_iter().find(is_here)?;
     let message = format!(
-        "cannot detach volume {} from node `{node}`: the server did not release the claim there",
+        "cannot detach volume {} from node `{node}`: {version} detaches no volume on request",
         volume.key().quoted()
     );
-    let mut problem = Diagnostic::error(Code::VolumeInUse, message);
+    let problem = Diagnostic::error(Code::ApiUnsupported, message)
+        .note("it would return `Unknown allocation`, whether there is something to detach or not; nothing was sent");
+    with_claims(problem, volume).help(COLLECTOR_HELP)
+}
+
+/// Explains that the server did not release the claims that it has. It replies the same if it has none on the node.
+fn not_released(volume: &Volume, node: &NodeId, error: &ApiError) -> Diagnostic {
+    let message = format!(
+        "cannot detach volume {} from node `{node}`: the server released nothing",
+        volume.key().quoted()
+    );
+    let mut problem = Diagnostic::error(Code::VolumeNotAttached, message);
     if let Some(text) = &error.server_text {
         problem = problem.note(format!("server response: {}", text.trim()));
     }
-    Some(problem.note(claim.to_string()))
+    problem = problem.note("the server replies so if it has no claim on the node, and Nomad 1.2.13, 1.3.6 and later also if it has one");
+    with_claims(problem, volume).help(COLLECTOR_HELP)
 }
 
-/// Explains that nothing is attached to the node while allocations elsewhere, or unknown ones, claim
-/// the volume.
-fn claimed_elsewhere(volume: &Volume, error: &ApiError) -> Diagnostic {
+fn with_claims(problem: Diagnostic, volume: &Volume) -> Diagnostic {
     let claims = ClaimingAlloc::of(volume);
-    let has_unknown = claims.iter().any(|claim| claim.alloc.is_none());
     let noted = |problem: Diagnostic, claim: &ClaimingAlloc| problem.note(claim.to_string());
-    let problem = claims.iter().fold(error.diagnostic(), noted);
-    if has_unknown {
-        problem.help("if nothing has the volume mounted, run `volume deregister --force` to remove claims of allocations that the server no longer has, then register the volume again")
-    } else {
-        problem
-    }
+    claims.iter().fold(problem, noted)
 }
 
 fn outcome_unknown(error: &ApiError) -> Diagnostic {
@@ -143,14 +171,29 @@ async fn node_of(
 }
 
 /// Explains which allocations on the node may use the volume. `None` if none does.
-fn still_used(volume: &Volume, node: &NodeId) -> Option<Diagnostic> {
-    let is_here = |claim: &ClaimingAlloc| {
-        let alloc = claim.alloc.as_ref();
-        claim.is_live() && alloc.is_some_and(|alloc| alloc.node_id == *node)
+///
+/// The agent asks the node before it takes a volume for detached, and detaches fenced nodes by itself. So what only a
+/// person can know stops it less.
+fn still_used(
+    volume: &Volume,
+    node: &NodeId,
+    nodes: &SeenNodes,
+    server: &ServerKind,
+) -> Option<Diagnostic> {
+    let is_agent = *server == ServerKind::Agent;
+    let may_write = |alloc: &Alloc| match nodes.writes(alloc) {
+        AllocWrites::Ended => false,
+        AllocWrites::Unprovable => !is_agent,
+        AllocWrites::Possible => !(is_agent && alloc.client.has_ended()),
     };
+    // Which node an allocation without a record was on is unknown.
+    let is_node_up = is_agent || nodes.sight(node) == NodeSight::Up;
     let claims: Vec<_> = ClaimingAlloc::of(volume)
         .into_iter()
-        .filter(is_here)
+        .filter(|claim| match &claim.alloc {
+            Some(alloc) => alloc.node_id == *node && may_write(alloc),
+            None => !is_node_up,
+        })
         .collect();
     let count = match claims.len() {
         0 => return None,
@@ -161,9 +204,16 @@ fn still_used(volume: &Volume, node: &NodeId) -> Option<Diagnostic> {
         "cannot detach volume {} from node `{node}`: {count} may use it there",
         volume.key().quoted()
     );
+    let drops = ClaimDrops {
+        nodes: nodes.clone(),
+        ..ClaimDrops::default()
+    };
     let mut problem = Diagnostic::error(Code::VolumeInUse, message);
-    for claim in claims {
+    for claim in &claims {
         problem = problem.note(claim.to_string());
+        if !is_agent && nodes.sight(node) != NodeSight::Up {
+            problem = problem.note(drops.why(claim));
+        }
     }
     Some(problem.help(
         "stop the jobs that use it; the server detaches the volume when their allocations end",

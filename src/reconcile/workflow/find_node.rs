@@ -86,6 +86,7 @@ mod tests {
             id: NodeId::new(id),
             name: name.to_owned(),
             status: "ready".to_owned(),
+            is_fenced: false,
         }
     }
 

@@ -1,13 +1,17 @@
 //! `import --set`: records imported volumes in a set, protected.
 
+use std::collections::BTreeSet;
+
 use super::context::WorkflowContext;
 use super::error::WorkflowError;
 use super::ledger_access::{LedgerAccess, SetSelection};
-use super::other_owners::owners_of;
 use super::set_lock::with_set_lock;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{HiddenField, NamespacedId, SetName};
 use crate::plan::{Imported, LastVerified, LedgerSet, Ownership, RecordedData};
+use crate::ports::ServerKind;
+use crate::reconcile::permissions::access;
+use crate::reconcile::volume_owners::owners_among;
 
 /// Writes specifications with `write_files`, then adds the volumes to a set, protected. A volume that
 /// the set owns already stays as it is. A volume that another set owns is refused, and no file is written.
@@ -45,7 +49,8 @@ pub async fn import_into_set(
     Ok(())
 }
 
-/// Refuses volumes that another set owns: both sets would remove them.
+/// Refuses volumes that another set owns: both sets would remove them. A set that cannot be read may own every
+/// volume, so nothing is taken then.
 async fn refuse_owned(
     context: &WorkflowContext<'_>,
     selection: &SetSelection,
@@ -53,9 +58,18 @@ async fn refuse_owned(
     volumes: &[Imported],
 ) -> Result<(), WorkflowError> {
     let keys = volumes.iter().map(|one| one.written.request.key());
-    let joining = keys.filter(|key| set.ownership(key).is_none()).collect();
+    let joining: BTreeSet<_> = keys.filter(|key| set.ownership(key).is_none()).collect();
+    if joining.is_empty() {
+        return Ok(());
+    }
     let access = &selection.access;
-    let owners = owners_of(context, access, &joining, Some(set.name())).await?;
+    let reading = all_sets_readable(context, access, set.name());
+    context.unless_interrupted(reading).await??;
+    let reading = access.all_sets();
+    let sets = context.unless_interrupted(reading).await?;
+    let sets: Result<Vec<_>, _> = sets.and_then(|sets| sets.into_iter().collect());
+    let sets = sets.map_err(|error| unread_sets(error.diagnostic(), set.name()))?;
+    let owners = owners_among(&sets, &joining, Some(set.name()));
     if owners.is_empty() {
         return Ok(());
     }
@@ -64,6 +78,35 @@ async fn refuse_owned(
         owners.map(|owner| owned_by_another(key, (&owner.set, set.name()), access))
     });
     Err(WorkflowError::blocked(refused))
+}
+
+/// Checks that the token sees every set. Nomad shows nothing of a variable that a token cannot read.
+async fn all_sets_readable(
+    context: &WorkflowContext<'_>,
+    ledger: &LedgerAccess,
+    set: &SetName,
+) -> Result<(), WorkflowError> {
+    let Some(namespace) = &ledger.variables_namespace else {
+        return Ok(());
+    };
+    if context.api.server().await? == ServerKind::Agent {
+        return Ok(());
+    }
+    let grants = access(context.api).await?.grants;
+    if grants.reads_every_set(namespace) == Some(true) {
+        return Ok(());
+    }
+    let message = format!("cannot import volumes into set `{set}`: the token is not known to read every other set");
+    let problem = Diagnostic::error(Code::SetTwoOwners, message).help(format!(
+        "use a token that reads all sets: `path \"nomad-csi/sets/*\" {{ capabilities = [\"list\", \"read\"] }}` in namespace `{namespace}`"
+    ));
+    Err(WorkflowError::blocked([unread_sets(problem, set)]))
+}
+
+fn unread_sets(problem: Diagnostic, set: &SetName) -> Diagnostic {
+    problem.note(format!(
+        "nothing was written: a set that cannot be read may own the volumes, and set `{set}` would remove them from it"
+    ))
 }
 
 fn owned_by_another(

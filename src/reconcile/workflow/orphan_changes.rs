@@ -13,7 +13,7 @@ use super::reporter::ApprovalPrompt;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap, closest_match};
 use crate::model::{
     AccessMode, AttachmentMode, Capability, ExternalId, ExternalNodeId, Namespace, NamespacedId,
-    Secrets, VolumeId, VolumeRequest, one_line,
+    Secrets, VolumeId, VolumeRequest, one_line, shell_quoted,
 };
 use crate::plan::Risk;
 use crate::reconcile::orphans::{
@@ -147,7 +147,12 @@ fn adoption<'a>(
     };
     let listed = inventory.find(external_id)?;
     if let Some(other) = listed.registered.first() {
-        return Err(Box::new(registered(listed, other)));
+        let help = format!(
+            "use the registered volume: run `nomad-csi volume status {} --namespace {}`",
+            shell_quoted(other.id.as_str()),
+            shell_quoted(other.namespace.as_str())
+        );
+        return Err(Box::new(registered(listed, other, help)));
     }
     let id = VolumeId::new(id);
     if let Some(problem) = id.problem_in_specification() {
@@ -274,7 +279,12 @@ fn deletions(inventory: &OrphanInventory, ids: &[String]) -> Result<Vec<Deletion
 
 fn not_deletable(listed: &ListedVolume) -> Option<Diagnostic> {
     if let Some(other) = listed.registered.first() {
-        return Some(registered(listed, other));
+        let help = format!(
+            "run `nomad-csi volume delete {} --namespace {}` to delete a registered volume and its data",
+            shell_quoted(other.id.as_str()),
+            shell_quoted(other.namespace.as_str())
+        );
+        return Some(registered(listed, other, help));
     }
     let id = &listed.volume.external_id;
     let nodes = listed.volume.published_nodes.iter();

@@ -103,8 +103,12 @@ async fn sees_every_namespace(api: &dyn ClusterApi) -> Result<bool, WorkflowErro
     }
 }
 
-/// Explains that a volume of the provider is registered.
-pub(super) fn registered(listed: &ListedVolume, other: &VolumeSummary) -> Diagnostic {
+/// Explains that a volume of the provider is registered, and what to do instead.
+pub(super) fn registered(
+    listed: &ListedVolume,
+    other: &VolumeSummary,
+    help: String,
+) -> Diagnostic {
     let id = &listed.volume.external_id;
     let message = format!("volume `{id}` of the provider is not an orphan: it is registered");
     Diagnostic::error(Code::OrphanRegistered, message)
@@ -112,8 +116,5 @@ pub(super) fn registered(listed: &ListedVolume, other: &VolumeSummary) -> Diagno
             "volume `{}` in namespace `{}` of plugin `{}` has this external ID",
             other.id, other.namespace, other.plugin_id
         ))
-        .help(format!(
-            "run `nomad-csi volume delete {} --namespace {}` to delete a registered volume and its data",
-            other.id, other.namespace
-        ))
+        .help(help)
 }

@@ -6,7 +6,11 @@
 //! removed if it has changed. If the server stops responding, a removal that was certainly not sent waits
 //! for it; if the server stays away, nothing more begins.
 
-use super::approval::{Answer, Approval, require_approval};
+use std::collections::BTreeSet;
+
+use super::approval::{
+    Answer, Approval, NamedApproval, require_approval, require_named_approvals,
+};
 use super::claim_explanation::{explained, stuck_claims};
 use super::context::WorkflowContext;
 use super::error::{FailureKind, Failures, WorkflowError};
@@ -17,12 +21,15 @@ use super::ledger_access::LedgerAccess;
 use super::removal_ownership::check_ownership;
 use super::reporter::ApprovalPrompt;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
-use crate::model::{Namespace, Secrets, Volume, one_line};
-use crate::plan::{Plan, Removal, VolumeVersion, forced_claims_warning, removal_problems};
+use crate::model::{AllocId, Namespace, Secrets, Volume, one_line};
+use crate::plan::{
+    CUTS_OFF, ClaimDrops, Plan, Removal, VolumeVersion, forced_claims_warning, removal_problems,
+};
 use crate::reconcile::outcome::{Outcome, Status};
 use crate::reconcile::reconnect::Reconnect;
 use crate::reconcile::record::Unrecorded;
 use crate::reconcile::remove::{check_removable, send_removal};
+use crate::reconcile::seen_nodes::seen_nodes;
 use crate::reconcile::until_sent::{Check, StepWait, until_sent};
 use crate::reconcile::volume_list::list_all_volumes;
 
@@ -36,6 +43,8 @@ pub struct RemovalRequest<'a> {
     pub removal: Removal,
     /// Whether the removal is approved without a question.
     pub is_approved: bool,
+    /// The full IDs of the allocations that a person approved to cut off.
+    pub cut_off: BTreeSet<AllocId>,
     /// Whether a volume that does not exist is a success.
     pub if_exists: bool,
     /// The secrets for the plugin.
@@ -58,10 +67,12 @@ pub async fn remove_volumes(
     if volumes.is_empty() {
         return Ok(());
     }
-    check_volumes(context, request.removal, &volumes).await?;
+    refuse_unused_approvals(request, &volumes)?;
+    check_volumes(context, request, &volumes).await?;
     if let Some(access) = &request.ledger {
         check_ownership(context, access, &volumes).await?;
     }
+    let cut_off = approve_cut_offs(context, prompt, request, &volumes).await?;
     for volume in &volumes {
         approve(prompt, request, volume).await?;
     }
@@ -77,7 +88,7 @@ pub async fn remove_volumes(
             });
             continue;
         }
-        let outcome = remove_volume(context, request, volume).await;
+        let outcome = remove_volume(context, request, volume, &cut_off).await;
         server_is_away = outcome.met_server_away();
         report_removal(context, request.removal, volume, outcome, &mut failures);
     }
@@ -116,9 +127,10 @@ async fn find_volumes(
 /// Checks that every volume can be removed. Looks for other registrations of its data in all namespaces.
 async fn check_volumes(
     context: &WorkflowContext<'_>,
-    removal: Removal,
+    request: &RemovalRequest<'_>,
     volumes: &[Volume],
 ) -> Result<(), WorkflowError> {
+    let removal = request.removal;
     let others = match removal {
         Removal::Delete => {
             let listing = list_all_volumes(context.api);
@@ -126,9 +138,16 @@ async fn check_volumes(
         }
         Removal::Deregister { .. } => vec![],
     };
+    let reading = claim_drops(context, removal, volumes);
+    let drops = context.unless_interrupted(reading).await?;
+    // Which claims a person cuts off is asked for after everything else is checked.
+    let drops = ClaimDrops {
+        cut_off: unapproved_allocs(&drops, volumes),
+        ..drops
+    };
     let mut problems: Vec<Diagnostic> = vec![];
     for volume in volumes {
-        for problem in removal_problems(volume, removal, &others) {
+        for problem in removal_problems(volume, removal, &others, &drops) {
             let explains = problem.code == Code::VolumeInUse;
             problems.push(if explains {
                 explain_claims(context, volume, problem).await?
@@ -147,6 +166,82 @@ async fn check_volumes(
             .diagnostics(&warnings, &SourceMap::default());
     }
     Ok(())
+}
+
+/// Returns what decides which claims a forced removal drops; nothing is read for another removal.
+async fn claim_drops(
+    context: &WorkflowContext<'_>,
+    removal: Removal,
+    volumes: &[Volume],
+) -> ClaimDrops {
+    match removal {
+        Removal::Deregister { force: true } => ClaimDrops {
+            nodes: seen_nodes(context.api, volumes).await,
+            cut_off: BTreeSet::new(),
+        },
+        Removal::Deregister { force: false } | Removal::Delete => ClaimDrops::default(),
+    }
+}
+
+fn unapproved_allocs(drops: &ClaimDrops, volumes: &[Volume]) -> BTreeSet<AllocId> {
+    let unapproved = volumes.iter().flat_map(|volume| drops.unapproved(volume));
+    unapproved.map(|claim| claim.id).collect()
+}
+
+/// Refuses approvals of allocations that claim none of the volumes. An approval that stays in a script would
+/// approve a later run that no person has seen.
+fn refuse_unused_approvals(
+    request: &RemovalRequest<'_>,
+    volumes: &[Volume],
+) -> Result<(), WorkflowError> {
+    let claiming: BTreeSet<&AllocId> = volumes.iter().flat_map(Volume::claiming_allocs).collect();
+    let unused = request.cut_off.iter().filter(|id| !claiming.contains(id));
+    let problems: Vec<Diagnostic> = unused
+        .map(|id| {
+            let id = one_line(id.as_str());
+            let message = format!("cannot approve `{CUTS_OFF}` for allocation `{id}`: it claims none of the volumes");
+            let problem = Diagnostic::error(Code::CliInvalidValue, message);
+            let mut full = claiming.iter().filter(|full| full.as_str().starts_with(&id));
+            match full.next() {
+                Some(full) => problem.help(format!("did you mean allocation `{full}`? The approval needs the full ID")),
+                None => problem.help(format!("remove `--approve {CUTS_OFF}:{id}`")),
+            }
+        })
+        .collect();
+    if problems.is_empty() {
+        return Ok(());
+    }
+    Err(problems.into_iter().collect::<Diagnostics>().into())
+}
+
+/// Asks for each allocation that only a person can cut off, and returns all that are approved.
+async fn approve_cut_offs(
+    context: &WorkflowContext<'_>,
+    prompt: &dyn ApprovalPrompt,
+    request: &RemovalRequest<'_>,
+    volumes: &[Volume],
+) -> Result<BTreeSet<AllocId>, WorkflowError> {
+    let reading = claim_drops(context, request.removal, volumes);
+    let mut drops = context.unless_interrupted(reading).await?;
+    drops.cut_off.clone_from(&request.cut_off);
+    let claims: Vec<_> = volumes
+        .iter()
+        .flat_map(|volume| drops.unapproved(volume).into_iter().map(move |claim| (volume, claim)))
+        .collect();
+    let approvals = claims.iter().map(|(volume, claim)| NamedApproval {
+        question: format!(
+            "{claim}; {}. If its tasks still run, two write to volume {}. Type {} to drop its claim: ",
+            drops.why(claim),
+            volume.key(),
+            claim.id
+        ),
+        id: claim.id.as_str(),
+        problem: drops.approval_needed(volume, claim),
+    });
+    require_named_approvals(prompt, approvals).await?;
+    let mut cut_off = drops.cut_off;
+    cut_off.extend(claims.into_iter().map(|(_, claim)| claim.id));
+    Ok(cut_off)
 }
 
 /// Adds why claims of ended allocations are not released.
@@ -209,6 +304,7 @@ async fn remove_volume(
     context: &WorkflowContext<'_>,
     request: &RemovalRequest<'_>,
     volume: &Volume,
+    cut_off: &BTreeSet<AllocId>,
 ) -> Outcome {
     let (api, key, removal) = (context.api, volume.key(), request.removal);
     let version = VolumeVersion::of(Some(volume));
@@ -222,7 +318,11 @@ async fn remove_volume(
     };
     until_sent(wait, &key, async || {
         let check = Check::begin();
-        match check_removable(api, &key, version, removal).await {
+        let drops = ClaimDrops {
+            cut_off: cut_off.clone(),
+            ..claim_drops(context, removal, std::slice::from_ref(volume)).await
+        };
+        match check_removable(api, &key, version, removal, &drops).await {
             Ok(None) => Outcome::plain(Status::Unchanged),
             Ok(Some(_)) if context.is_interrupted() => Outcome::plain(Status::NotStarted),
             Ok(Some(_)) => {

@@ -12,7 +12,7 @@ use crate::server::services::AgentInfo;
 use crate::state::{State, Table, Topic, plugins};
 use crate::wire::{
     DrainStrategyDocument, HostVolumeDocument, InstanceDocument, NodeDocument, NodeDrainRequest,
-    NodeEligibilityRequest, NodeUpdateResponse, instance_to_wire, node_to_wire,
+    NodeEligibilityRequest, NodeStub, NodeUpdateResponse, instance_to_wire, node_to_wire,
 };
 
 type Result<T = Reply> = std::result::Result<T, ServerError>;
@@ -32,7 +32,11 @@ pub(super) async fn list(request: &ApiRequest) -> Result {
     let (nodes, index) = request.services.cell.read(|state| {
         let nodes = state.nodes();
         let matching = nodes.filter(|node| node.id.as_str().starts_with(prefix));
-        let stubs: Vec<_> = matching.map(node_to_wire).collect();
+        let stub = |node: &Node| NodeStub {
+            fenced: state.node_loss(&node.id).is_some(),
+            ..node_to_wire(node)
+        };
+        let stubs: Vec<_> = matching.map(stub).collect();
         (stubs, index(state))
     });
     Ok(Reply::json(&nodes, request.pretty)?.with_index(index))

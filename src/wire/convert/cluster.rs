@@ -12,6 +12,7 @@ pub fn client_node_from_wire(stub: &NodeStub) -> ClientNode {
         id: NodeId::new(&stub.id),
         name: stub.name.clone(),
         status: stub.status.clone(),
+        is_fenced: stub.fenced,
     }
 }
 

@@ -29,7 +29,8 @@ pub(crate) enum VolumeCommand {
     Register(SubmitArgs),
     /// Deregister volumes and keep their data in the storage provider
     ///
-    /// Refuses volumes that are in use (exit code 3). Asks for approval on a terminal.
+    /// Refuses volumes that are in use (exit code 3). Asks for approval on a terminal. `--force` also drops
+    /// claims, but never one of an allocation whose tasks may still write.
     #[command(after_long_help = "Example:\n  nomad-csi volume deregister db")]
     Deregister(DeregisterArgs),
     /// Delete volumes and their data in the storage provider
@@ -150,11 +151,21 @@ pub(crate) struct DeregisterArgs {
     /// Skip the approval prompt
     #[arg(long, short)]
     pub yes: bool,
-    /// Also release claims of allocations that ended or that the server does not know
+    /// Also drop claims of allocations that cannot write any more
     ///
-    /// A claim of an allocation that may still run is never released.
+    /// A claim is dropped if the client of the allocation has reported `complete` or `failed`, and its node is
+    /// up. Nomad itself would also drop the claims of allocations that must stop, and of lost ones, while their
+    /// tasks write; this command refuses that (exit code 3). If the node is gone or fenced, or the server has no
+    /// record of the allocation and no node is away, the claim needs an approval (`--approve cuts-off:ALLOC`).
+    /// Nothing is unmounted or detached.
     #[arg(long)]
     pub force: bool,
+    /// Approve that the claim of an allocation whose end nobody can prove is dropped; repeatable
+    ///
+    /// ALLOC is the full ID. Make sure that the machine is off or cut off from its storage: otherwise two
+    /// allocations may write to one volume. `--yes` never approves that.
+    #[arg(long, value_name = "cuts-off:ALLOC", requires = "force")]
+    pub approve: Vec<String>,
     /// Succeed for volumes that are not registered
     #[arg(long)]
     pub if_exists: bool,
