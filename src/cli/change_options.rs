@@ -48,6 +48,7 @@ pub(super) fn change_options(
             accept_loss: accept_loss.map(hidden_field).collect::<Result<_, _>>()?,
             deny: arguments.deny.iter().copied().collect(),
             no_provider: arguments.no_provider,
+            share: names.resolve_all(&arguments.share)?,
         },
         approvals: Approvals {
             max_risk: arguments.max_risk,

@@ -10,8 +10,8 @@ use crate::files::{self, SpecFilesRequest};
 use crate::model::{Namespace, SetName};
 use crate::reconcile::workflow::Specifications;
 use crate::spec::{
-    Defaults, MAX_VOLUMES, Purpose, Syntax, VolumeSpec, parse_text, single_set, too_many_volumes,
-    validate,
+    Defaults, MAX_VOLUMES, Purpose, Syntax, VolumeSpec, parse_text, second_registrations,
+    single_set, too_many_volumes, validate,
 };
 
 impl From<SpecSyntax> for Syntax {
@@ -26,11 +26,14 @@ impl From<SpecSyntax> for Syntax {
 
 /// How specification files are read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct LoadOptions {
+pub(super) struct LoadOptions<'a> {
     /// What the volumes are wanted for.
     pub purpose: Purpose,
     /// What happens if the files declare no volume.
     pub empty_files: EmptyFiles,
+    /// The volumes that may have the data of another one, as `--share` names them; `None` for a command that
+    /// registers nothing.
+    pub share: Option<&'a [String]>,
 }
 
 /// What happens if the files declare no volume. In each case the files must exist and name a set:
@@ -61,7 +64,7 @@ impl EmptyFiles {
 pub(super) fn load_specifications(
     context: &CommandContext,
     arguments: &FileArgs,
-    options: LoadOptions,
+    options: LoadOptions<'_>,
     set: &SetArgs,
 ) -> Result<Specifications, CliError> {
     let namespace = context.namespace()?;
@@ -76,7 +79,7 @@ pub(super) fn load_specifications(
 pub(super) fn load_specifications_in(
     context: &CommandContext,
     arguments: &FileArgs,
-    options: LoadOptions,
+    options: LoadOptions<'_>,
     set: &SetArgs,
     namespace: Option<&Namespace>,
 ) -> Result<Specifications, CliError> {
@@ -97,7 +100,7 @@ pub(super) fn load_specifications_in(
 pub(super) fn read_specifications(
     context: &CommandContext,
     arguments: &FileArgs,
-    options: LoadOptions,
+    options: LoadOptions<'_>,
     set: &SetArgs,
     namespace: Option<&Namespace>,
 ) -> Result<(Specifications, Diagnostics), CliError> {
@@ -136,6 +139,9 @@ pub(super) fn read_specifications(
         }
     }
     validate(&volumes, options.purpose, &mut diagnostics);
+    if let Some(share) = options.share {
+        second_registrations(&volumes, share, &mut diagnostics);
+    }
     if context.global.namespace.is_some() {
         check_namespaces(&volumes, &defaults.namespace, &mut diagnostics);
     }

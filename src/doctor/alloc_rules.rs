@@ -6,9 +6,7 @@
 use super::cause::release_cause;
 use super::facts::VolumeFacts;
 use super::finding::{Confidence, Evidence, FactSource, Finding, Rule};
-use super::remedies::{
-    act, collector, deregister_by_force, release_again, run, wait_unclaimed,
-};
+use super::remedies::{act, collector, deregister_by_force, release_again, run, wait_unclaimed};
 use crate::model::{
     Alloc, BlockedEvaluation, ClientStatus, DesiredStatus, NodeSight, ago, one_line, shell_quoted,
 };
@@ -103,11 +101,15 @@ fn unheard(facts: &VolumeFacts<'_>, alloc: &Alloc) -> Finding {
         ),
         NodeSight::Gone => (
             format!("the server does not have node `{node}` any more"),
-            vec![act(format!("make sure that the machine of node `{node}` is off"))],
+            vec![act(format!(
+                "make sure that the machine of node `{node}` is off"
+            ))],
         ),
         NodeSight::Fenced => (
             format!("node `{node}` is fenced"),
-            vec![act(format!("make sure that the machine of node `{node}` is off"))],
+            vec![act(format!(
+                "make sure that the machine of node `{node}` is off"
+            ))],
         ),
         NodeSight::Unread => (
             format!("node `{node}` could not be read"),
@@ -220,6 +222,70 @@ fn living(facts: &VolumeFacts<'_>, alloc: &Alloc) -> Option<Finding> {
         evidence,
         remedies,
     })
+}
+
+/// Returns the allocations that may write to the volume without a claim: the server dropped it, and lets others write.
+pub(super) fn unclaimed_writers(facts: &VolumeFacts<'_>) -> Vec<Finding> {
+    let unclaimed = facts.unclaimed.into_iter().flatten();
+    unclaimed
+        .map(|alloc| unclaimed_writer(facts, alloc))
+        .collect()
+}
+
+fn unclaimed_writer(facts: &VolumeFacts<'_>, alloc: &Alloc) -> Finding {
+    let node = facts.node_name(&alloc.node_id);
+    let name = facts.alloc_name(&alloc.id);
+    let status = one_line(alloc.client.as_str());
+    let id = one_line(alloc.id.as_str());
+    let desired = one_line(alloc.desired.as_str());
+    let mut evidence = vec![Evidence::new(
+        FactSource::Allocations,
+        format!("allocation `{id}` names the volume, is {status}, and should {desired}"),
+    )];
+    let (why, first) = match facts.nodes.sight(&alloc.node_id) {
+        NodeSight::Up => (
+            String::new(),
+            run(
+                "wait until its tasks have ended, before another allocation uses the volume",
+                format!("nomad alloc status {}", shell_quoted(alloc.id.as_str())),
+            ),
+        ),
+        NodeSight::Away(word) => {
+            let word = one_line(&word);
+            evidence.push(Evidence::new(
+                FactSource::Nodes,
+                format!("node `{node}` is {word}"),
+            ));
+            (
+                format!(", which is {word}"),
+                act(format!(
+                    "start node `{node}` again, so that its client stops the tasks, or turn the machine off"
+                )),
+            )
+        }
+        NodeSight::Gone | NodeSight::Fenced => (
+            ", which the server does not call any more".to_owned(),
+            act(format!(
+                "make sure that the machine of node `{node}` is off"
+            )),
+        ),
+        NodeSight::Unread => (
+            ", which could not be read".to_owned(),
+            act("use a token with `node { policy = \"read\" }`"),
+        ),
+    };
+    let stop = act(
+        "stop the jobs that use the volume until then: the server lets them write at the same time",
+    );
+    Finding {
+        rule: Rule::WritesWithoutClaim,
+        verdict: format!(
+            "{name} may still write to the volume on node `{node}`{why}, and has no claim that keeps others away"
+        ),
+        confidence: Confidence::Inferred,
+        evidence,
+        remedies: vec![first, stop],
+    }
 }
 
 fn claims_it(facts: &VolumeFacts<'_>, alloc: &Alloc) -> Evidence {

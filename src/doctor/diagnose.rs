@@ -1,6 +1,6 @@
 //! Runs all rules.
 
-use super::alloc_rules::{alloc_findings, waiting_jobs};
+use super::alloc_rules::{alloc_findings, unclaimed_writers, waiting_jobs};
 use super::claim_rules::claim_findings;
 use super::facts::VolumeFacts;
 use super::finding::Finding;
@@ -16,6 +16,7 @@ pub fn diagnose(facts: &VolumeFacts<'_>) -> Vec<Finding> {
         Some(claims) => findings.extend(claim_findings(facts, claims)),
         None => findings.extend(alloc_findings(facts)),
     }
+    findings.extend(unclaimed_writers(facts));
     findings.extend(waiting_jobs(facts));
     findings.sort_by_key(|finding| (std::cmp::Reverse(finding.rule.severity()), finding.rule));
     findings

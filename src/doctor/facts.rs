@@ -1,7 +1,7 @@
 //! [`VolumeFacts`]: everything that the rules know about one volume.
 
 use crate::model::{
-    AllocId, BlockedEvaluation, ClientNode, ExternalNodeId, NodeId, Plugin, PluginInstance,
+    Alloc, AllocId, BlockedEvaluation, ClientNode, ExternalNodeId, NodeId, Plugin, PluginInstance,
     SeenNodes, Volume, VolumeClaim, one_line,
 };
 use crate::plan::{DetachRule, PluginState, ProviderList};
@@ -23,6 +23,9 @@ pub struct VolumeFacts<'a> {
     pub provider: &'a ProviderList,
     /// Evaluations that wait in the volume's namespace. Empty if they could not be read.
     pub evaluations: &'a [BlockedEvaluation],
+    /// Allocations whose job names the volume, which do not claim it, and whose end is not proven; `None` if they were
+    /// not read.
+    pub unclaimed: Option<&'a [Alloc]>,
     /// The time of the reading, in nanoseconds since the epoch.
     pub now: i64,
 }
@@ -60,10 +63,16 @@ impl<'a> VolumeFacts<'a> {
         self.nodes.away().is_some_and(|away| away.is_empty())
     }
 
+    /// Returns every allocation that is known to concern the volume.
+    fn allocs(&self) -> impl Iterator<Item = &'a Alloc> {
+        let unclaimed = self.unclaimed.into_iter().flatten();
+        self.volume.allocs.iter().chain(unclaimed)
+    }
+
     /// Returns the name of a node for people: the name that operators gave it, or its ID.
     pub(super) fn node_name(&self, id: &NodeId) -> String {
         let listed = self.node(id).map(|node| node.name.as_str());
-        let allocs = self.volume.allocs.iter();
+        let allocs = self.allocs();
         let placed = allocs
             .filter(|alloc| alloc.node_id == *id)
             .map(|alloc| alloc.node_name.as_str());
@@ -76,7 +85,7 @@ impl<'a> VolumeFacts<'a> {
 
     /// Returns the allocation with its job: ``allocation `a1` (job `web`)``.
     pub(super) fn alloc_name(&self, id: &AllocId) -> String {
-        let allocs = self.volume.allocs.iter();
+        let allocs = self.allocs();
         let job = allocs
             .filter(|alloc| alloc.id == *id && !alloc.job_id.is_empty())
             .map(|alloc| alloc.job_id.as_str())

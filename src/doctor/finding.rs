@@ -29,6 +29,8 @@ pub enum Rule {
     AllocationStopping,
     /// A job waits for the volume.
     JobWaiting,
+    /// An allocation may write to the volume, and has no claim that keeps others away.
+    WritesWithoutClaim,
     /// The provider reports the volume as attached to a node without a claim.
     AttachedWithoutClaim,
     /// The provider reports that data of the volume is lost.
@@ -55,6 +57,7 @@ impl Rule {
             Self::ReleaseRunning => "release-running",
             Self::AllocationStopping => "allocation-stopping",
             Self::JobWaiting => "job-waiting",
+            Self::WritesWithoutClaim => "writes-without-claim",
             Self::AttachedWithoutClaim => "attached-without-claim",
             Self::DataLost => "data-lost",
             Self::VolumeInaccessible => "volume-inaccessible",
@@ -77,6 +80,7 @@ impl Rule {
             | Self::NodePluginGone
             | Self::AllocationStopping
             | Self::JobWaiting
+            | Self::WritesWithoutClaim
             | Self::AttachedWithoutClaim
             | Self::DataLost
             | Self::VolumeInaccessible
@@ -96,7 +100,8 @@ impl Rule {
             | Self::ReleaseStuck
             | Self::ClaimWithoutAllocation
             | Self::PublishStuck
-            | Self::NodeDown => Severity::Error,
+            | Self::NodeDown
+            | Self::WritesWithoutClaim => Severity::Error,
             Self::NodePluginGone
             | Self::ReleaseRunning
             | Self::AllocationStopping
@@ -156,6 +161,8 @@ pub enum FactSource {
     Plugin,
     /// The server's list of nodes.
     Nodes,
+    /// The server's allocations, with their jobs.
+    Allocations,
     /// The server's evaluations.
     Evaluations,
     /// The provider's list of volumes.
@@ -170,6 +177,7 @@ impl FactSource {
             Self::Claims => "claims",
             Self::Plugin => "plugin",
             Self::Nodes => "nodes",
+            Self::Allocations => "allocations",
             Self::Evaluations => "evaluations",
             Self::Provider => "provider",
         }

@@ -113,6 +113,26 @@ fn attached_elsewhere(facts: &VolumeFacts<'_>, listed: &ExternalVolume) -> Optio
         .iter()
         .map(|node| format!("`{}`", one_line(node.as_str())))
         .collect();
+    // The server releases claims, and there is none. Detaching under a writer loses what it writes.
+    let writers = facts.unclaimed;
+    let remedies = match writers {
+        Some([]) => vec![act(
+            "check whether another cluster uses the volume, then detach it at the provider",
+        )],
+        Some(writers) => writers
+            .iter()
+            .map(|alloc| {
+                act(format!(
+                    "first end {} on node `{}`, which may still write; do not detach the volume before",
+                    facts.alloc_name(&alloc.id),
+                    facts.node_name(&alloc.node_id)
+                ))
+            })
+            .collect(),
+        None => vec![act(
+            "look for allocations that use the volume, in this cluster and in others: detaching it under a writer loses data",
+        )],
+    };
     Some(Finding {
         rule: Rule::AttachedWithoutClaim,
         verdict: format!("the volume is attached to node {name}, on which nothing claims it"),
@@ -121,10 +141,7 @@ fn attached_elsewhere(facts: &VolumeFacts<'_>, listed: &ExternalVolume) -> Optio
             FactSource::Provider,
             format!("the provider has it attached to {}", names.join(", ")),
         )],
-        // The server releases claims, and there is none.
-        remedies: vec![act(
-            "check whether another cluster uses the volume, then detach it at the provider",
-        )],
+        remedies,
     })
 }
 

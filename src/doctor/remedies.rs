@@ -39,7 +39,11 @@ fn volume_command(volume: &Volume, words: &str) -> String {
 /// the node. Only what works on this server is offered.
 pub(super) fn release_again(facts: &VolumeFacts<'_>, node: &NodeId, is_safe: bool) -> Vec<Remedy> {
     match facts.detach {
-        DetachRule::Releases if !matches!(facts.nodes.sight(node), NodeSight::Up | NodeSight::Unread) => vec![],
+        DetachRule::Releases
+            if !matches!(facts.nodes.sight(node), NodeSight::Up | NodeSight::Unread) =>
+        {
+            vec![]
+        }
         DetachRule::Releases => {
             let words = format!("detach {}", shell_quoted(node.as_str()));
             vec![Remedy {
@@ -58,7 +62,10 @@ pub(super) fn release_again(facts: &VolumeFacts<'_>, node: &NodeId, is_safe: boo
 pub(super) fn collector(facts: &VolumeFacts<'_>) -> Vec<Remedy> {
     let wait = Remedy {
         action: "wait for Nomad's collector, which tries the release every 5 minutes".to_owned(),
-        ..run("", volume_command(facts.volume, "wait --for unclaimed --timeout 15m"))
+        ..run(
+            "",
+            volume_command(facts.volume, "wait --for unclaimed --timeout 15m"),
+        )
     };
     let now = facts.all_nodes_are_up().then(|| {
         run(

@@ -29,6 +29,7 @@ pub(super) struct Facts {
     pub detach: DetachRule,
     pub provider: ProviderList,
     pub evaluations: Vec<BlockedEvaluation>,
+    pub unclaimed: Option<Vec<Alloc>>,
 }
 
 impl Facts {
@@ -40,9 +41,10 @@ impl Facts {
             claims: None,
             plugin: PluginState::Known(Box::new(plugin())),
             nodes: Some(vec![node("n1", "worker-1"), node("n2", "worker-2")]),
-            detach: DetachRule::NeverWorks,
+            detach: DetachRule::Releases,
             provider: ProviderList::Listed([(listed.external_id.clone(), listed)].into()),
             evaluations: vec![],
+            unclaimed: Some(vec![]),
         }
     }
 
@@ -87,7 +89,10 @@ impl Facts {
 
 /// Returns all findings.
 pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
-    let nodes = facts.nodes.clone().map_or_else(SeenNodes::default, SeenNodes::Read);
+    let nodes = facts
+        .nodes
+        .clone()
+        .map_or_else(SeenNodes::default, SeenNodes::Read);
     diagnose(&VolumeFacts {
         volume: &facts.volume,
         claims: facts.claims.as_deref(),
@@ -96,6 +101,7 @@ pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
         detach: facts.detach,
         provider: &facts.provider,
         evaluations: &facts.evaluations,
+        unclaimed: facts.unclaimed.as_deref(),
         now: NOW,
     })
 }

@@ -153,7 +153,14 @@ mod tests {
                     AllocWrites::Possible
                 };
                 assert_eq!(on(&read, "up"), up, "{client:?} {desired:?}");
-                for id in ["down", "disconnected", "initializing", "later", "nothing", ""] {
+                for id in [
+                    "down",
+                    "disconnected",
+                    "initializing",
+                    "later",
+                    "nothing",
+                    "",
+                ] {
                     assert_eq!(on(&read, id), AllocWrites::Possible, "{client:?} {id}");
                 }
                 for id in ["fenced", "fenced-up", "purged"] {
@@ -171,7 +178,11 @@ mod tests {
     fn an_unknown_allocation_may_run_on_every_node_that_is_away() {
         let away = |nodes: &SeenNodes| {
             let away = nodes.away()?;
-            Some(away.iter().map(|node| node.id.to_string()).collect::<Vec<_>>())
+            Some(
+                away.iter()
+                    .map(|node| node.id.to_string())
+                    .collect::<Vec<_>>(),
+            )
         };
         assert_eq!(away(&SeenNodes::default()), None);
         let nodes = vec![

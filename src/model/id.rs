@@ -103,6 +103,19 @@ impl NamespacedId {
         Self { namespace, id }
     }
 
+    /// Whether a text of a command line names it: `ID` or `NAMESPACE/ID`. An ID contains no slash.
+    pub fn is_named(&self, text: &str) -> bool {
+        match text.split_once('/') {
+            Some((namespace, id)) => self.namespace.as_str() == namespace && self.id.as_str() == id,
+            None => self.id.as_str() == text,
+        }
+    }
+
+    /// The value of an option that names it: `NAMESPACE/ID`.
+    pub fn option(&self) -> String {
+        format!("{}/{}", self.namespace, self.id)
+    }
+
     /// The name as messages quote it: `` `db` ``, or `` `db` (namespace `prod`) `` elsewhere.
     pub fn quoted(&self) -> String {
         if self.namespace.as_str() == Namespace::DEFAULT {

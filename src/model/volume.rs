@@ -50,6 +50,8 @@ pub struct VolumeRequest<S = Secrets> {
     pub parameters: Option<BTreeMap<String, String>>,
     /// The provider's volume context, opaque; valid for registration only.
     pub context: Option<BTreeMap<String, String>>,
+    /// Whether the user allows a second registration of the same data.
+    pub share: bool,
 }
 
 /// The request of a specification, whose secrets are values or references.
@@ -73,6 +75,7 @@ impl<S> VolumeRequest<S> {
             secrets: None,
             parameters: None,
             context: None,
+            share: false,
         }
     }
 
@@ -107,6 +110,7 @@ impl<S> VolumeRequest<S> {
             secrets,
             parameters: self.parameters.clone(),
             context: self.context.clone(),
+            share: self.share,
         }
     }
 }

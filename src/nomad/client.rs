@@ -91,8 +91,13 @@ impl NomadClient {
         };
         let body = serde_json::to_vec(&body)
             .map_err(|error| unsendable_request(&action, &error.to_string()))?;
+        let mut query = vec![("namespace", key.namespace.as_str())];
+        // Nomad never asks: it registers the same data twice.
+        if request.share && self.server().await? == ServerKind::Agent {
+            query.push(("share", "true"));
+        }
         let put = ApiRequest {
-            query: vec![("namespace", key.namespace.as_str())],
+            query,
             body: Some(&body),
             ..ApiRequest::new(Method::PUT, path)
         };

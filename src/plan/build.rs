@@ -19,6 +19,8 @@ use super::owned_data::{changed_volume, lost_volume, missing_volume, replaced_da
 use super::preconditions::{PluginOperation, missing_maximum, plugin_problem, unknown_namespace};
 use super::provided_data::compare_with_providers;
 use super::removals::{planned_removals, planned_replacement};
+use super::renamed::warn_of_renamed_volumes;
+use super::shared_data::block_second_registrations;
 use super::update::planned_update;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{HiddenField, NamespacedId, Volume};
@@ -34,10 +36,15 @@ pub fn build_plan(mut inputs: PlanInputs<'_>) -> Plan {
     let named: BTreeSet<NamespacedId> = wanted.iter().map(VolumeSpec::key).collect();
     let mut volumes: Vec<PlannedVolume> = wanted
         .into_iter()
-        .map(|spec| planned(spec, &inputs))
+        .map(|mut spec| {
+            spec.request.share = inputs.options.share.contains(&spec.key());
+            planned(spec, &inputs)
+        })
         .collect();
     volumes.extend(planned_removals(&named, &inputs));
     compare_with_providers(&mut volumes, inputs.observed);
+    block_second_registrations(&mut volumes, &inputs);
+    warn_of_renamed_volumes(&mut volumes, inputs.owned);
     for planned in &mut volumes {
         planned.impact = impact_of(planned, inputs.observed);
         planned.protection = protection_change(planned, &inputs);

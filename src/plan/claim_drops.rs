@@ -82,7 +82,9 @@ impl ClaimDrops {
         }
         let is_away = |sight: &Option<NodeSight>| matches!(sight, Some(NodeSight::Away(_)));
         if sights.iter().any(is_away) {
-            problem = problem.help("start the node again: its client then stops the allocation and reports the end");
+            problem = problem.help(
+                "start the node again: its client then stops the allocation and reports the end",
+            );
         }
         if let SeenNodes::Unread(why) = &self.nodes {
             problem = problem
@@ -112,13 +114,21 @@ impl ClaimDrops {
     pub fn why(&self, claim: &ClaimingAlloc) -> String {
         let Some(alloc) = &claim.alloc else {
             return match self.nodes.away() {
-                None => "the server has no record of the allocation, and its nodes could not be read".to_owned(),
+                None => {
+                    "the server has no record of the allocation, and its nodes could not be read"
+                        .to_owned()
+                }
                 Some(away) if away.is_empty() => {
                     "the server has no record of the allocation or of its node".to_owned()
                 }
                 Some(away) => {
                     let named = |node: &&crate::model::ClientNode| {
-                        format!("{} ({}, {})", one_line(&node.name), node.id, one_line(&node.status))
+                        format!(
+                            "{} ({}, {})",
+                            one_line(&node.name),
+                            node.id,
+                            one_line(&node.status)
+                        )
                     };
                     let names: Vec<_> = away.iter().take(5).map(named).collect();
                     format!(
@@ -143,7 +153,9 @@ impl ClaimDrops {
             ),
             NodeSight::Fenced => format!("node `{node}` is fenced"),
             NodeSight::Gone => format!("the server does not have node `{node}` any more"),
-            NodeSight::Unread => format!("node `{node}` could not be read, so its tasks may run on"),
+            NodeSight::Unread => {
+                format!("node `{node}` could not be read, so its tasks may run on")
+            }
         }
     }
 

@@ -59,9 +59,7 @@ fn status(client: &ClientStatus) -> &str {
         ClientStatus::Complete => "complete, but not yet released",
         ClientStatus::Failed => "failed, but not yet released",
         ClientStatus::Lost => "lost: the server lost its node, and its tasks may still write",
-        ClientStatus::Unknown => {
-            "unknown: its node is disconnected, and its tasks may still write"
-        }
+        ClientStatus::Unknown => "unknown: its node is disconnected, and its tasks may still write",
         ClientStatus::Other(word) => word,
     }
 }

@@ -167,6 +167,7 @@ fn request(volume: &Volume) -> UnresolvedRequest {
         secrets: None,
         parameters: pairs(&volume.parameters),
         context: pairs(&volume.context).filter(|_| registers),
+        share: false,
     }
 }
 

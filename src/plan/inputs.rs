@@ -47,7 +47,7 @@ pub struct ObservedState {
     /// Names of all namespaces; `None` if the token cannot list them or no list was requested.
     pub namespaces: Option<BTreeSet<Namespace>>,
     /// All volumes in all visible namespaces, to find volumes with the same external ID. Filled only
-    /// if the plan deletes data.
+    /// if the plan deletes data, or may register data that the server knows.
     pub registered: Vec<VolumeSummary>,
     /// What the providers list, for the plugins whose provider was asked.
     pub provided: BTreeMap<PluginId, ProviderList>,
@@ -254,4 +254,6 @@ pub struct PlanOptions {
     pub deny: BTreeSet<DenyRule>,
     /// Do not ask providers which volumes they have.
     pub no_provider: bool,
+    /// Volumes that may register data that another volume has.
+    pub share: BTreeSet<NamespacedId>,
 }

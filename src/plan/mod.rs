@@ -33,12 +33,14 @@ mod provider_query;
 mod release_rule;
 mod removal_checks;
 mod removals;
+mod renamed;
 mod risk;
 mod rules;
 #[cfg(test)]
 mod samples;
 mod saved_plan;
 mod selector;
+mod shared_data;
 mod unread;
 mod update;
 mod update_answers;

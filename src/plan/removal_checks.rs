@@ -89,7 +89,10 @@ pub(super) fn claimed_error(
         problem = problem.note(claim.to_string());
     }
     let gone = claims.iter().any(|claim| claim.alloc.is_none());
-    if claims.iter().any(|claim| claim.alloc.is_some() && !claim.has_ended()) {
+    if claims
+        .iter()
+        .any(|claim| claim.alloc.is_some() && !claim.has_ended())
+    {
         problem = problem.help(
             "stop the jobs that use the volume, wait until their allocations end, and try again",
         );

@@ -92,6 +92,8 @@ struct SavedOptions {
     deny: Vec<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     no_provider: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    share: Vec<NamespacedId>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -217,6 +219,7 @@ impl SavedPlan {
                 accept_loss: options.accept_loss.iter().map(loss).collect(),
                 deny: deny.collect(),
                 no_provider: options.no_provider,
+                share: names(&options.share),
             },
             approvals: SavedApprovals {
                 max_risk: approvals.max_risk.map(|risk| risk.as_str().to_owned()),
@@ -306,6 +309,7 @@ impl SavedPlan {
                 .collect::<Result<_, _>>()?,
             deny: saved.deny.iter().map(rule).collect::<Result<_, _>>()?,
             no_provider: saved.no_provider,
+            share: keys(&saved.share),
         })
     }
 

@@ -9,11 +9,11 @@ use async_trait::async_trait;
 
 use super::document::Document;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::plan::DetachRule;
 use crate::model::{
     Namespace, NamespacedId, NodeId, Plugin, PluginId, PluginSummary, Secrets, ServerVersion,
     Volume, VolumeRequest, VolumeSummary,
 };
+use crate::plan::DetachRule;
 
 /// A request to a server failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -23,6 +23,10 @@ pub struct Observation {
     pub observed: ObservedState,
     /// The server's own JSON of every volume that exists.
     pub documents: BTreeMap<NamespacedId, Document>,
+    /// Whether a volume would be registered with data that a server may know.
+    pub registers_known_data: bool,
+    /// Why the other registrations of that data could not be listed.
+    pub unlisted: Option<ApiError>,
 }
 
 /// What to read.
@@ -36,6 +40,9 @@ pub struct ObserveRequest<'a> {
     pub unread: NotedVolumes,
     /// Whether to list all volumes, to find other registrations of the same data.
     pub lists_all_volumes: bool,
+    /// Volumes whose registration would be another one of data that a server may know. If one of them does not exist,
+    /// all volumes are listed, as far as the token may.
+    pub known_data: BTreeSet<NamespacedId>,
     /// Whether to keep the server's own JSON.
     pub keeps_documents: bool,
     /// The largest number of concurrent requests.
@@ -85,8 +92,16 @@ pub async fn observe(
     observed.plugins = plugins.try_collect().await?;
     observed.plugin_ids = plugin_ids(api, &observed.plugins).await;
     observed.namespaces = namespaces(api, request.wanted, observed).await;
+    let mut known = request.known_data.iter();
+    observation.registers_known_data = known.any(|key| !observation.observed.has(key));
     if request.lists_all_volumes {
-        observed.registered = list_all_volumes(api).await?;
+        observation.observed.registered = list_all_volumes(api).await?;
+    } else if observation.registers_known_data {
+        match list_all_volumes(api).await {
+            Ok(listed) => observation.observed.registered = listed,
+            Err(error) if error.code == Code::ApiForbidden => observation.unlisted = Some(error),
+            Err(error) => return Err(error),
+        }
     }
     Ok(observation)
 }

@@ -256,7 +256,8 @@ async fn deletion_problems(
     let others = list_all_volumes(api).await?;
     let volume = api.read_volume(key).await?.map(|reading| reading.value);
     Ok(volume.map(|volume| {
-        let mut problems = removal_problems(&volume, Removal::Delete, &others, &ClaimDrops::default());
+        let mut problems =
+            removal_problems(&volume, Removal::Delete, &others, &ClaimDrops::default());
         let remote = volume.remote_id();
         let elsewhere = others.iter().find(|other| {
             other.plugin_id != volume.plugin_id && remote_id(other) == remote.as_str()

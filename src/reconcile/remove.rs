@@ -16,7 +16,9 @@ use super::until_sent::{Check, until_sent};
 use super::volume_list::list_all_volumes;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{NamespacedId, Secrets, Volume};
-use crate::plan::{ClaimDrops, IntentStep, PlannedVolume, Removal, VolumeVersion, removal_problems};
+use crate::plan::{
+    ClaimDrops, IntentStep, PlannedVolume, Removal, VolumeVersion, removal_problems,
+};
 use crate::ports::{ApiError, VolumeApi};
 
 /// Removes the volume of a plan's entry.
@@ -29,7 +31,15 @@ pub(super) async fn remove(
     let step = async || {
         let check = Check::begin();
         let drops = ClaimDrops::default();
-        match check_removable(execution.api, key, planned.expected_version, removal, &drops).await {
+        match check_removable(
+            execution.api,
+            key,
+            planned.expected_version,
+            removal,
+            &drops,
+        )
+        .await
+        {
             Ok(None) => removed(execution.record, key, vec![]).await,
             Ok(Some(_)) if execution.stop.is_cancelled() => Outcome::plain(Status::NotStarted),
             Ok(Some(existing)) => send_planned(execution, &existing, removal, check).await,

@@ -10,10 +10,11 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use super::observe::plugin_state;
 use super::provider_lists::{provider_lists, unread_lists};
 use super::seen_nodes::seen_nodes;
+use super::unclaimed_users::unclaimed_users;
 use crate::diagnostic::Diagnostic;
 use crate::doctor::VolumeFacts;
 use crate::model::{
-    BlockedEvaluation, Namespace, NamespacedId, PluginId, SeenNodes, Volume, VolumeClaim,
+    Alloc, BlockedEvaluation, Namespace, NamespacedId, PluginId, SeenNodes, Volume, VolumeClaim,
 };
 use crate::plan::{AskedPlugins, DetachRule, PluginState, ProviderList, UnlistedReason};
 use crate::ports::{ApiError, ClaimQuery, ClusterApi, ServerKind};
@@ -26,7 +27,7 @@ const NOT_ASKED: ProviderList = ProviderList::Unknown(UnlistedReason::NotAsked);
 pub(super) struct FactOptions {
     /// Whether the providers are asked which volumes they have.
     pub(super) asks_providers: bool,
-    /// Whether Nomad's blocked evaluations are read.
+    /// Whether Nomad's blocked evaluations are read, and the allocations that use a volume without a claim.
     pub(super) reads_evaluations: bool,
     /// The largest number of concurrent requests.
     pub(super) parallelism: usize,
@@ -55,6 +56,7 @@ pub(super) struct FactReading {
     detach: DetachRule,
     providers: BTreeMap<PluginId, ProviderList>,
     evaluations: BTreeMap<Namespace, Vec<BlockedEvaluation>>,
+    unclaimed: BTreeMap<NamespacedId, Vec<Alloc>>,
     now: i64,
     /// What could not be read, and why.
     pub(super) unread: Vec<String>,
@@ -89,6 +91,7 @@ impl FactReading {
             detach: server.detach_rule(),
             providers: BTreeMap::new(),
             evaluations: BTreeMap::new(),
+            unclaimed: BTreeMap::new(),
             now: options.now,
             unread: vec![],
         };
@@ -100,6 +103,9 @@ impl FactReading {
         }
         if options.reads_evaluations && !is_agent {
             reading.read_evaluations(api, volumes).await;
+            let found = unclaimed_users(api, volumes, &reading.nodes, options.parallelism).await;
+            reading.unclaimed = found.allocs;
+            reading.unread.extend(found.unread);
         }
         Ok(reading)
     }
@@ -168,6 +174,7 @@ impl FactReading {
             detach: self.detach,
             provider: provider.unwrap_or(&NOT_ASKED),
             evaluations: evaluations.map_or(&[][..], Vec::as_slice),
+            unclaimed: self.unclaimed.get(&volume.key()).map(Vec::as_slice),
             now: self.now,
         }
     }

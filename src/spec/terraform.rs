@@ -298,6 +298,7 @@ impl Attributes {
             secrets: None,
             parameters: pairs(self.parameters),
             context: pairs(self.context),
+            share: false,
         };
         let request = if registers && !creates {
             request

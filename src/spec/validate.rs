@@ -8,7 +8,9 @@ use std::collections::HashMap;
 
 use super::volume_spec::{Purpose, VolumeSpec};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, Span};
-use crate::model::{AttachmentMode, Namespace, NamespacedId, PluginId, SecretRefs, SetName};
+use crate::model::{
+    AttachmentMode, ExternalId, Namespace, NamespacedId, PluginId, SecretRefs, SetName,
+};
 
 /// CSI's limit of a string, in bytes ("Size Limits").
 const MAX_TEXT: usize = 128;
@@ -314,6 +316,37 @@ fn unique_volumes(specs: &[VolumeSpec], diagnostics: &mut Diagnostics) {
                 .label(first, "first here"),
             );
         }
+    }
+}
+
+/// Reports specifications that register the same data again, and that the user does not name with `--share`. `share`
+/// holds `ID` or `NAMESPACE/ID`.
+pub fn second_registrations(specs: &[VolumeSpec], share: &[String], diagnostics: &mut Diagnostics) {
+    let mut seen: HashMap<(&PluginId, &ExternalId), &VolumeSpec> = HashMap::new();
+    for spec in specs {
+        let Some(external_id) = &spec.request.external_id else {
+            continue;
+        };
+        let first = *seen
+            .entry((&spec.request.plugin_id, external_id))
+            .or_insert(spec);
+        let key = spec.key();
+        if first.key() == key || share.iter().any(|name| key.is_named(name)) {
+            continue;
+        }
+        let message = format!(
+            "volume {} has the same data as volume {}",
+            key.quoted(),
+            first.key().quoted()
+        );
+        let problem = Diagnostic::error(Code::VolumeShared, message)
+            .label(spec.field_span("external_id"), "the same external ID again")
+            .label(first.field_span("external_id"), "first here")
+            .note("both can be written at the same time, whatever their capabilities allow, and deleting one deletes the data of both");
+        diagnostics.push(problem.help(format!(
+            "remove one of them, or add `--share {}` if the storage is made for that, such as an NFS export",
+            key.option()
+        )));
     }
 }
 

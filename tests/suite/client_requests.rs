@@ -34,6 +34,7 @@ pub(crate) fn request(id: &str) -> VolumeRequest {
         secrets: Some(Secrets::from_iter([("password", "hunter2")])),
         parameters: None,
         context: Some(BTreeMap::from([("k".to_owned(), "v".to_owned())])),
+        share: false,
     }
 }
 

@@ -19,6 +19,7 @@ mod claims;
 mod claims_linearizable;
 #[cfg(feature = "agent")]
 mod claims_model;
+mod claims_real;
 mod claims_registration;
 mod claims_release;
 #[cfg(feature = "agent")]

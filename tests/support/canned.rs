@@ -59,6 +59,17 @@ impl CannedServer {
                 200,
                 "[]",
             ),
+            // No other volume is registered, and no allocation uses one.
+            (
+                "GET /v1/volumes?namespace=*&per_page=2000&type=csi",
+                200,
+                "[]",
+            ),
+            (
+                "GET /v1/allocations?namespace=default&per_page=1000",
+                200,
+                "[]",
+            ),
             // No plugin lists its volumes.
             (
                 "GET /v1/volumes/external",

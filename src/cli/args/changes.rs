@@ -23,6 +23,8 @@ const ACCEPT_LOSS_HELP: &str =
     "Allow an update to erase a value that the server hides and the file omits; repeatable";
 const MAX_RISK_HELP: &str = "Highest risk to accept without approval [default: reversible]";
 const APPROVE_HELP: &str = "Approve changes of this risk for one volume; repeatable";
+pub(crate) const SHARE_HELP: &str =
+    "Let this volume register data that another volume has, such as an NFS export; repeatable";
 const DENY_HELP: &str = "Refuse every change of this kind; repeatable";
 
 /// The additional changes that a command may make, and the server that it plans for.
@@ -56,6 +58,8 @@ pub(crate) struct ChangeArgs {
     /// other data than the set recorded.
     #[arg(long, value_name = "RISK:[NAMESPACE/]ID", help_heading = HEADING)]
     pub approve: Vec<String>,
+    #[arg(long, value_name = "[NAMESPACE/]ID", help_heading = HEADING, help = SHARE_HELP)]
+    pub share: Vec<String>,
     #[arg(long, value_name = "RULE", value_delimiter = ',', help_heading = HEADING, value_parser = one_of(DenyRule::ALL, DenyRule::as_str), help = DENY_HELP)]
     pub deny: Vec<DenyRule>,
     #[arg(long, value_name = "VERSION", help_heading = HEADING, help = SERVER_VERSION_HELP)]
@@ -75,6 +79,8 @@ pub(crate) struct StandingChangeArgs {
     pub max_risk: Option<Risk>,
     #[arg(long, value_name = "RISK:[NAMESPACE/]ID", requires = "apply", help_heading = HEADING, help = APPROVE_HELP)]
     pub approve: Vec<String>,
+    #[arg(long, value_name = "[NAMESPACE/]ID", help_heading = HEADING, help = SHARE_HELP)]
+    pub share: Vec<String>,
     #[arg(long, value_name = "RULE", value_delimiter = ',', requires = "apply", help_heading = HEADING, value_parser = one_of(DenyRule::ALL, DenyRule::as_str), help = DENY_HELP)]
     pub deny: Vec<DenyRule>,
     #[arg(long, value_name = "VERSION", help_heading = HEADING, help = SERVER_VERSION_HELP)]
@@ -91,6 +97,7 @@ impl From<StandingChangeArgs> for ChangeArgs {
             max_risk: changes.max_risk,
             approve: changes.approve,
             deny: changes.deny,
+            share: changes.share,
             server_version: changes.server_version,
             no_provider: changes.no_provider,
             ..Self::default()

@@ -24,7 +24,9 @@ mod value_parsers;
 
 #[cfg(feature = "agent")]
 pub(crate) use call_widths::CallWidthArgs;
-pub(crate) use changes::{ChangeArgs, NO_PROVIDER_HELP, SERVER_VERSION_HELP, StandingChangeArgs};
+pub(crate) use changes::{
+    ChangeArgs, NO_PROVIDER_HELP, SERVER_VERSION_HELP, SHARE_HELP, StandingChangeArgs,
+};
 pub(crate) use files::{FileArgs, SYNTAX_HELP, SpecSyntax, required_paths};
 pub(crate) use global::{GlobalArgs, LogFormat};
 pub(crate) use ledger::{LEDGER_NAMESPACE_HELP, LedgerArgs};

@@ -68,6 +68,7 @@ pub(crate) async fn check(
             LoadOptions {
                 purpose: Purpose::ByExternalId,
                 empty_files: EmptyFiles::Rejected,
+                share: None,
             },
             &arguments.set,
         )?)

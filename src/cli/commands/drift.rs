@@ -65,6 +65,7 @@ pub(crate) async fn show_drift(
     let load_options = LoadOptions {
         purpose: Purpose::ByExternalId,
         empty_files: EmptyFiles::Accepted,
+        share: None,
     };
     let (files, set) = (&arguments.files, &arguments.set);
     let specifications = load_specifications(context, files, load_options, set)?;

@@ -20,7 +20,9 @@ use crate::model::{
     PluginId, SetName, UnresolvedRequest, VolumeId,
 };
 use crate::ports::ClusterApi;
-use crate::reconcile::workflow::{SetSelection, import_into_set};
+use crate::reconcile::workflow::{
+    Registrations, SetSelection, find_registrations, import_into_set,
+};
 use crate::reconcile::{ImportFound, ImportSelection, find_to_import};
 use crate::spec::{
     Syntax, WritableSpec, encode_all, encode_file, read_terraform_state, removed_blocks,
@@ -47,6 +49,9 @@ pub(crate) struct ImportArgs {
     /// ID in the specification [default: the external ID]
     #[arg(long, value_name = "ID", requires = "external")]
     pub id: Option<String>,
+    /// Write a specification although the volume is registered already; the ID in the specification
+    #[arg(long, value_name = "[NAMESPACE/]ID", requires = "external")]
+    pub share: Option<String>,
     /// Set that takes ownership of the volumes
     #[arg(long, value_name = "NAME", conflicts_with = "external")]
     pub set: Option<SetName>,
@@ -179,7 +184,17 @@ async fn import_external(
     };
     let namespace = context.namespace()?.unwrap_or_default();
     let id = arguments.id.as_deref().unwrap_or(external.as_str());
-    let spec = registration(&volume, plugin, namespace, id);
+    let workflow = context.workflow(cluster, "import", 1);
+    let key = NamespacedId::new(namespace.clone(), VolumeId::new(id));
+    let found = find_registrations(&workflow, &plugin, &external).await?;
+    let may_share = arguments
+        .share
+        .as_deref()
+        .is_some_and(|name| key.is_named(name));
+    if !found.keys.is_empty() && !may_share {
+        return Err(registered_already(&found.keys, &plugin, &external, &key).into());
+    }
+    let spec = registration(&volume, plugin, namespace, id, &found);
     write_specifications(context, arguments, &[spec])?;
     context.printer.print_status(
         "The capability of the volume is unknown: correct `capability`, then run `nomad-csi plan`.",
@@ -187,11 +202,36 @@ async fn import_external(
     Ok(Exit::Done)
 }
 
+/// Refuses to write a second registration of data that the server has registered.
+fn registered_already(
+    others: &[NamespacedId],
+    plugin: &PluginId,
+    external: &ExternalId,
+    key: &NamespacedId,
+) -> Diagnostic {
+    let message = format!(
+        "cannot import volume `{}` of plugin `{plugin}`: it is registered already",
+        one_line(external.as_str())
+    );
+    let mut problem = Diagnostic::error(Code::VolumeShared, message);
+    for other in others {
+        problem = problem.note(format!("volume {} has this external ID", other.quoted()));
+    }
+    problem
+        .note("two registrations of the same data can be written at the same time, whatever their capabilities allow")
+        .help("import the registered volume by its ID: `nomad-csi import ID`")
+        .help(format!(
+            "if the storage is made for that, such as an NFS export, add `--share {}`",
+            key.option()
+        ))
+}
+
 fn registration(
     volume: &ExternalVolume,
     plugin_id: PluginId,
     namespace: Namespace,
     id: &str,
+    found: &Registrations,
 ) -> WritableSpec {
     let capability = Capability {
         access_mode: AccessMode::SingleNodeWriter,
@@ -211,10 +251,20 @@ fn registration(
     WritableSpec {
         protect: Some(true),
         comments: vec![
-            format!("not registered; size at the provider: {size}"),
+            format!("{}; size at the provider: {size}", registrations(found)),
             "the capability is a guess: correct it".to_owned(),
         ],
         ..WritableSpec::new(request)
+    }
+}
+
+/// Describes how the volume is registered, as far as the token sees it.
+fn registrations(found: &Registrations) -> String {
+    let names: Vec<_> = found.keys.iter().map(NamespacedId::option).collect();
+    match (names.as_slice(), found.is_complete) {
+        ([], true) => "not registered".to_owned(),
+        ([], false) => "no registration that the token sees".to_owned(),
+        (names, _) => format!("shares its data with {}", names.join(", ")),
     }
 }
 
@@ -338,7 +388,13 @@ mod tests {
                 condition: None,
             };
             let namespace = Namespace::new(namespace);
-            registration(&external, PluginId::new("p"), namespace, id)
+            registration(
+                &external,
+                PluginId::new("p"),
+                namespace,
+                id,
+                &Registrations::default(),
+            )
         };
         let names = |volumes: &[(&str, &str)]| {
             let volumes: Vec<_> = volumes.iter().map(|(n, id)| volume(n, id)).collect();

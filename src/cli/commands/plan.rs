@@ -85,6 +85,7 @@ pub(crate) async fn show_plan(
     let load_options = LoadOptions {
         purpose: Purpose::ByExternalId,
         empty_files: EmptyFiles::with_prune(arguments.changes.prune),
+        share: Some(&arguments.changes.share),
     };
     let (files, set) = (&arguments.files, &arguments.set);
     let specifications = load_specifications(context, files, load_options, set)?;

@@ -10,7 +10,7 @@ use crate::cli::exit::Exit;
 use crate::cli::ledger::ledger_access;
 use crate::cli::specs::{EmptyFiles, LoadOptions, load_specifications_in};
 use crate::cli::ui::{OutputFormat, report_outcomes, volume_detail, volume_list};
-use crate::model::{Namespace, Volume, VolumeSummary};
+use crate::model::{Namespace, NamespacedId, Volume, VolumeSummary};
 use crate::plan::SavedPlan;
 use crate::ports::{Document, WithDocument};
 use crate::reconcile::workflow::{
@@ -46,6 +46,14 @@ pub(crate) struct Submission<'a> {
 }
 
 impl Submission<'_> {
+    /// The volumes that the command line or the saved plan lets share data.
+    fn share(&self) -> Vec<String> {
+        let saved = self.saved_plan.map(SavedPlan::options);
+        let saved = saved.and_then(Result::ok).unwrap_or_default();
+        let saved = saved.share.iter().map(NamespacedId::option);
+        self.changes.share.iter().cloned().chain(saved).collect()
+    }
+
     /// Whether the command line or the saved plan prunes.
     fn prunes(&self) -> bool {
         let saved = self.saved_plan.map(SavedPlan::options);
@@ -70,7 +78,10 @@ pub(crate) async fn submit_volumes(
         output: Some(&arguments.output.output),
         parallelism: arguments.parallelism.parallelism,
         server_wait: arguments.server_wait,
-        changes: &ChangeArgs::default(),
+        changes: &ChangeArgs {
+            share: arguments.share.clone(),
+            ..ChangeArgs::default()
+        },
         waits_until_schedulable: false,
         policy_override: arguments.policy_override,
         saved_plan: None,
@@ -87,9 +98,11 @@ pub(crate) async fn submit(
     context: &CommandContext,
     submission: &Submission<'_>,
 ) -> Result<Exit, CliError> {
+    let share = submission.share();
     let load_options = LoadOptions {
         purpose: submission.mode.purpose(),
         empty_files: EmptyFiles::with_prune(submission.prunes()),
+        share: Some(&share),
     };
     let (files, set) = (submission.files, submission.set);
     let namespace = submission.namespace.as_ref();

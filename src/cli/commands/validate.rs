@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::cli::args::{
-    FileArgs, REPORT_FORMAT_HELP, ReportArgs, ReportFormat, SetArgs, required_paths,
+    FileArgs, REPORT_FORMAT_HELP, ReportArgs, ReportFormat, SHARE_HELP, SetArgs, required_paths,
 };
 use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
@@ -23,6 +23,8 @@ pub(crate) struct ValidateArgs {
     /// The specifications.
     #[command(flatten)]
     pub files: FileArgs,
+    #[arg(long, value_name = "[NAMESPACE/]ID", help = SHARE_HELP)]
+    pub share: Vec<String>,
     #[arg(short, long, value_name = "FORMAT", default_value = "text", help = REPORT_FORMAT_HELP)]
     pub output: ReportFormat,
     /// The reports.
@@ -46,6 +48,7 @@ pub(crate) fn validate_files(
         LoadOptions {
             purpose: Purpose::ByExternalId,
             empty_files: EmptyFiles::Warned,
+            share: Some(&arguments.share),
         },
         &SetArgs::default(),
         asked.as_ref(),

@@ -4,7 +4,7 @@ use super::super::finding::SafeFix;
 use super::super::samples::{Facts, NOW, findings, rules};
 use super::*;
 use crate::model::{AllocId, Health, HealthCount, NodeId};
-use crate::plan::PluginState;
+use crate::plan::{DetachRule, PluginState};
 
 fn claimed(desired: DesiredStatus, client: ClientStatus) -> Facts {
     Facts::healthy().claimed(desired, client)
@@ -133,7 +133,8 @@ fn a_claim_of_an_allocation_that_the_server_does_not_have_is_found() {
     let finding = first(&gone);
     assert_eq!(finding.rule, Rule::ClaimWithoutAllocation);
     let last = finding.remedies.last().unwrap();
-    let command = "nomad-csi volume deregister db --force --namespace default";
+    let command =
+        "nomad-csi volume deregister db --force --approve cuts-off:gone --namespace default";
     assert_eq!(last.command.as_deref(), Some(command));
 }
 
@@ -170,4 +171,160 @@ fn a_job_waits_for_the_volume_only_if_the_scheduler_names_it() {
     for other in ["CSI volume db2 is unschedulable", "missing drivers", ""] {
         assert_eq!(waiting(other), [], "{other}");
     }
+}
+
+/// All commands of the remedies, in one text.
+fn commands(finding: &Finding) -> String {
+    let commands = finding
+        .remedies
+        .iter()
+        .filter_map(|one| one.command.clone());
+    commands.collect::<Vec<_>>().join("\n")
+}
+
+fn with_node(status: Option<&str>, facts: Facts) -> Facts {
+    facts.with(|facts| match status {
+        Some(status) => facts.nodes.as_mut().unwrap()[0].status = status.into(),
+        None => drop(facts.nodes.as_mut().unwrap().remove(0)),
+    })
+}
+
+/// `lost` and `unknown` are the server's words for a node that it does not hear.
+#[test]
+fn a_lost_or_unknown_allocation_may_still_write() {
+    for client in [ClientStatus::Lost, ClientStatus::Unknown] {
+        for desired in [
+            DesiredStatus::Run,
+            DesiredStatus::Stop,
+            DesiredStatus::Evict,
+        ] {
+            let claimed = || claimed(desired.clone(), client.clone());
+            let unread = claimed().with(|facts| facts.nodes = None);
+            for (facts, may_drop) in [
+                (with_node(Some("ready"), claimed()), false),
+                (with_node(Some("down"), claimed()), false),
+                (with_node(Some("disconnected"), claimed()), false),
+                (with_node(Some("initializing"), claimed()), false),
+                (unread, false),
+                (with_node(None, claimed()), true),
+            ] {
+                let found = findings(&facts);
+                let finding = found.iter().find(|one| one.rule == Rule::NodeDown).unwrap();
+                assert!(finding.verdict.contains("may still write"), "{finding:?}");
+                assert!(!finding.verdict.contains("has ended"), "{finding:?}");
+                assert_eq!(finding.safe_fix(), None);
+                let commands = commands(finding);
+                assert!(!commands.contains("detach"), "{commands}");
+                assert!(!commands.contains("system gc"), "{commands}");
+                let drops = commands.contains("deregister db --force --approve cuts-off:a1");
+                assert_eq!(drops, may_drop, "{commands}");
+                assert_eq!(commands.contains("deregister"), may_drop, "{commands}");
+            }
+        }
+    }
+}
+
+/// A claim is dropped only where `volume deregister --force` would not refuse it.
+#[test]
+fn a_forced_deregistration_is_offered_only_where_it_is_not_refused() {
+    let offers = |facts: &Facts| {
+        let found = findings(facts);
+        found.iter().any(|one| commands(one).contains("deregister"))
+    };
+    assert!(offers(&stopped()));
+    assert!(!offers(&with_node(Some("down"), stopped())));
+    assert!(!offers(&stopped().with(|facts| facts.nodes = None)));
+    let shared = stopped().with(|facts| {
+        let mut other = facts.volume.allocs[0].clone();
+        other.id = AllocId::new("a2");
+        other.client = ClientStatus::Running;
+        facts.volume.write_allocs.insert(other.id.clone());
+        facts.volume.allocs.push(other);
+    });
+    assert!(!offers(&shared));
+    let gone = |facts: Facts| {
+        facts.with(|facts| {
+            facts.volume.read_allocs.insert(AllocId::new("gone"));
+        })
+    };
+    assert!(offers(&gone(Facts::healthy())));
+    assert!(!offers(&gone(with_node(Some("down"), Facts::healthy()))));
+    assert!(!offers(&gone(
+        Facts::healthy().with(|facts| facts.nodes = None)
+    )));
+}
+
+/// Most versions of Nomad detach nothing on request, and collecting removes nodes that are down.
+#[test]
+fn only_what_releases_on_the_server_is_offered() {
+    for (detach, is_up, expected) in [
+        (DetachRule::Releases, true, "volume detach db n1"),
+        (DetachRule::NeverWorks, true, "nomad system gc"),
+        (
+            DetachRule::NeverWorks,
+            true,
+            "volume wait db --for unclaimed --timeout 15m",
+        ),
+        (DetachRule::Unknown, true, "nomad system gc"),
+        (
+            DetachRule::NeverWorks,
+            false,
+            "volume wait db --for unclaimed --timeout 15m",
+        ),
+    ] {
+        let facts = stopped().with(|facts| {
+            facts.detach = detach;
+            if !is_up {
+                facts.nodes.as_mut().unwrap()[1].status = "down".into();
+            }
+        });
+        let finding = first(&facts);
+        let commands = commands(&finding);
+        assert!(commands.contains(expected), "{detach:?}: {commands}");
+        let detaches = commands.contains("detach");
+        assert_eq!(detaches, detach == DetachRule::Releases, "{commands}");
+        assert_eq!(finding.safe_fix().is_some(), detaches);
+        let collects = commands.contains("system gc");
+        assert_eq!(collects, !detaches && is_up, "{commands}");
+    }
+}
+
+#[test]
+fn a_writer_without_a_claim_is_found_and_ended_before_anything_is_detached() {
+    let facts = |nodes: Option<&str>| {
+        let writer = claimed(DesiredStatus::Stop, ClientStatus::Running)
+            .volume
+            .allocs;
+        with_node(nodes, Facts::healthy()).with(|facts| {
+            facts.unclaimed = Some(writer);
+            facts.listed_mut().published_nodes = vec![crate::model::ExternalNodeId::new("i-1")];
+        })
+    };
+    for node in [Some("ready"), Some("down"), None] {
+        let facts = facts(node);
+        assert_eq!(
+            rules(&facts),
+            [Rule::WritesWithoutClaim, Rule::AttachedWithoutClaim],
+            "{node:?}"
+        );
+        let found = findings(&facts);
+        assert!(
+            found[0]
+                .verdict
+                .contains("allocation `a1` (job `web`) may still write")
+        );
+        let remedies: Vec<_> = found[1].remedies.iter().map(ToString::to_string).collect();
+        assert_eq!(remedies.len(), 1);
+        assert!(
+            remedies[0].starts_with("first end allocation `a1`"),
+            "{remedies:?}"
+        );
+    }
+    let unread = facts(Some("ready")).with(|facts| facts.unclaimed = None);
+    let found = findings(&unread);
+    assert!(
+        found[0].remedies[0]
+            .action
+            .starts_with("look for allocations")
+    );
 }

@@ -89,7 +89,12 @@ fn force_drops_only_claims_whose_end_is_proven_or_approved_by_name() {
     ];
     for client in clients {
         for desired in &desired {
-            let on = |node: &str| volume(&["a1"], vec![alloc("a1", node, desired.clone(), client.clone())]);
+            let on = |node: &str| {
+                volume(
+                    &["a1"],
+                    vec![alloc("a1", node, desired.clone(), client.clone())],
+                )
+            };
             let up = match client {
                 Complete | Failed => vec![],
                 Pending | Running | Lost | Unknown | Other(_) => vec![Code::VolumeInUse],
@@ -146,7 +151,10 @@ fn each_of_several_claims_is_decided_by_itself() {
     };
     let both = [Code::VolumeInUse, Code::CliApprovalNeeded];
     assert_eq!(against(&several(Running), nodes(), &[]), both);
-    assert_eq!(against(&several(Running), nodes(), &["a3"]), [Code::VolumeInUse]);
+    assert_eq!(
+        against(&several(Running), nodes(), &["a3"]),
+        [Code::VolumeInUse]
+    );
     assert_eq!(against(&several(Complete), nodes(), &["a3"]), []);
     assert_eq!(against(&volume(&[], vec![]), SeenNodes::default(), &[]), []);
 }
@@ -155,7 +163,12 @@ fn each_of_several_claims_is_decided_by_itself() {
 fn a_refusal_names_the_allocation_its_node_and_the_reason() {
     let stopping = volume(
         &["a1"],
-        vec![alloc("a1", "up", DesiredStatus::Stop, ClientStatus::Running)],
+        vec![alloc(
+            "a1",
+            "up",
+            DesiredStatus::Stop,
+            ClientStatus::Running,
+        )],
     );
     let drops = ClaimDrops {
         nodes: nodes(),

@@ -52,6 +52,7 @@ fn request(id: &str) -> VolumeRequest {
         secrets: Some(Secrets::from_iter([("token", SECRET)])),
         parameters: Some(BTreeMap::from([("kind".into(), "fast".into())])),
         context: None,
+        share: false,
     }
 }
 

@@ -122,6 +122,7 @@ fn again(volume: &Volume) -> UnresolvedRequest {
         secrets: None,
         parameters: Some(volume.parameters.clone()),
         context: None,
+        share: false,
     }
 }
 

@@ -245,9 +245,7 @@ fn every_set_is_readable_only_if_no_rule_hides_one() {
     let on = |paths: &[(&str, &str)]| {
         let blocks: String = paths
             .iter()
-            .map(|(path, words)| {
-                format!("path \"{path}\" {{ capabilities = [{words}] }}\n")
-            })
+            .map(|(path, words)| format!("path \"{path}\" {{ capabilities = [{words}] }}\n"))
             .collect();
         rules(&format!(
             "namespace \"default\" {{\n policy = \"read\"\n variables {{\n{blocks}}}\n}}"
@@ -259,13 +257,34 @@ fn every_set_is_readable_only_if_no_rule_hides_one() {
         (&[("nomad-csi/sets/*", "\"write\", \"read\"")], true),
         (&[("nomad-csi/sets/*", "\"list\"")], false),
         (&[("nomad-csi/sets/web/*", "\"read\", \"list\"")], false),
-        (&[("nomad-csi/sets/*", "\"read\""), ("nomad-csi/sets/db/*", "\"deny\"")], false),
-        (&[("nomad-csi/sets/*", "\"read\""), ("nomad-csi/sets/db/*", "\"list\"")], false),
-        (&[("nomad-csi/sets/*", "\"read\""), ("nomad-csi/sets/db/*", "\"read\"")], true),
+        (
+            &[
+                ("nomad-csi/sets/*", "\"read\""),
+                ("nomad-csi/sets/db/*", "\"deny\""),
+            ],
+            false,
+        ),
+        (
+            &[
+                ("nomad-csi/sets/*", "\"read\""),
+                ("nomad-csi/sets/db/*", "\"list\""),
+            ],
+            false,
+        ),
+        (
+            &[
+                ("nomad-csi/sets/*", "\"read\""),
+                ("nomad-csi/sets/db/*", "\"read\""),
+            ],
+            true,
+        ),
         (&[], false),
     ] {
         assert_eq!(on(paths), Some(expected), "{paths:?}");
     }
-    assert_eq!(Grants::Everything.reads_every_set(&Namespace::default()), Some(true));
+    assert_eq!(
+        Grants::Everything.reads_every_set(&Namespace::default()),
+        Some(true)
+    );
     assert_eq!(Grants::Unknown.reads_every_set(&Namespace::default()), None);
 }

@@ -136,6 +136,7 @@ fn a_saved_plan_is_read_back() {
         snapshot_first: true,
         delete_data: [key.clone()].into(),
         accept_loss: [(HiddenField::MountFlags, key.clone())].into(),
+        share: [key.clone()].into(),
         deny: [DenyRule::Expand].into(),
         no_provider: true,
     };

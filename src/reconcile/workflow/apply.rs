@@ -192,6 +192,10 @@ async fn apply_in_set(
     let mut outcomes = execute_plan(context, execution).await?;
     let mut failures = Failures::default();
     report_outcomes(context, specifications, plan, &mut outcomes, &mut failures);
+    if request.mode.is_apply() && plan.counts().without_data > 0 {
+        report_without_data(context, plan.counts().without_data);
+        failures.add(FailureKind::Blocked);
+    }
     if request.waits_until_schedulable {
         let waiting = wait_until_schedulable(context, applied_volumes(plan, &outcomes));
         failures.add_reported(waiting.await)?;
@@ -368,6 +372,16 @@ fn report_existing(context: &WorkflowContext<'_>, plan: &Plan) {
         let line = format!("volume {key}: already exists, {step}");
         context.reporter.status(&line);
     }
+}
+
+/// Reports volumes that are as their files want them, and whose data is gone: no job can use them.
+fn report_without_data(context: &WorkflowContext<'_>, count: usize) {
+    let volumes = match count {
+        1 => "1 volume is".to_owned(),
+        count => format!("{count} volumes are"),
+    };
+    let line = format!("{volumes} registered without data: the provider does not have it any more");
+    context.reporter.status(&line);
 }
 
 /// Returns the volumes of the files that are as wanted now.

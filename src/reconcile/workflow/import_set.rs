@@ -96,7 +96,9 @@ async fn all_sets_readable(
     if grants.reads_every_set(namespace) == Some(true) {
         return Ok(());
     }
-    let message = format!("cannot import volumes into set `{set}`: the token is not known to read every other set");
+    let message = format!(
+        "cannot import volumes into set `{set}`: the token is not known to read every other set"
+    );
     let problem = Diagnostic::error(Code::SetTwoOwners, message).help(format!(
         "use a token that reads all sets: `path \"nomad-csi/sets/*\" {{ capabilities = [\"list\", \"read\"] }}` in namespace `{namespace}`"
     ));

@@ -95,7 +95,7 @@ impl OrphanInventory {
 }
 
 /// Whether the token is known to list the volumes of every namespace.
-async fn sees_every_namespace(api: &dyn ClusterApi) -> Result<bool, WorkflowError> {
+pub(super) async fn sees_every_namespace(api: &dyn ClusterApi) -> Result<bool, WorkflowError> {
     match access(api).await {
         Ok(access) => Ok(access.grants.lists_every_namespace() == Some(true)),
         Err(error) if error.code == Code::ApiUnknownToken => Err(error.into()),
@@ -104,11 +104,7 @@ async fn sees_every_namespace(api: &dyn ClusterApi) -> Result<bool, WorkflowErro
 }
 
 /// Explains that a volume of the provider is registered, and what to do instead.
-pub(super) fn registered(
-    listed: &ListedVolume,
-    other: &VolumeSummary,
-    help: String,
-) -> Diagnostic {
+pub(super) fn registered(listed: &ListedVolume, other: &VolumeSummary, help: String) -> Diagnostic {
     let id = &listed.volume.external_id;
     let message = format!("volume `{id}` of the provider is not an orphan: it is registered");
     Diagnostic::error(Code::OrphanRegistered, message)

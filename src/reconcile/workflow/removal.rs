@@ -8,9 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use super::approval::{
-    Answer, Approval, NamedApproval, require_approval, require_named_approvals,
-};
+use super::approval::{Answer, Approval, NamedApproval, require_approval, require_named_approvals};
 use super::claim_explanation::{explained, stuck_claims};
 use super::context::WorkflowContext;
 use super::error::{FailureKind, Failures, WorkflowError};
@@ -199,11 +197,17 @@ fn refuse_unused_approvals(
     let problems: Vec<Diagnostic> = unused
         .map(|id| {
             let id = one_line(id.as_str());
-            let message = format!("cannot approve `{CUTS_OFF}` for allocation `{id}`: it claims none of the volumes");
+            let message = format!(
+                "cannot approve `{CUTS_OFF}` for allocation `{id}`: it claims none of the volumes"
+            );
             let problem = Diagnostic::error(Code::CliInvalidValue, message);
-            let mut full = claiming.iter().filter(|full| full.as_str().starts_with(&id));
+            let mut full = claiming
+                .iter()
+                .filter(|full| full.as_str().starts_with(&id));
             match full.next() {
-                Some(full) => problem.help(format!("did you mean allocation `{full}`? The approval needs the full ID")),
+                Some(full) => problem.help(format!(
+                    "did you mean allocation `{full}`? The approval needs the full ID"
+                )),
                 None => problem.help(format!("remove `--approve {CUTS_OFF}:{id}`")),
             }
         })
@@ -226,7 +230,12 @@ async fn approve_cut_offs(
     drops.cut_off.clone_from(&request.cut_off);
     let claims: Vec<_> = volumes
         .iter()
-        .flat_map(|volume| drops.unapproved(volume).into_iter().map(move |claim| (volume, claim)))
+        .flat_map(|volume| {
+            drops
+                .unapproved(volume)
+                .into_iter()
+                .map(move |claim| (volume, claim))
+        })
         .collect();
     let approvals = claims.iter().map(|(volume, claim)| NamedApproval {
         question: format!(

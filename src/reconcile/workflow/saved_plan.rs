@@ -50,6 +50,7 @@ impl ChangeOptions {
         let mut requests = saved.options().map_err(unusable)?;
         requests.deny.extend(self.plan.deny);
         requests.no_provider |= self.plan.no_provider;
+        requests.share.extend(self.plan.share);
         let mut approvals = saved.approvals().map_err(unusable)?;
         approvals.max_risk = approvals.max_risk.max(self.approvals.max_risk);
         approvals.approved.extend(self.approvals.approved);

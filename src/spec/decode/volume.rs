@@ -141,6 +141,7 @@ impl<'t, 'a> Reader<'_> {
             secrets,
             parameters: self.text_map(&fields.all("parameters")),
             context: self.text_map(&fields.all("context")),
+            share: false,
         };
         let read_only = self.boolean_field(&fields, "read_only");
         let protect = self.boolean_field(&fields, "protect");

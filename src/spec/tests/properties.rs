@@ -165,6 +165,7 @@ prop_compose! {
             secrets: secrets.map(SecretRefs::from_iter),
             parameters: maps.0,
             context: maps.1,
+            share: false,
         }
     }
 }

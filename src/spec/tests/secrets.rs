@@ -234,6 +234,7 @@ fn with_canaries() -> UnresolvedRequest {
         secrets: Some(SecretRefs::from(&Secrets::from_iter(secrets))),
         parameters: Some([("type".to_owned(), "gp3".to_owned())].into()),
         context: None,
+        share: false,
     }
 }
 

@@ -126,6 +126,7 @@ pub fn request_from_wire(
         secrets: document.secrets.as_ref().map(|secrets| secrets.0.clone()),
         parameters: document.parameters.clone(),
         context: document.context.clone(),
+        share: false,
     };
     (request, problems)
 }

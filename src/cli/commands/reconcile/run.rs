@@ -114,6 +114,7 @@ fn read_files(
             true => EmptyFiles::Pruned,
             false => EmptyFiles::Accepted,
         },
+        share: Some(&arguments.changes.share),
     };
     let (files, set) = (&arguments.files, &arguments.set);
     let read = read_specifications(context, files, load_options, set, namespace.as_ref());

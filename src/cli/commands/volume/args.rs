@@ -8,7 +8,7 @@ use super::claim_args::{ClaimArgs, ClaimsArgs, ReleaseArgs};
 use super::doctor::DoctorArgs;
 use crate::cli::args::{
     FileArgs, LedgerArgs, NO_PROVIDER_HELP, OutputArgs, ParallelismArgs, SERVER_VERSION_HELP,
-    SYNTAX_HELP, SecretArgs, ServerWaitArgs, SpecSyntax, one_of, required_paths,
+    SHARE_HELP, SYNTAX_HELP, SecretArgs, ServerWaitArgs, SpecSyntax, one_of, required_paths,
 };
 use crate::cli::durations::TimeSpan;
 use crate::model::ServerVersion;
@@ -128,6 +128,8 @@ pub(crate) struct SubmitArgs {
     /// The specifications.
     #[command(flatten)]
     pub files: FileArgs,
+    #[arg(long, value_name = "[NAMESPACE/]ID", help = SHARE_HELP)]
+    pub share: Vec<String>,
     /// Override the server's soft-mandatory policies (Nomad Enterprise)
     #[arg(long)]
     pub policy_override: bool,

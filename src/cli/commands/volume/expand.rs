@@ -78,6 +78,7 @@ fn load_files(
     let load_options = LoadOptions {
         purpose: Purpose::ByExternalId,
         empty_files: EmptyFiles::Rejected,
+        share: None,
     };
     load_specifications(context, &files, load_options, &set).map(Some)
 }

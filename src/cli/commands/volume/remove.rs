@@ -89,9 +89,15 @@ fn cut_off(approvals: &[String]) -> Result<BTreeSet<AllocId>, CliError> {
     let parse = |text: &String| match text.split_once(':') {
         Some((CUTS_OFF, id)) if !id.is_empty() => Ok(AllocId::new(id)),
         Some(_) | None => {
-            let message = format!("`--approve {}` is not an approval of this command", one_line(text));
-            let help = format!("write `--approve {CUTS_OFF}:ALLOC` with the full ID of the allocation");
-            Err(Diagnostic::error(Code::CliInvalidValue, message).help(help).into())
+            let message = format!(
+                "`--approve {}` is not an approval of this command",
+                one_line(text)
+            );
+            let help =
+                format!("write `--approve {CUTS_OFF}:ALLOC` with the full ID of the allocation");
+            Err(Diagnostic::error(Code::CliInvalidValue, message)
+                .help(help)
+                .into())
         }
     };
     approvals.iter().map(parse).collect()

@@ -83,5 +83,6 @@ fn request(existing: &Volume, size: Bytes, max_size: Bytes) -> UnresolvedRequest
         secrets: None,
         parameters: map(&existing.parameters),
         context: map(&existing.context),
+        share: false,
     }
 }

@@ -1,0 +1,131 @@
+//! Registrations of data that another volume has.
+
+use super::*;
+use crate::model::{Namespace, VolumeId};
+use crate::plan::build::build_plan;
+use crate::plan::inputs::{ObservedState, PlanOptions};
+use crate::plan::rules::MergeRules;
+use crate::plan::samples::{observed, plugin, spec, wanted};
+use crate::spec::{Purpose, VolumeSpec};
+
+fn key(namespace: &str, id: &str) -> NamespacedId {
+    NamespacedId::new(Namespace::new(namespace), VolumeId::new(id))
+}
+
+fn registered(namespace: &str, id: &str, external_id: Option<&str>, plugin: &str) -> VolumeSummary {
+    let document = serde_json::json!({"ID": id, "Namespace": namespace, "PluginID": plugin});
+    let document = crate::wire::decode_value(&document).unwrap();
+    VolumeSummary {
+        external_id: external_id.map(ExternalId::new),
+        ..crate::wire::summary_from_wire(&document)
+    }
+}
+
+/// A specification that registers external ID `vol-1`.
+fn registering(id: &str) -> VolumeSpec {
+    let mut spec = spec(UnresolvedRequest {
+        id: VolumeId::new(id),
+        external_id: Some(ExternalId::new("vol-1")),
+        ..wanted()
+    });
+    spec.request.name = Some(id.to_owned());
+    spec
+}
+
+/// The plan of specifications whose volumes do not exist: for each, the others that the refusal names.
+fn refused(
+    ids: &[&str],
+    others: Vec<VolumeSummary>,
+    share: &[NamespacedId],
+    rules: MergeRules,
+) -> Vec<Option<Vec<String>>> {
+    let observed = ObservedState {
+        registered: others,
+        ..observed(None, plugin(|_| {}))
+    };
+    let options = PlanOptions {
+        share: share.iter().cloned().collect(),
+        ..PlanOptions::default()
+    };
+    let plan = build_plan(PlanInputs {
+        wanted: ids.iter().map(|id| registering(id)).collect(),
+        purpose: Purpose::ByExternalId,
+        observed: &observed,
+        rules,
+        owned: None,
+        options: &options,
+    });
+    plan.volumes
+        .iter()
+        .map(|planned| match &planned.action {
+            Action::Register(request) => {
+                assert_eq!(request.share, share.contains(&planned.key));
+                None
+            }
+            Action::Blocked(reasons) => {
+                assert_eq!(reasons[0].code, Code::VolumeShared, "{reasons:?}");
+                Some(reasons[0].notes.clone())
+            }
+            action => panic!("{}", action.as_str()),
+        })
+        .collect()
+}
+
+#[test]
+fn data_of_another_registration_is_not_registered_again() {
+    for rules in [MergeRules::NOMAD, MergeRules::AGENT] {
+        for (other, is_refused) in [
+            (
+                registered("default", "old", Some("vol-1"), "hostpath"),
+                true,
+            ),
+            (registered("prod", "db", Some("vol-1"), "hostpath"), true),
+            (registered("default", "vol-1", None, "hostpath"), true),
+            (
+                registered("default", "db", Some("vol-1"), "hostpath"),
+                false,
+            ),
+            (
+                registered("default", "old", Some("vol-2"), "hostpath"),
+                false,
+            ),
+            (registered("default", "old", Some("vol-1"), "other"), false),
+            (registered("default", "old", None, "hostpath"), false),
+        ] {
+            let found = refused(&["db"], vec![other.clone()], &[], rules);
+            assert_eq!(found[0].is_some(), is_refused, "{other:?}");
+            let named = &[key("default", "db")];
+            assert_eq!(refused(&["db"], vec![other], named, rules), [None]);
+        }
+    }
+}
+
+#[test]
+fn an_approval_of_another_volume_shares_nothing() {
+    let other = || vec![registered("prod", "old", Some("vol-1"), "hostpath")];
+    for share in [key("prod", "old"), key("prod", "db"), key("default", "old")] {
+        let found = refused(
+            &["db"],
+            other(),
+            std::slice::from_ref(&share),
+            MergeRules::NOMAD,
+        );
+        let notes = found[0].as_ref().expect("it is refused");
+        assert_eq!(
+            notes[0],
+            "volume `old` in namespace `prod` has external ID `vol-1` at plugin `hostpath`",
+            "{share:?}"
+        );
+    }
+}
+
+#[test]
+fn of_two_specifications_of_the_same_data_one_is_registered() {
+    let found = refused(&["db", "copy", "third"], vec![], &[], MergeRules::AGENT);
+    let blocked: Vec<bool> = found.iter().map(Option::is_some).collect();
+    assert_eq!(blocked, [false, true, true]);
+    let share = [key("default", "copy")];
+    let found = refused(&["db", "copy", "third"], vec![], &share, MergeRules::AGENT);
+    let blocked: Vec<bool> = found.iter().map(Option::is_some).collect();
+    assert_eq!(blocked, [false, false, true]);
+}
