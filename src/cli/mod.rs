@@ -37,7 +37,8 @@ mod specs;
 mod ui;
 mod workflow;
 
-pub use commands::completion::{Shell, registration};
+pub use commands::completion::registration;
+pub use commands::shell_words::Shell;
 pub use env::Environment;
 pub use error::CliError;
 pub use exit::Exit;

@@ -120,11 +120,10 @@ impl ApprovalPrompt for CommandContext {
     }
 
     async fn ask(&self, details: Option<&str>, question: &str) -> Result<String, WorkflowError> {
-        let question = match details {
-            Some(details) => format!("{details}\n{question}"),
-            None => question.to_owned(),
-        };
-        self.prompt_line(&question)
+        if let Some(details) = details {
+            self.printer.print_status(details);
+        }
+        self.prompt_line(question)
             .await
             .map_err(|error| WorkflowError {
                 kind: match error.exit {

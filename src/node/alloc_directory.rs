@@ -289,7 +289,7 @@ mod tests {
         std::fs::metadata(path).unwrap().permissions().mode() & 0o777
     }
 
-    /// Whoever still runs keeps the right, an operator's entry stays, and a crash before the removal costs nothing.
+    /// The user of an allocation that runs keeps the right, an operator's entry stays, and a crash before the removal costs nothing.
     #[test]
     fn the_users_of_a_removed_allocation_are_shut_out() {
         let data = tempfile::tempdir().unwrap();

@@ -8,13 +8,13 @@
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
-use clap::{Args, FromArgMatches as _, ValueEnum};
+use clap::{Args, FromArgMatches as _, ValueEnum as _};
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use clap_complete::env::Shells;
 
 use super::live_lists::{NamedObjects, ServerValue};
 use super::live_values::{ServerValues, candidates};
-use super::shell_words::{TypedWord, is_option};
+use super::shell_words::{Shell, TypedWord, is_option};
 use crate::cli::args::GlobalArgs;
 use crate::cli::cluster_contexts::ConfigHome;
 use crate::cli::command_context::CommandContext;
@@ -34,21 +34,6 @@ pub(crate) struct CompletionArgs {
     pub shell: Shell,
 }
 
-/// The supported shells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Shell {
-    /// `source <(nomad-csi completion bash)`
-    Bash,
-    /// `source <(nomad-csi completion zsh)`
-    Zsh,
-    /// `nomad-csi completion fish | source`
-    Fish,
-    /// `nomad-csi completion powershell | Out-String | Invoke-Expression`
-    Powershell,
-    /// `eval (nomad-csi completion elvish | slurp)`
-    Elvish,
-}
-
 /// Prints the script.
 ///
 /// # Errors
@@ -65,24 +50,6 @@ pub(crate) fn print_completion_script(
 
 const BASH: &str = include_str!("completion/script.bash");
 const ZSH: &str = include_str!("completion/script.zsh");
-
-impl Shell {
-    /// Its name for the engine.
-    fn name(self) -> &'static str {
-        match self {
-            Self::Bash => "bash",
-            Self::Zsh => "zsh",
-            Self::Fish => "fish",
-            Self::Powershell => "powershell",
-            Self::Elvish => "elvish",
-        }
-    }
-
-    fn named(name: &str) -> Option<Self> {
-        let mut shells = Self::value_variants().iter().copied();
-        shells.find(|shell| shell.name() == name)
-    }
-}
 
 /// Returns the script that a shell sources.
 ///

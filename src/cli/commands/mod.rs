@@ -22,7 +22,7 @@ pub(crate) mod plan;
 pub(crate) mod plugin;
 pub(crate) mod reconcile;
 pub(crate) mod set;
-mod shell_words;
+pub(crate) mod shell_words;
 pub(crate) mod snapshot;
 mod status;
 pub(crate) mod submit;

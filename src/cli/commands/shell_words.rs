@@ -6,8 +6,43 @@
 
 use std::ffi::OsStr;
 
-use super::completion::Shell;
+use clap::ValueEnum;
+
 use crate::model::{is_invisible, shell_quoted};
+
+/// The supported shells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Shell {
+    /// `source <(nomad-csi completion bash)`
+    Bash,
+    /// `source <(nomad-csi completion zsh)`
+    Zsh,
+    /// `nomad-csi completion fish | source`
+    Fish,
+    /// `nomad-csi completion powershell | Out-String | Invoke-Expression`
+    Powershell,
+    /// `eval (nomad-csi completion elvish | slurp)`
+    Elvish,
+}
+
+impl Shell {
+    /// Its name for the engine.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Bash => "bash",
+            Self::Zsh => "zsh",
+            Self::Fish => "fish",
+            Self::Powershell => "powershell",
+            Self::Elvish => "elvish",
+        }
+    }
+
+    /// Returns the shell with this name.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        let mut shells = Self::value_variants().iter().copied();
+        shells.find(|shell| shell.name() == name)
+    }
+}
 
 /// The word before the cursor.
 #[derive(Clone, Debug, PartialEq, Eq)]
