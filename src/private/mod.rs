@@ -20,6 +20,8 @@ mod search_right;
 #[cfg(unix)]
 mod socket;
 #[cfg(target_os = "linux")]
+mod task_directory;
+#[cfg(target_os = "linux")]
 mod tree;
 
 #[cfg(unix)]
@@ -35,5 +37,7 @@ pub use problem::{NotPrivate, Problem};
 pub use search_right::grant_search;
 #[cfg(unix)]
 pub use socket::{bind_socket, check_socket, check_socket_directory};
+#[cfg(target_os = "linux")]
+pub use task_directory::{DirectoryUsers, TaskWritableDirectory, open_below, set_mode_below};
 #[cfg(target_os = "linux")]
 pub use tree::remove_tree;

@@ -8,6 +8,8 @@ use std::path::Path;
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
+use super::task_directory::TaskWritableDirectory;
+
 const NAME: &str = "system.posix_acl_access";
 /// The version of the kernel's format.
 const VERSION: u32 = 2;
@@ -37,10 +39,12 @@ struct Entry {
 /// # Errors
 /// If the file system has no access control lists, or the directory belongs to another user.
 pub fn grant_search(directory: &Path, uid: u32) -> io::Result<()> {
+    // What is read and what is changed is one directory, and no link leads to it.
+    let directory = TaskWritableDirectory::open(directory)?;
     let mut text = vec![0; LARGEST];
-    let entries = match rustix::fs::getxattr(directory, NAME, &mut text[..]) {
+    let entries = match rustix::fs::fgetxattr(&directory, NAME, &mut text[..]) {
         Ok(length) => parse(&text[..length])?,
-        Err(Errno::NODATA) => of_mode(rustix::fs::stat(directory)?.st_mode),
+        Err(Errno::NODATA) => of_mode(rustix::fs::fstat(&directory)?.st_mode),
         Err(error) => return Err(error.into()),
     };
     let granted = with_search(entries.clone(), uid);
@@ -48,8 +52,8 @@ pub fn grant_search(directory: &Path, uid: u32) -> io::Result<()> {
         return Ok(());
     }
     let text = to_text(&granted);
-    Ok(rustix::fs::setxattr(
-        directory,
+    Ok(rustix::fs::fsetxattr(
+        &directory,
         NAME,
         &text,
         XattrFlags::empty(),
