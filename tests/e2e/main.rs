@@ -61,6 +61,7 @@ mod reconcile;
 mod saved_plan;
 mod server_away;
 mod strangers;
+mod task_attacks;
 mod task_crash;
 mod task_failures;
 mod task_fixture;
