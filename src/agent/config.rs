@@ -272,10 +272,14 @@ fn host_volumes(options: &AgentOptions) -> Result<BTreeMap<String, HostVolume>, 
             Ok((_, volume)) if !volume.path.is_dir() => {
                 format!("`{}` is not a directory", volume.path.display())
             }
-            Ok((name, volume)) => {
-                found.insert(name, volume);
-                continue;
-            }
+            // A link is followed now and never later: a job may be able to replace one in another volume.
+            Ok((name, volume)) => match std::fs::canonicalize(&volume.path) {
+                Ok(path) => {
+                    found.insert(name, HostVolume { path, ..volume });
+                    continue;
+                }
+                Err(error) => format!("`{}`: {error}", volume.path.display()),
+            },
             Err(why) => why,
         };
         let message = format!("cannot offer the host volume `{text}`: {why}");

@@ -228,6 +228,7 @@ mod tests {
             kill_signal: 15,
             kill_timeout: Duration::ZERO,
             logs: LogLimits::default(),
+            earlier_runs: vec![],
         }
     }
 

@@ -13,15 +13,18 @@
 //!
 //! All calls block.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::{AtFlags, Dir, Mode, OFlags, RenameFlags, ResolveFlags};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
+
+use crate::private;
 
 /// The beginning of the name of a file that is not finished. No ID begins with it.
 const UNFINISHED: &str = "unfinished-";
@@ -311,20 +314,11 @@ fn directory_flags() -> OFlags {
 
 /// Opens a directory inside an open one. Fails if it is a mount point.
 fn open_below(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<OwnedFd> {
-    let resolve = ResolveFlags::NO_XDEV | ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-    match rustix::fs::openat2(parent, name, directory_flags(), Mode::empty(), resolve) {
-        Err(Errno::NOSYS | Errno::PERM) => open_below_by_device(parent, name),
-        opened => opened,
-    }
+    private::open_below(parent, path_of(name))
 }
 
-/// The fallback for kernels and sandboxes without `openat2`.
-fn open_below_by_device(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<OwnedFd> {
-    let opened = rustix::fs::openat(parent, name, directory_flags(), Mode::empty())?;
-    if rustix::fs::fstat(&opened)?.st_dev != rustix::fs::fstat(parent)?.st_dev {
-        return Err(Errno::XDEV);
-    }
-    Ok(opened)
+fn path_of(name: &CStr) -> &Path {
+    Path::new(OsStr::from_bytes(name.to_bytes()))
 }
 
 /// Gives the owner all permissions of a directory. An unprivileged plugin can then remove
@@ -364,7 +358,7 @@ impl Removal<'_> {
     fn empty_directory(&mut self, name: &CStr) -> io::Result<()> {
         let directory = match open_below(self.volume.as_fd(), name) {
             Err(Errno::ACCESS) => {
-                rustix::fs::chmodat(self.volume, name, Mode::RWXU, AtFlags::empty())?;
+                private::set_mode_below(self.volume, path_of(name), Mode::RWXU)?;
                 open_below(self.volume.as_fd(), name)?
             }
             opened => opened?,
@@ -419,7 +413,7 @@ impl Removal<'_> {
                 Err(Errno::EXIST) => {}
                 // Moving a directory writes to it, which its mode may forbid.
                 Err(Errno::ACCESS) if !allowed => {
-                    rustix::fs::chmodat(from, name, Mode::RWXU, AtFlags::empty())?;
+                    private::set_mode_below(from, path_of(name), Mode::RWXU)?;
                     allowed = true;
                 }
                 Err(error) => return Err(error.into()),

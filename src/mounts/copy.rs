@@ -9,15 +9,16 @@ use std::collections::BTreeMap;
 use std::ffi::{CStr, OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, SeekFrom, Stat, Timestamps};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, SeekFrom, Stat, Timestamps};
 use rustix::io::Errno;
 
 use crate::ports::CopyMethod;
+use crate::private;
 
 /// The maximum length of one `copy_file_range` call.
 const CHUNK: u64 = 1 << 30;
@@ -281,15 +282,7 @@ fn open_below(root: &OwnedFd, names: &[OsString]) -> io::Result<OwnedFd> {
 
 /// Opens a directory below an open one by a path that the kernel takes.
 fn open_part(root: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
-    let resolve = ResolveFlags::NO_XDEV | ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-    let opened = rustix::fs::openat2(
-        root.as_fd(),
-        path,
-        directory_flags(),
-        Mode::empty(),
-        resolve,
-    );
-    match opened {
+    match private::open_below(root, path) {
         Err(Errno::XDEV) => Err(io::Error::other(format!(
             "a file system is mounted at `{}` inside the directory",
             path.display()

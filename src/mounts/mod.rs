@@ -19,5 +19,6 @@ pub use linux::{LinuxMounter, share_directory};
 pub use source::{OpenedSource, open_source};
 pub use storage::LinuxBlockStorage;
 pub use tree::{
-    attach_tree, clone_tree, make_private_below, make_read_only_below, make_slave_below,
+    attach_tree, clone_tree, clone_without_links, descriptor_path, make_attached_read_only,
+    make_private_below, make_read_only_below, make_slave_below, map_owners, mount_points_below,
 };

@@ -9,27 +9,33 @@
 //! ```
 //!
 //! Only the agent's user can enter `ROOT/ALLOCATION`, and the user of a task that sees the paths of the host can pass
-//! through it. It is removed as a whole, after the end of the allocation.
+//! through it. Tasks write below `alloc/`, `local/` and `secrets/`, so nothing there is reached by its path: see
+//! [`TaskWritableDirectory`]. `ROOT/ALLOCATION` is removed as a whole, after the end of the allocation.
 
 use std::collections::BTreeSet;
-use std::fs::{DirBuilder, Permissions};
+use std::ffi::OsString;
 use std::io::{self, Read as _};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-
-use rustix::fs::{Gid, Uid};
 
 use super::task_record::TaskRecord;
 use crate::model::{AllocId, segment};
 use crate::ports::TaskUser;
 use crate::private::{
-    create_directory, create_subdirectory, grant_search, open_to_read, replace, revoke_search,
-    users_with_search,
+    DirectoryUsers, TaskWritableDirectory, create_directory, create_subdirectory, grant_search,
+    open_to_read, remove_tree, replace, revoke_search, users_with_search,
 };
 
 /// Held while the users that may pass through the directories of all allocations change.
 static SEARCH_RIGHTS: Mutex<()> = Mutex::new(());
+/// The directory that the tasks of an allocation share.
+const SHARED: &str = "alloc";
+/// The directory of a task for its files.
+const LOCAL: &str = "local";
+/// The directory of a task for its secrets.
+const SECRETS: &str = "secrets";
+/// How many runs of a task have a directory. Their output counts in one limit, so more of them could not keep any.
+pub(super) const KEPT_RUNS: usize = 10;
 /// The longest record that is read.
 const LONGEST_RECORD: u64 = 64 << 10;
 
@@ -55,7 +61,7 @@ impl AllocDirectory {
     /// # Errors
     /// If the directory cannot be read.
     pub(super) fn list(data: &Path) -> io::Result<Vec<Self>> {
-        Ok(directories_in(&data.join("allocs"))?
+        Ok(paths_in(&data.join("allocs"))?
             .into_iter()
             .map(Self)
             .collect())
@@ -98,7 +104,7 @@ impl AllocDirectory {
     /// # Errors
     /// If the directory cannot be read.
     pub(super) fn tasks(&self) -> io::Result<Vec<TaskDirectory>> {
-        let paths = directories_in(&self.0.join("tasks"))?.into_iter();
+        let paths = paths_in(&self.0.join("tasks"))?.into_iter();
         let task = |path| TaskDirectory {
             alloc: self.clone(),
             path,
@@ -108,7 +114,7 @@ impl AllocDirectory {
 
     /// Returns the directory that the tasks share.
     pub(super) fn shared(&self) -> PathBuf {
-        self.0.join("alloc")
+        self.0.join(SHARED)
     }
 
     /// Returns the directory of a task.
@@ -133,12 +139,12 @@ impl TaskDirectory {
 
     /// Returns the directory that only the task uses.
     pub(super) fn local(&self) -> PathBuf {
-        self.path.join("local")
+        self.path.join(LOCAL)
     }
 
     /// Returns the directory of the task's secrets.
     pub(super) fn secrets(&self) -> PathBuf {
-        self.path.join("secrets")
+        self.path.join(SECRETS)
     }
 
     /// Returns the directory of a run.
@@ -175,9 +181,11 @@ impl TaskDirectory {
     /// If a directory cannot be created or given to the user.
     pub(super) fn create(&self, run: u32, user: Option<TaskUser>) -> io::Result<()> {
         create_directory(&self.alloc.0)?;
-        create_open_directory(&self.shared())?;
+        let alloc = TaskWritableDirectory::open(&self.alloc.0)?;
+        // Only what is in the shared directory belongs to the tasks. They can replace none of its three entries.
+        let shared = alloc.create_directory(SHARED, DirectoryUsers::Readers)?;
         for name in ["data", "logs", "tmp"] {
-            create_open_directory(&self.shared().join(name))?;
+            shared.create_directory(name, DirectoryUsers::Everyone)?;
         }
         if let Some(tasks) = self.path.parent() {
             create_subdirectory(tasks)?;
@@ -185,8 +193,11 @@ impl TaskDirectory {
         create_subdirectory(&self.path)?;
         create_subdirectory(&self.path.join("runs"))?;
         create_subdirectory(&self.run(run))?;
-        create_for(&self.local(), user)?;
-        create_for(&self.secrets(), user)
+        let task = TaskWritableDirectory::open(&self.path)?;
+        let owner = DirectoryUsers::One(user.map(|user| (user.uid, user.gid)));
+        task.create_directory(LOCAL, owner)?;
+        task.create_directory(SECRETS, owner)?;
+        Ok(())
     }
 
     /// Returns the numbers of the runs, in ascending order.
@@ -194,17 +205,34 @@ impl TaskDirectory {
     /// # Errors
     /// If the directory cannot be read.
     pub(super) fn runs(&self) -> io::Result<Vec<u32>> {
-        let entries = match std::fs::read_dir(self.path.join("runs")) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
-            entries => entries?,
-        };
-        let mut numbers = vec![];
-        for entry in entries {
-            let name = entry?.file_name();
-            numbers.extend(name.to_str().and_then(|name| name.parse::<u32>().ok()));
-        }
+        let names = names_in(&self.path.join("runs"))?.into_iter();
+        let number = |name: OsString| name.to_str().and_then(|name| name.parse::<u32>().ok());
+        let mut numbers: Vec<_> = names.filter_map(number).collect();
         numbers.sort_unstable();
         Ok(numbers)
+    }
+
+    /// Returns the directories of the runs before this one that are kept, the oldest first.
+    ///
+    /// # Errors
+    /// If the directory cannot be read.
+    pub(super) fn earlier_runs(&self, number: u32) -> io::Result<Vec<PathBuf>> {
+        let earlier = self.runs()?.into_iter().filter(|run| *run < number);
+        Ok(earlier.map(|run| self.run(run)).collect())
+    }
+
+    /// Removes the oldest runs before this one, whose ends were dealt with, so that [`KEPT_RUNS`] are left with it.
+    ///
+    /// # Errors
+    /// If one cannot be removed. The others are.
+    pub(super) fn remove_old_runs(&self, number: u32) -> io::Result<()> {
+        let earlier = self.earlier_runs(number)?;
+        let old = earlier.len().saturating_sub(KEPT_RUNS - 1);
+        let mut removed = Ok(());
+        for run in earlier.iter().take(old) {
+            removed = removed.and(remove_tree(run));
+        }
+        removed
     }
 
     /// Returns the record of the task; `None` if there is none, or a damaged one.
@@ -233,40 +261,17 @@ impl TaskDirectory {
     }
 }
 
-/// Returns what a directory contains; nothing if it does not exist.
-fn directories_in(path: &Path) -> io::Result<Vec<PathBuf>> {
-    match std::fs::read_dir(path) {
+/// Returns the paths of what a directory contains; nothing if it does not exist.
+fn paths_in(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let names = names_in(path)?.into_iter();
+    Ok(names.map(|name| path.join(name)).collect())
+}
+
+/// Returns the names of what a directory contains; nothing if it does not exist.
+fn names_in(path: &Path) -> io::Result<Vec<OsString>> {
+    match TaskWritableDirectory::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(vec![]),
-        entries => entries?.map(|entry| Ok(entry?.path())).collect(),
-    }
-}
-
-/// Creates a directory that every user of a task may write to. Its parent keeps other processes out.
-fn create_open_directory(path: &Path) -> io::Result<()> {
-    if create_one(path)? {
-        std::fs::set_permissions(path, Permissions::from_mode(0o777))?;
-    }
-    Ok(())
-}
-
-/// Creates a directory with mode 0700 for the user of a task.
-fn create_for(path: &Path, user: Option<TaskUser>) -> io::Result<()> {
-    if create_one(path)? {
-        std::fs::set_permissions(path, Permissions::from_mode(0o700))?;
-    }
-    if let Some(user) = user {
-        let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
-        rustix::fs::chown(path, Some(uid), Some(gid))?;
-    }
-    Ok(())
-}
-
-/// Returns whether the directory is new.
-fn create_one(path: &Path) -> io::Result<bool> {
-    match DirBuilder::new().create(path) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-        Err(error) => Err(error),
+        opened => opened?.names(),
     }
 }
 
@@ -283,6 +288,8 @@ pub(super) async fn blocking<T: Send + 'static>(
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+
     use super::*;
 
     fn mode(path: &Path) -> u32 {
@@ -318,6 +325,56 @@ mod tests {
         assert_eq!([mode(data), mode(&data.join("allocs"))], [0o700; 2]);
     }
 
+    /// What a task left at the place of a directory stays what it is, and so does what it leads to.
+    #[test]
+    fn a_link_at_the_place_of_a_directory_is_refused_and_changes_nothing() {
+        let is_root = rustix::process::geteuid().is_root();
+        for place in [
+            "alloc",
+            "alloc/data",
+            "alloc/logs",
+            "alloc/tmp",
+            "tasks/web",
+            "tasks/web/runs",
+            "tasks/web/runs/2",
+            "tasks/web/local",
+            "tasks/web/secrets",
+        ] {
+            let data = tempfile::tempdir().unwrap();
+            let alloc = AllocDirectory::new(data.path(), &"a1".into());
+            let task = alloc.task("web");
+            task.create(1, None).unwrap();
+            let outside = data.path().join("outside");
+            std::fs::create_dir(&outside).unwrap();
+            std::fs::set_permissions(&outside, std::fs::Permissions::from_mode(0o711)).unwrap();
+            let before = std::fs::metadata(&outside).unwrap();
+            let path = alloc.path().join(place);
+            std::fs::rename(&path, data.path().join("moved")).ok();
+            symlink(&outside, &path).unwrap();
+            let user = is_root.then_some(TaskUser { uid: 7, gid: 7 });
+            assert!(task.create(2, user).is_err(), "{place}");
+            let after = std::fs::metadata(&outside).unwrap();
+            assert_eq!(
+                (after.mode(), after.uid(), after.gid()),
+                (before.mode(), before.uid(), before.gid()),
+                "{place}"
+            );
+            assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0, "{place}");
+        }
+    }
+
+    /// An earlier version let tasks replace the directories in it.
+    #[test]
+    fn the_shared_directory_is_closed_at_the_next_run() {
+        let data = tempfile::tempdir().unwrap();
+        let task = AllocDirectory::new(data.path(), &"a1".into()).task("web");
+        task.create(1, None).unwrap();
+        let open = std::fs::Permissions::from_mode(0o777);
+        std::fs::set_permissions(task.shared(), open).unwrap();
+        task.create(2, None).unwrap();
+        assert_eq!(mode(&task.shared()), 0o755);
+    }
+
     #[test]
     fn the_directories_of_a_task_are_private_and_can_be_created_again() {
         let data = tempfile::tempdir().unwrap();
@@ -329,6 +386,7 @@ mod tests {
         assert_eq!(mode(&data.path().join("allocs/a1")), 0o700);
         assert_eq!(mode(&task.local()), 0o700);
         assert_eq!(mode(&task.secrets()), 0o700);
+        assert_eq!(mode(&task.shared()), 0o755);
         assert_eq!(mode(&task.shared().join("data")), 0o777);
     }
 
@@ -342,6 +400,21 @@ mod tests {
             std::fs::create_dir(task.path().join("runs").join(name)).unwrap();
         }
         assert_eq!(task.runs().unwrap(), [1, 9, 10]);
+    }
+
+    #[test]
+    fn old_runs_are_removed_and_the_newest_stay() {
+        let data = tempfile::tempdir().unwrap();
+        let task = AllocDirectory::new(data.path(), &"a1".into()).task("web");
+        for number in 1..=25 {
+            task.create(number, None).unwrap();
+            std::fs::write(task.run(number).join("stdout.0"), "x").unwrap();
+            task.remove_old_runs(number).unwrap();
+        }
+        assert_eq!(task.runs().unwrap(), (16..=25).collect::<Vec<_>>());
+        let earlier = task.earlier_runs(25).unwrap();
+        assert_eq!(earlier.len(), KEPT_RUNS - 1);
+        assert_eq!(earlier[0], task.run(16));
     }
 
     #[test]

@@ -130,8 +130,10 @@ pub struct RunRequest {
     pub kill_signal: i32,
     /// The time between that signal and SIGKILL.
     pub kill_timeout: Duration,
-    /// How much output is kept.
+    /// How much output is kept, of this run and the earlier ones together.
     pub logs: LogLimits,
+    /// The directories of the earlier runs of the task, the oldest first. Their output makes room for that of this run.
+    pub earlier_runs: Vec<PathBuf>,
 }
 
 impl std::fmt::Debug for RunRequest {

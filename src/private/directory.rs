@@ -5,6 +5,7 @@
 
 use std::fs::{DirBuilder, File, Metadata, Permissions};
 use std::io;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -73,9 +74,13 @@ fn create_with_parents(path: &Path) -> io::Result<()> {
 
 fn create_one(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(PRIVATE).create(path)?;
-    // The umask may have removed permissions of the owner, never added any.
+    // The umask may have removed permissions of the owner, never added any. A directory that cannot be opened is
+    // changed as what it is, and not as what has its name then.
     if std::fs::symlink_metadata(path)?.mode() & PRIVATE != PRIVATE {
-        std::fs::set_permissions(path, Permissions::from_mode(PRIVATE))?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let created = rustix::fs::open(path, flags, Mode::empty())?;
+        let itself = format!("/proc/self/fd/{}", created.as_raw_fd());
+        std::fs::set_permissions(itself, Permissions::from_mode(PRIVATE))?;
     }
     Ok(())
 }

@@ -22,6 +22,8 @@ mod socket;
 #[cfg(target_os = "linux")]
 mod socket_peer;
 #[cfg(target_os = "linux")]
+mod task_directory;
+#[cfg(target_os = "linux")]
 mod tree;
 
 #[cfg(unix)]
@@ -41,5 +43,7 @@ pub use search_right::{grant_search, revoke_search, users_with_search};
 pub use socket::{bind_socket, check_socket, check_socket_directory};
 #[cfg(target_os = "linux")]
 pub use socket_peer::SocketPeer;
+#[cfg(target_os = "linux")]
+pub use task_directory::{DirectoryUsers, TaskWritableDirectory, open_below, set_mode_below};
 #[cfg(target_os = "linux")]
 pub use tree::remove_tree;

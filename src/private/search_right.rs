@@ -9,6 +9,8 @@ use std::path::Path;
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
+use super::task_directory::TaskWritableDirectory;
+
 const NAME: &str = "system.posix_acl_access";
 /// The version of the kernel's format.
 const VERSION: u32 = 2;
@@ -38,15 +40,17 @@ struct Entry {
 /// # Errors
 /// If the file system has no access control lists, or the directory belongs to another user.
 pub fn grant_search(directory: &Path, uid: u32) -> io::Result<()> {
-    let entries = match read(directory)? {
+    // What is read and what is changed is one directory, and no link leads to it.
+    let directory = TaskWritableDirectory::open(directory)?;
+    let entries = match read(&directory)? {
         Some(entries) => entries,
-        None => of_mode(rustix::fs::stat(directory)?.st_mode),
+        None => of_mode(rustix::fs::fstat(&directory)?.st_mode),
     };
     let granted = with_search(entries.clone(), uid);
     if granted == entries {
         return Ok(());
     }
-    write(directory, &granted)
+    write(&directory, &granted)
 }
 
 /// Returns the users that were let through a directory.
@@ -54,7 +58,8 @@ pub fn grant_search(directory: &Path, uid: u32) -> io::Result<()> {
 /// # Errors
 /// If the list cannot be read.
 pub fn users_with_search(directory: &Path) -> io::Result<BTreeSet<u32>> {
-    let entries = read(directory)?.unwrap_or_default().into_iter();
+    let directory = TaskWritableDirectory::open(directory)?;
+    let entries = read(&directory)?.unwrap_or_default().into_iter();
     let users = entries.filter(|it| it.tag == USER && it.rights == SEARCH);
     Ok(users.map(|it| it.id).collect())
 }
@@ -64,29 +69,30 @@ pub fn users_with_search(directory: &Path) -> io::Result<BTreeSet<u32>> {
 /// # Errors
 /// If the list cannot be read or written.
 pub fn revoke_search(directory: &Path, users: &BTreeSet<u32>) -> io::Result<()> {
-    let Some(entries) = read(directory)? else {
+    let directory = TaskWritableDirectory::open(directory)?;
+    let Some(entries) = read(&directory)? else {
         return Ok(());
     };
     let left = without_search(entries.clone(), users);
     if left == entries {
         return Ok(());
     }
-    write(directory, &left)
+    write(&directory, &left)
 }
 
 /// Returns the list of a directory; `None` if it has only permissions.
-fn read(directory: &Path) -> io::Result<Option<Vec<Entry>>> {
+fn read(directory: &TaskWritableDirectory) -> io::Result<Option<Vec<Entry>>> {
     let mut text = vec![0; LARGEST];
-    match rustix::fs::getxattr(directory, NAME, &mut text[..]) {
+    match rustix::fs::fgetxattr(directory, NAME, &mut text[..]) {
         Ok(length) => parse(&text[..length]).map(Some),
         Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
 
-fn write(directory: &Path, entries: &[Entry]) -> io::Result<()> {
+fn write(directory: &TaskWritableDirectory, entries: &[Entry]) -> io::Result<()> {
     let (text, flags) = (to_text(entries), XattrFlags::empty());
-    Ok(rustix::fs::setxattr(directory, NAME, &text, flags)?)
+    Ok(rustix::fs::fsetxattr(directory, NAME, &text, flags)?)
 }
 
 /// Removes the entries of the users. Without an entry for a user or a group, the list is the permissions again.

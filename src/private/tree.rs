@@ -5,12 +5,14 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
+
+use super::task_directory::{open_below, set_mode_below};
 
 /// The longest path below the tree in bytes. The kernel allows 4095, with a name of 255 at the end.
 const LONGEST: usize = 2048;
@@ -74,7 +76,7 @@ impl Removal<'_> {
                     (directory, entered)
                 }
                 Step::Leave(directory) => {
-                    let removed = rustix::fs::unlinkat(&self.root, &directory, AtFlags::REMOVEDIR);
+                    let removed = self.leave(&directory);
                     (directory, removed)
                 }
             };
@@ -87,7 +89,7 @@ impl Removal<'_> {
     fn enter(&mut self, path: &Path, pending: &mut Vec<Step>) -> Result<(), Errno> {
         let directory = match open_below(&self.root, path) {
             Err(Errno::ACCESS) => {
-                rustix::fs::chmodat(&self.root, path, Mode::RWXU, AtFlags::empty())?;
+                set_mode_below(&self.root, path, Mode::RWXU)?;
                 open_below(&self.root, path)?
             }
             opened => opened?,
@@ -117,6 +119,17 @@ impl Removal<'_> {
         Ok(())
     }
 
+    /// Removes an empty directory, in the directory that it is in now.
+    fn leave(&self, path: &Path) -> Result<(), Errno> {
+        let name = path.file_name().ok_or(Errno::INVAL)?;
+        let parent = match path.parent() {
+            Some(parent) if parent != Path::new("") => parent,
+            Some(_) | None => Path::new("."),
+        };
+        let parent = open_below(&self.root, parent)?;
+        rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)
+    }
+
     /// Moves a directory to the top if its path is long. Returns where it is.
     fn shorten(&mut self, directory: &OwnedFd, path: PathBuf) -> Result<PathBuf, Errno> {
         let Some(name) = path
@@ -140,13 +153,6 @@ impl Removal<'_> {
         let whole = self.path.join(path.strip_prefix(".").unwrap_or(path));
         self.problem.get_or_insert_with(|| named(&whole, error));
     }
-}
-
-/// Opens a directory below an open one. Follows no symbolic link and enters no mount.
-fn open_below(directory: impl AsFd, path: &Path) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let resolve = ResolveFlags::NO_XDEV | ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-    rustix::fs::openat2(directory, path, flags, Mode::empty(), resolve)
 }
 
 fn named(path: &Path, error: Errno) -> io::Error {

@@ -29,23 +29,23 @@ use crate::task_root::{run_command, run_isolated};
 use crate::volume_host::NoObserver;
 use crate::wait::{until_async, until_true};
 
-const ID: &str = "8f3a1c52-0000-4000-8000-000000000001";
+pub(crate) const ID: &str = "8f3a1c52-0000-4000-8000-000000000001";
 
 /// A node on a data directory. Dropping it kills what a failed test left.
-struct Node {
-    control: Arc<FakeControlPlane>,
-    data: tempfile::TempDir,
+pub(crate) struct Node {
+    pub(crate) control: Arc<FakeControlPlane>,
+    pub(crate) data: tempfile::TempDir,
     running: Option<JoinHandle<()>>,
 }
 
-fn drivers() -> BTreeMap<String, Arc<dyn RunDriver>> {
+pub(crate) fn drivers() -> BTreeMap<String, Arc<dyn RunDriver>> {
     let exec: Arc<dyn RunDriver> = Arc::new(exec());
     let raw_exec: Arc<dyn RunDriver> = Arc::new(raw_exec());
     [("exec".to_owned(), exec), ("raw_exec".to_owned(), raw_exec)].into()
 }
 
 impl Node {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut node = Self {
             control: Arc::default(),
             data: tempfile::tempdir().unwrap(),
@@ -95,7 +95,7 @@ impl Node {
     }
 
     /// Mounts a file system that the server hands out as volume `data`, with the record beside it.
-    fn provide_volume(&self) -> PathBuf {
+    pub(crate) fn provide_volume(&self) -> PathBuf {
         let csi = self.data.path().join("csi");
         let root = MountRoot::new(&csi, &csi).unwrap();
         let target = root.target(&"vol-1".into(), &ID.into(), &"data".into());
@@ -114,7 +114,7 @@ impl Node {
         directory
     }
 
-    async fn status(&self, status: &str) -> AllocReport {
+    pub(crate) async fn status(&self, status: &str) -> AllocReport {
         let id = AllocId::from(ID);
         let is_meant = |report: &AllocReport| report.status.as_str() == status;
         let waited = self.control.wait_for_report(&id, is_meant);
@@ -144,7 +144,7 @@ impl Drop for Node {
 }
 
 /// A task with as much time as it needs to end after its kill signal, on a busy machine too.
-fn shell(name: &str, driver: &str, script: &str) -> Task {
+pub(crate) fn shell(name: &str, driver: &str, script: &str) -> Task {
     let policy = RestartPolicy {
         attempts: 1,
         delay: Duration::ZERO,
@@ -154,10 +154,14 @@ fn shell(name: &str, driver: &str, script: &str) -> Task {
     task.kill_timeout = LONG;
     let config = serde_json::json!({"command": "/bin/sh", "args": ["-c", script]});
     task.config = TaskConfig::new(config.as_object().unwrap().clone());
+    if driver == "exec" {
+        // The directories that these tests hand out belong to root.
+        "root".clone_into(&mut task.user);
+    }
     task
 }
 
-fn mount(destination: &str, read_only: bool) -> VolumeMount {
+pub(crate) fn mount(destination: &str, read_only: bool) -> VolumeMount {
     VolumeMount {
         volume: "data".into(),
         destination: destination.to_owned(),
@@ -168,7 +172,7 @@ fn mount(destination: &str, read_only: bool) -> VolumeMount {
 }
 
 /// An allocation of a batch job. Its group has volume `data` if a task mounts it.
-fn alloc(task: Task) -> AssignedAlloc {
+pub(crate) fn alloc(task: Task) -> AssignedAlloc {
     let mut group = TaskGroup::new("g", JobType::Batch);
     if !task.volume_mounts.is_empty() {
         let kind = JobVolumeKind::Csi {
@@ -278,6 +282,31 @@ async fn a_task_of_another_user_can_write_to_its_directories() {
     assert_eq!(lines(&alloc.join("tasks/web/local/uid")), ["65534"]);
     assert!(alloc.join("alloc/data/one").exists());
     assert!(alloc.join("tasks/web/secrets/two").exists());
+}
+
+/// As in Nomad: what is written belongs to `nobody`, and the shared directory itself to root.
+#[tokio::test]
+async fn a_task_without_a_user_is_nobody() {
+    if !is_root() {
+        return;
+    }
+    let node = Node::new();
+    let script = "id -un > /local/name; touch /secrets/own /alloc/data/shared; touch /alloc/new 2>/dev/null; \
+                  mv /alloc/logs /alloc/moved 2>/dev/null; true";
+    let mut task = shell("web", "exec", script);
+    task.user.clear();
+    node.control.assign(alloc(task));
+    node.status("complete").await;
+    let alloc = node.data.path().join("allocs").join(ID);
+    assert_eq!(lines(&alloc.join("tasks/web/local/name")), ["nobody"]);
+    assert!(alloc.join("tasks/web/secrets/own").exists());
+    assert!(alloc.join("alloc/data/shared").exists());
+    let mut left: Vec<_> = std::fs::read_dir(alloc.join("alloc"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    left.sort();
+    assert_eq!(left, ["data", "logs", "tmp"]);
 }
 
 #[tokio::test]

@@ -16,6 +16,7 @@ use tonic::{Code, Status};
 
 use crate::hostpath_fixture::{self, ProcessFixture, run_in_namespace_with_devices};
 use crate::plugin_client::{Client, Publish, block, clone_of, mount, named, restore_of, sized};
+use crate::task_root::run_command;
 use crate::wait::until_async;
 
 const MIB: i64 = 1 << 20;
@@ -392,6 +393,77 @@ fn a_block_device_has_its_exact_size_and_can_be_read_only() {
             client.delete(&id).await.unwrap();
         },
     );
+}
+
+/// Another program can detach a loop device, and the next file gets its number. The node at the target is still what the
+/// plugin bound there: it is replaced by the device of the volume, or given back, and the other file keeps its device.
+#[test]
+fn a_target_whose_device_was_taken_away_is_published_again_and_given_back() {
+    let test =
+        "hostpath_images::a_target_whose_device_was_taken_away_is_published_again_and_given_back";
+    run_in_namespace_with_devices(test, async {
+        let mut fixture = ProcessFixture::new(&[]);
+        let mut client = fixture.start().await;
+        let capability = block(Mode::SingleNodeMultiWriter);
+        let request = proto::CreateVolumeRequest {
+            volume_capabilities: vec![capability.clone()],
+            ..sized("a", MIB)
+        };
+        let id = client.try_create(request).await.unwrap();
+        let (staging, target) = (fixture.create_dir("staging"), fixture.path("target"));
+        let image = fixture.path("state/images").join(&id);
+        let other = fixture.path("other");
+        std::fs::File::create(&other).unwrap().set_len(512).unwrap();
+        let backing = |device: &str| {
+            run_command(&["losetup", "--noheadings", "--output", "BACK-FILE", device])
+        };
+        let take_away = || {
+            let listed = run_command(&["losetup", "--associated", image.to_str().unwrap()]);
+            let device = listed.split(':').next().unwrap().to_owned();
+            run_command(&["losetup", "--detach", &device]);
+            device
+        };
+        let (mut taken, mut devices) = (false, vec![]);
+        for _ in 0..2 {
+            let capability = capability.clone();
+            stage_and_publish(&mut client, &id, &staging, &target, capability, false)
+                .await
+                .unwrap();
+            let mut device = std::fs::File::options()
+                .read(true)
+                .write(true)
+                .open(&target)
+                .unwrap();
+            assert_eq!(device.seek(SeekFrom::End(0)).unwrap(), 1 << 20);
+            if taken {
+                let mut read = [0; 4];
+                device.rewind().unwrap();
+                device.read_exact(&mut read).unwrap();
+                assert_eq!(
+                    &read, b"data",
+                    "the volume again, and not what has its old number"
+                );
+            }
+            device.rewind().unwrap();
+            device.write_all(b"data").unwrap();
+            device.sync_all().unwrap();
+            drop(device);
+            let device = take_away();
+            run_command(&["losetup", &device, other.to_str().unwrap()]);
+            devices.push(device);
+            taken = true;
+            // A restart knows it too.
+            client = fixture.restart().await;
+        }
+        client.unpublish(&id, &target).await.unwrap();
+        client.unstage(&id, &staging).await.unwrap();
+        assert!(!target.exists());
+        for device in &devices {
+            assert_eq!(Path::new(&backing(device)), other, "{device}");
+            run_command(&["losetup", "--detach", device]);
+        }
+        client.delete(&id).await.unwrap();
+    });
 }
 
 /// `kill -9` before and after every call of the lifecycle of an image and of a block device. Then

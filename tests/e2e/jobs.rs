@@ -151,7 +151,10 @@ fn a_block_volume_is_a_device_in_the_task() {
         let script = "test -b /data && echo kept | dd of=/data bs=512 conv=notrunc 2>/dev/null; \
                       dd if=/data bs=5 count=1 2>/dev/null";
         for _ in 0..2 {
-            machine.run(&machine.job("disk", "batch", &disk, script));
+            let mut job = machine.job("disk", "batch", &disk, script);
+            // A device node of the host belongs to root.
+            job["TaskGroups"][0]["Tasks"][0]["User"] = json!("root");
+            machine.run(&job);
             let done = machine.wait_for("disk", "complete", 1).remove(0);
             assert_eq!(machine.output(&done), "kept\n");
             let purge = "/v1/job/disk?purge=true";

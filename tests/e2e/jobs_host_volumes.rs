@@ -1,6 +1,7 @@
 //! Host volumes of jobs on real mounts: beside CSI volumes, only for reading, and when the operator takes one
 //! away.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -21,6 +22,8 @@ impl HostDirectories {
         for name in ["shared", "logs"] {
             let directory = base.path().join(name);
             std::fs::create_dir(&directory).unwrap();
+            let open = std::fs::Permissions::from_mode(0o777);
+            std::fs::set_permissions(&directory, open).unwrap();
             std::fs::write(directory.join("of-host"), format!("{name} of the host\n")).unwrap();
         }
         Self { base }

@@ -64,6 +64,7 @@ mod rights;
 mod saved_plan;
 mod server_away;
 mod strangers;
+mod task_attacks;
 mod task_crash;
 mod task_failures;
 mod task_fixture;

@@ -45,6 +45,7 @@ pub(crate) fn request(config: DriverConfig) -> RunRequest {
         kill_signal: 15,
         kill_timeout: LONG,
         logs: LogLimits::default(),
+        earlier_runs: vec![],
     }
 }
 

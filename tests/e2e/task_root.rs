@@ -234,30 +234,58 @@ fn a_destination_that_cannot_be_made_is_refused_in_words() {
     );
 }
 
-/// A link in the task's file system must not lead a mount out of its root.
+/// Another task may have put a link there, to have the volume mounted over something else.
 #[test]
-fn links_in_a_destination_stay_in_the_root_of_the_task() {
+fn a_link_in_a_destination_is_refused_and_nothing_is_made_behind_it() {
     run_isolated(
-        "task_root::links_in_a_destination_stay_in_the_root_of_the_task",
+        "task_root::a_link_in_a_destination_is_refused_and_nothing_is_made_behind_it",
         || async {
             let base = tempfile::tempdir().unwrap();
-            let (alloc, volume) = (base.path().join("alloc"), base.path().join("volume"));
-            std::fs::create_dir(&alloc).unwrap();
-            std::fs::create_dir(&volume).unwrap();
-            std::fs::write(volume.join("file"), "of the volume\n").unwrap();
-            // An earlier run of the task may have left it.
+            let [alloc, volume, other] = ["alloc", "volume", "other"].map(|name| {
+                let path = base.path().join(name);
+                std::fs::create_dir(&path).unwrap();
+                path
+            });
             std::os::unix::fs::symlink("/aaa", alloc.join("data")).unwrap();
-            let other = base.path().join("other");
-            std::fs::create_dir(&other).unwrap();
-            let mounts = vec![
-                mount(&alloc, "/alloc"),
-                mount(&other, "/aaa"),
-                mount(&volume, "/alloc/data/inner"),
-            ];
-            let run = TestRun::new(exec(), base.path());
-            let lines = output_of(&run, exec_request("cat /aaa/inner/file", mounts)).await;
-            assert_eq!(lines, ["of the volume"]);
+            std::os::unix::fs::symlink("/usr", alloc.join("last")).unwrap();
+            std::os::unix::fs::symlink("../aaa", alloc.join("relative")).unwrap();
+            std::fs::write(alloc.join("file"), "").unwrap();
+            let file = base.path().join("file");
+            std::fs::write(&file, "").unwrap();
+            for (source, destination, place) in [
+                (&volume, "/alloc/data/inner", "/alloc/data"),
+                (&volume, "/alloc/last", "/alloc/last"),
+                (&volume, "/alloc/relative/x/y", "/alloc/relative"),
+                (&volume, "/alloc/file/inner", "/alloc/file"),
+                (&file, "/alloc/last", "/alloc/last"),
+                (&file, "/alloc/data/inner", "/alloc/data"),
+            ] {
+                let mounts = vec![
+                    mount(&alloc, "/alloc"),
+                    mount(&other, "/aaa"),
+                    mount(source, destination),
+                ];
+                let run = TestRun::new(exec(), base.path());
+                let end = run.end_of(exec_request("true", mounts)).await;
+                let reason = format!(
+                    "cannot mount `{}` at `{destination}`: `{place}` is a link or no directory, and a mount follows no \
+                     link; remove it, or choose another destination",
+                    source.display()
+                );
+                assert_eq!(end, RunEnd::Failed { reason });
+            }
+            assert_eq!(std::fs::read_dir(&other).unwrap().count(), 0);
+            assert_eq!(std::fs::read_dir(&volume).unwrap().count(), 0);
             assert!(!Path::new("/aaa").exists(), "nothing on the host");
+            // A destination below another mount, and one that has to be made, are no links.
+            let mounts = vec![mount(&alloc, "/alloc"), mount(&volume, "/alloc/new/inner")];
+            let run = TestRun::new(exec(), base.path());
+            let lines = output_of(
+                &run,
+                exec_request("touch /alloc/new/inner/x; ls /alloc/new", mounts),
+            );
+            assert_eq!(lines.await, ["inner"]);
+            assert!(volume.join("x").exists());
         },
     );
 }

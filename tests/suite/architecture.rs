@@ -489,6 +489,45 @@ fn banned_texts_occur_only_where_they_are_allowed() {
     report(&problems);
 }
 
+/// Files that work in directories in which tasks can write: `private::TaskWritableDirectory` and what it is made of.
+const BELOW_TASKS: &[&str] = &[
+    "driver/shim/destination.rs",
+    "hostpath/data.rs",
+    "mounts/copy.rs",
+    "node/alloc_directory.rs",
+    "private/search_right.rs",
+    "private/task_directory.rs",
+    "private/tree.rs",
+];
+
+/// A path that is used twice there leads elsewhere the second time, if a task wants it to.
+#[test]
+fn files_that_work_below_tasks_name_nothing_by_its_path() {
+    let sources = sources();
+    let mut problems = vec![];
+    for path in BELOW_TASKS {
+        let Some(file) = sources.iter().find(|file| file.path == *path) else {
+            problems.push(format!("src/{path} does not exist"));
+            continue;
+        };
+        let code = file.code.replace("use std::fs::File;", "");
+        for text in [
+            "std::fs",
+            "fs::chmod(",
+            "fs::chown(",
+            "fs::setxattr(",
+            "fs::getxattr(",
+        ] {
+            if code.contains(text) {
+                problems.push(format!(
+                    "src/{path}: `{text}`: a task can replace what it names"
+                ));
+            }
+        }
+    }
+    report(&problems);
+}
+
 #[test]
 fn every_file_has_a_module_doc() {
     let silent = sources()

@@ -15,6 +15,8 @@ const REPLACED: &[&str] = &[
     "lets go",
     "otherwise than",
 ];
+/// Names of Linux that are such words, as they are quoted.
+const NAMES: &[&str] = &["`nobody`", "\"nobody\""];
 /// Documents that quote them.
 const EXCEPTIONS: &[&str] = &["docs/style.md", "tests/suite/voice.rs"];
 
@@ -69,7 +71,10 @@ fn replaced_words_do_not_come_back() {
         }
         let text = std::fs::read_to_string(&path).expect("the file is readable");
         for (at, line) in text.lines().enumerate() {
-            let found = REPLACED.iter().filter(|word| contains_word(line, word));
+            let line = NAMES
+                .iter()
+                .fold(line.to_owned(), |line, name| line.replace(name, ""));
+            let found = REPLACED.iter().filter(|word| contains_word(&line, word));
             problems
                 .extend(found.map(|word| format!("{shown}:{}: `{word}`: {}", at + 1, line.trim())));
         }

@@ -24,7 +24,13 @@ const LINKS: [(&str, &str); 5] = [
 /// If something cannot be mounted.
 pub(super) fn make_devices(dev: &Path) -> io::Result<()> {
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
-    mount("tmpfs", dev, "tmpfs", flags, c"mode=0755")?;
+    mount(
+        "tmpfs",
+        dev,
+        "tmpfs",
+        flags,
+        c"mode=0755,size=64k,nr_inodes=1k",
+    )?;
     for name in NODES {
         drop(File::create(dev.join(name))?);
         mount_bind(Path::new("/dev").join(name), dev.join(name))?;
@@ -43,7 +49,7 @@ pub(super) fn make_devices(dev: &Path) -> io::Result<()> {
         dev.join("shm"),
         "tmpfs",
         shared_memory,
-        c"mode=1777",
+        c"mode=1777,size=64m,nr_inodes=4k",
     )?;
     Ok(())
 }

@@ -75,7 +75,8 @@ pub(super) fn read(directory: &Path, stream: LogStream, slice: LogSlice) -> io::
     Ok(bytes)
 }
 
-fn path_of(directory: &Path, stream: LogStream, number: u32) -> PathBuf {
+/// Returns the path of a file.
+pub(super) fn path_of(directory: &Path, stream: LogStream, number: u32) -> PathBuf {
     directory.join(format!("{}.{number}", stream.as_str()))
 }
 

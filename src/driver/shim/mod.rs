@@ -15,10 +15,13 @@
 
 mod action_error;
 mod attach;
+mod destination;
 mod devices;
+mod host_directories;
 mod launch;
 mod log_file;
 mod log_reader;
+mod masked_paths;
 mod messages;
 mod pid_namespace;
 mod privileges;
@@ -27,11 +30,13 @@ mod root;
 mod run_files;
 mod run_spec;
 mod run_state;
+mod seccomp;
 mod shim_driver;
 mod stage;
 mod stage_report;
 mod supervise;
 mod supervision;
+mod system_calls;
 mod task_process;
 
 pub use privileges::may_create_namespaces;

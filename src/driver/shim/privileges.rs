@@ -11,6 +11,8 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
 
+use super::action_error::about;
+
 /// What a task may keep.
 const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::DAC_OVERRIDE)
@@ -29,6 +31,23 @@ const KEPT: CapabilitySet = CapabilitySet::CHOWN
 /// Whether this process may create namespaces without being root of one of its own.
 pub fn may_create_namespaces() -> bool {
     capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN))
+}
+
+/// Gives this process a session keyring of its own, which has none of the agent's keys. A kernel without keys has none
+/// to share. A user that has used up its number of keys keeps the session, whose keys the filter of system calls keeps
+/// from the task.
+///
+/// # Errors
+/// If the kernel refuses.
+pub(super) fn join_session_keyring() -> io::Result<()> {
+    match keyutils::Keyring::join_anonymous_session() {
+        Ok(_) => Ok(()),
+        Err(error) if matches!(error.0, libc::ENOSYS | libc::EDQUOT) => Ok(()),
+        Err(error) => {
+            let error = io::Error::from_raw_os_error(error.0);
+            Err(about("create a session keyring for the task", &error))
+        }
+    }
 }
 
 /// Takes all other capabilities from this process and from every program that it executes.

@@ -21,6 +21,7 @@ pub(super) enum Role {
     Launch,
     Shim,
     Stage,
+    UserNamespace,
 }
 
 impl Role {
@@ -30,12 +31,13 @@ impl Role {
             Self::Launch => "launch",
             Self::Shim => "shim",
             Self::Stage => "stage",
+            Self::UserNamespace => "user-namespace",
         }
     }
 
     /// Returns the role with this name.
     pub(super) fn parse(word: &OsString) -> Option<Self> {
-        let all = [Self::Launch, Self::Shim, Self::Stage];
+        let all = [Self::Launch, Self::Shim, Self::Stage, Self::UserNamespace];
         all.into_iter().find(|role| word == role.as_str())
     }
 

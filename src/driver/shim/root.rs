@@ -7,7 +7,8 @@
 //! leaves. The root is a tmpfs with the host's programs, read-only. After the old root is left, which takes all other
 //! copies of the host's mounts with it, the task's mounts are made: their destinations cannot lead out of the new root.
 
-use std::fs::{self, DirBuilder, File, FileType};
+use std::ffi::CStr;
+use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, symlink};
@@ -19,14 +20,19 @@ use rustix::mount::{
 use rustix::thread::UnshareFlags;
 
 use super::action_error::about;
+use super::destination::open_destination;
 use super::devices::make_devices;
+use super::host_directories::NoOwners;
 use super::launch::unshare;
+use super::masked_paths::protect_kernel_files;
+use super::run_files::RunFiles;
 use super::run_spec::{RunSpec, TaskRoot};
 use super::stage_report::LostSource;
 use crate::model::PropagationMode;
 use crate::mounts::{
-    OpenedSource, attach_tree, clone_tree, make_private_below, make_read_only_below,
-    make_slave_below, open_source,
+    OpenedSource, attach_tree, clone_tree, clone_without_links, descriptor_path,
+    make_attached_read_only, make_private_below, make_read_only_below, make_slave_below,
+    open_source,
 };
 use crate::ports::{SourceIdentity, TaskMount};
 
@@ -57,6 +63,10 @@ pub(super) fn hidden_from(spec: &RunSpec) -> Option<String> {
 
 /// Directories that programs expect.
 const EMPTY: [&str; 7] = ["dev", "proc", "root", "run", "sys", "tmp", "var"];
+/// Of the root, which has directories and empty files only.
+const ROOT_OPTIONS: &CStr = c"mode=0755,size=4m,nr_inodes=16k";
+/// Of `/tmp`, which is memory of the host.
+const TMP_OPTIONS: &CStr = c"mode=1777,size=256m,nr_inodes=64k";
 /// The flags of file systems without programs and devices.
 const DATA_ONLY: MountFlags = MountFlags::NOSUID
     .union(MountFlags::NODEV)
@@ -80,14 +90,15 @@ struct DetachedMount<'a> {
 ///
 /// # Errors
 /// What could not be mounted, why, and what to change.
-pub(super) fn enter_new_root(root: &Path, spec: &RunSpec) -> io::Result<()> {
+pub(super) fn enter_new_root(run: &RunFiles, spec: &RunSpec) -> io::Result<()> {
+    let root = &run.root();
     // In the mount namespace of the agent: mounts have other numbers in the next one.
     let held = hold_sources(&spec.mounts)?;
-    unshare(UnshareFlags::NEWNS)
-        .map_err(|error| about("create a mount namespace for the task", &error))?;
-    let detached = detach_mounts(held)?;
+    unshare(namespaces_of(spec.root))
+        .map_err(|error| about("create the namespaces of the task", &error))?;
+    let detached = detach_mounts(held, spec.root)?;
     make_slave_below(Path::new("/"))?;
-    make_skeleton(root, spec.root).map_err(|error| about("make the root of the task", &error))?;
+    make_skeleton(run, spec).map_err(|error| about("make the root of the task", &error))?;
     leave_old_root(root).map_err(|error| about("enter the root of the task", &error))?;
     for hidden in &spec.hidden {
         hide(hidden).map_err(|error| about(&format!("hide `{}`", hidden.display()), &error))?;
@@ -137,11 +148,24 @@ fn lost(source: &Path, reason: &str) -> io::Error {
     })
 }
 
-fn detach_mounts(held: Vec<HeldSource<'_>>) -> io::Result<Vec<DetachedMount<'_>>> {
+/// A plugin shares the host's IPC namespace, where it waits for `udev`.
+fn namespaces_of(root: TaskRoot) -> UnshareFlags {
+    match root {
+        TaskRoot::Own => UnshareFlags::NEWNS | UnshareFlags::NEWIPC | UnshareFlags::NEWUTS,
+        TaskRoot::OwnPrivileged | TaskRoot::Host => UnshareFlags::NEWNS,
+    }
+}
+
+fn detach_mounts(held: Vec<HeldSource<'_>>, root: TaskRoot) -> io::Result<Vec<DetachedMount<'_>>> {
+    let clone = match root {
+        // A plugin mounts what the agent made, at the paths of its operator.
+        TaskRoot::OwnPrivileged => clone_tree,
+        TaskRoot::Own | TaskRoot::Host => clone_without_links,
+    };
     let detached = held.into_iter().map(|HeldSource { mount, opened }| {
         // Later mounts of the host below a private one belong to others.
         let is_recursive = mount.propagation != PropagationMode::Private;
-        let tree = clone_tree(&mount.source, is_recursive)
+        let tree = clone(&mount.source, is_recursive)
             .and_then(|tree| Ok((tree, fs::canonicalize(&mount.source)?)));
         let (tree, source) =
             tree.map_err(|error| about(&format!("mount `{}`", mount.source.display()), &error))?;
@@ -159,10 +183,20 @@ fn detach_mounts(held: Vec<HeldSource<'_>>) -> io::Result<Vec<DetachedMount<'_>>
     detached.collect()
 }
 
-fn make_skeleton(root: &Path, kind: TaskRoot) -> io::Result<()> {
-    mount("tmpfs", root, "tmpfs", MountFlags::NOSUID, c"mode=0755")?;
+fn make_skeleton(run: &RunFiles, spec: &RunSpec) -> io::Result<()> {
+    let root = &run.root();
+    let no_owners = match spec.root {
+        TaskRoot::Own => NoOwners::for_task(run, spec)?,
+        TaskRoot::OwnPrivileged | TaskRoot::Host => None,
+    };
+    let options = match spec.root {
+        TaskRoot::Own | TaskRoot::Host => ROOT_OPTIONS,
+        // A plugin may keep files there.
+        TaskRoot::OwnPrivileged => c"mode=0755",
+    };
+    mount("tmpfs", root, "tmpfs", MountFlags::NOSUID, options)?;
     for path in HOST {
-        show_host_directory(root, Path::new(path))?;
+        show_host_directory(root, Path::new(path), no_owners.as_ref())?;
     }
     for name in EMPTY {
         make_directory(&root.join(name))?;
@@ -175,27 +209,31 @@ fn make_skeleton(root: &Path, kind: TaskRoot) -> io::Result<()> {
         )
     })?;
     let tmp_flags = MountFlags::NOSUID | MountFlags::NODEV;
-    mount("tmpfs", root.join("tmp"), "tmpfs", tmp_flags, c"mode=1777")?;
+    mount("tmpfs", root.join("tmp"), "tmpfs", tmp_flags, TMP_OPTIONS)?;
     mount_bind_recursive("/sys", root.join("sys"))?;
-    match kind {
+    match spec.root {
         TaskRoot::OwnPrivileged => Ok(mount_bind_recursive("/dev", root.join("dev"))?),
         TaskRoot::Own | TaskRoot::Host => {
             make_private_below(&root.join("sys"))?;
             make_read_only_below(&root.join("sys"))?;
-            make_devices(&root.join("dev"))
+            make_devices(&root.join("dev"))?;
+            protect_kernel_files(root)
         }
     }
 }
 
 /// Shows a directory of the host, with the mounts below it, read-only.
-fn show_host_directory(root: &Path, path: &Path) -> io::Result<()> {
+fn show_host_directory(root: &Path, path: &Path, no_owners: Option<&NoOwners>) -> io::Result<()> {
     let target = root.join(path.strip_prefix("/").unwrap_or(path));
     match fs::symlink_metadata(path) {
         // `/bin` is a link to `usr/bin` on most systems.
         Ok(found) if found.is_symlink() => symlink(fs::read_link(path)?, target),
         Ok(_) => {
             make_directory(&target)?;
-            mount_bind_recursive(path, &target)?;
+            match no_owners {
+                Some(no_owners) => no_owners.show(path, &target)?,
+                None => mount_bind_recursive(path, &target)?,
+            }
             // Before it becomes read-only: a mount that arrives later would be writable.
             make_private_below(&target)?;
             make_read_only_below(&target)
@@ -241,11 +279,12 @@ fn attach(detached: &DetachedMount<'_>, hidden: &[PathBuf]) -> io::Result<()> {
             "a block device stays writable on a read-only mount; remove `read_only`",
         ));
     }
-    make_destination(&mount.destination, kind)?;
-    attach_tree(tree, &mount.destination)?;
+    let place = open_destination(&mount.destination, kind.is_dir())?;
+    attach_tree(tree, &place)?;
+    let attached = descriptor_path(tree);
     match mount.propagation {
-        PropagationMode::Private => make_private_below(&mount.destination)?,
-        PropagationMode::HostToTask => make_slave_below(&mount.destination)?,
+        PropagationMode::Private => make_private_below(&attached)?,
+        PropagationMode::HostToTask => make_slave_below(&attached)?,
         PropagationMode::Bidirectional => {}
     }
     if mount.propagation != PropagationMode::Bidirectional {
@@ -254,27 +293,9 @@ fn attach(detached: &DetachedMount<'_>, hidden: &[PathBuf]) -> io::Result<()> {
         }
     }
     if mount.read_only {
-        make_read_only_below(&mount.destination)?;
+        make_attached_read_only(tree)?;
     }
     Ok(())
-}
-
-/// Makes a directory for a directory, and an empty file for everything else.
-fn make_destination(destination: &Path, kind: FileType) -> io::Result<()> {
-    if kind.is_dir() {
-        return make_directory(destination);
-    }
-    if let Some(parent) = destination.parent() {
-        make_directory(parent)?;
-    }
-    match File::options()
-        .write(true)
-        .create_new(true)
-        .open(destination)
-    {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        Ok(_) | Err(_) => Ok(()),
-    }
 }
 
 fn make_directory(path: &Path) -> io::Result<()> {

@@ -40,6 +40,9 @@ pub(super) struct RunSpec {
     pub(super) kill_signal: i32,
     pub(super) kill_timeout_ms: u64,
     pub(super) logs: LogLimits,
+    /// The specification of an earlier version has none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) earlier_runs: Vec<PathBuf>,
 }
 
 /// What the agent may do.
@@ -95,6 +98,7 @@ impl RunSpec {
             kill_signal: request.kill_signal,
             kill_timeout_ms: u64::try_from(request.kill_timeout.as_millis()).unwrap_or(u64::MAX),
             logs: request.logs,
+            earlier_runs: request.earlier_runs,
         })
     }
 

@@ -14,10 +14,11 @@ use rustix::fs::Mode;
 
 use super::super::process_id::ProcessId;
 use super::action_error::about;
-use super::privileges::drop_privileges;
+use super::privileges::{drop_privileges, join_session_keyring};
 use super::root::{enter_new_root, hidden_from};
 use super::run_files::RunFiles;
 use super::run_spec::{RunSpec, TaskRoot};
+use super::seccomp::restrict_system_calls;
 use super::stage_report::StageReport;
 
 /// The permissions that new files of a task do not have, unless it says otherwise.
@@ -46,16 +47,21 @@ fn prepare_and_execute(run: &RunFiles, mut socket: &UnixStream) -> io::Result<In
     match spec.root {
         TaskRoot::Host => {}
         TaskRoot::Own => {
-            enter_new_root(&run.root(), &spec)?;
+            join_session_keyring()?;
+            enter_new_root(run, &spec)?;
             drop_privileges()?;
         }
-        TaskRoot::OwnPrivileged => enter_new_root(&run.root(), &spec)?,
+        TaskRoot::OwnPrivileged => enter_new_root(run, &spec)?,
     }
     if let Some(directory) = &spec.working_directory {
         rustix::process::chdir(directory)
             .map_err(|error| about(&format!("enter `{}`", directory.display()), &error.into()))?;
     }
     socket.write_all(StageReport::PREPARED.as_bytes())?;
+    if spec.root == TaskRoot::Own {
+        restrict_system_calls()
+            .map_err(|error| about("restrict the system calls of the task", &error))?;
+    }
     execute(&spec)
 }
 

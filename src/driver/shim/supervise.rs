@@ -328,7 +328,8 @@ fn copy_output(
         .into_iter()
         .zip([LogStream::Stdout, LogStream::Stderr])
     {
-        let mut file = LogFile::new(run.directory().to_owned(), stream, spec.logs);
+        let directory = run.directory().to_owned();
+        let mut file = LogFile::new(directory, stream, spec.logs, &spec.earlier_runs);
         let sender = sender.clone();
         std::thread::Builder::new().spawn(move || {
             file.copy_from(pipe);

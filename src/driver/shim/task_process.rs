@@ -1,4 +1,4 @@
-//! The hidden command `task-process launch|shim|stage DIR`.
+//! The hidden command `task-process launch|shim|stage|user-namespace DIR`.
 //!
 //! `main` looks at it before anything else: a task waits for three starts of this program, so none of them may
 //! build a runtime or a command line that it does not need.
@@ -8,6 +8,7 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
+use super::host_directories::hold_user_namespace;
 use super::launch::launch_shim;
 use super::messages::ShimMessage;
 use super::role::{COMMAND, Role, report};
@@ -33,6 +34,7 @@ pub fn run_task_process(arguments: impl IntoIterator<Item = OsString>) -> Option
         Role::Launch => launch_shim(&run).inspect_err(say),
         Role::Shim => supervise_run(&run).inspect_err(say),
         Role::Stage => become_task(&run),
+        Role::UserNamespace => hold_user_namespace(),
     };
     if let Err(error) = done {
         report(&error);

@@ -21,8 +21,8 @@ mod volumes;
 
 pub(super) use database::Catalog;
 pub(super) use records::{
-    Attachment, Backing, Content, ContentSource, GroupRecord, PathRecord, RecordState,
-    RequestedVolume, SnapshotRecord, VolumeRecord,
+    Attachment, Backing, Content, ContentSource, DeviceNumber, GroupRecord, PathRecord,
+    RecordState, RequestedVolume, SnapshotRecord, VolumeRecord,
 };
 pub(super) use store::CatalogError;
 pub(super) use volumes::Limits;

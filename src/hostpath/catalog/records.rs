@@ -4,6 +4,8 @@
 //! directories without a size, whose data exists.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
@@ -137,7 +139,45 @@ pub(in crate::hostpath) enum PathRecord {
         staging_path: String,
         /// Whether the plugin created the directory or file, and so removes it.
         made_directory: bool,
+        /// The device of a block volume. An earlier format did not have it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        device: Option<DeviceNumber>,
     },
+}
+
+/// The number of a device node: what was bound at a target, whatever is behind it now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::hostpath) struct DeviceNumber {
+    pub(in crate::hostpath) major: u32,
+    pub(in crate::hostpath) minor: u32,
+}
+
+impl DeviceNumber {
+    /// The major number of loop devices.
+    const LOOP: u32 = 7;
+
+    /// Returns the number of the device node at a path; `None` if something else is there. Blocks.
+    pub(in crate::hostpath) fn at(path: &Path) -> std::io::Result<Option<Self>> {
+        let found = match std::fs::symlink_metadata(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            found => found?,
+        };
+        Ok(found.file_type().is_block_device().then(|| Self {
+            major: rustix::fs::major(found.rdev()),
+            minor: rustix::fs::minor(found.rdev()),
+        }))
+    }
+
+    /// Whether a target with this record has this node. The record of an earlier format knows that it was a loop
+    /// device.
+    pub(in crate::hostpath) fn is_of(self, record: &PathRecord) -> bool {
+        match record {
+            PathRecord::Staging { .. } => false,
+            PathRecord::Target { device, .. } => {
+                device.map_or(self.major == Self::LOOP, |device| device == self)
+            }
+        }
+    }
 }
 
 impl PathRecord {

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::{Arc, mpsc};
 
 use super::database::Catalog;
 use super::records::{
-    Attachment, Backing, Content, ContentSource, GroupRecord, PathRecord, RecordState,
-    RequestedVolume, SnapshotRecord, VolumeRecord,
+    Attachment, Backing, Content, ContentSource, DeviceNumber, GroupRecord, PathRecord,
+    RecordState, RequestedVolume, SnapshotRecord, VolumeRecord,
 };
 use super::store::{CatalogError, FORMAT, begin, damaged, encode, open_database};
 use super::tables::{META, NAMES, VOLUMES};
@@ -44,12 +45,45 @@ fn target() -> PathRecord {
         capability: volume_capability(),
         read_only: true,
         staging_path: "/staging".to_owned(),
+        device: None,
         made_directory: true,
     }
 }
 
 fn ids(records: &[VolumeRecord]) -> Vec<&str> {
     records.iter().map(|record| record.id.as_str()).collect()
+}
+
+/// A record of an earlier version has no device, and says what it was: a loop device.
+#[test]
+fn a_target_knows_its_device_node_whatever_is_behind_it() {
+    let earlier = target();
+    let text = serde_json::to_value(&earlier).unwrap();
+    assert!(text["target"].get("device").is_none(), "{text}");
+    assert_eq!(serde_json::from_value::<PathRecord>(text).unwrap(), earlier);
+    let number = |major, minor| DeviceNumber { major, minor };
+    let mut recorded = target();
+    if let PathRecord::Target { device, .. } = &mut recorded {
+        *device = Some(number(7, 3));
+    }
+    let text = serde_json::to_value(&recorded).unwrap();
+    assert_eq!(
+        serde_json::from_value::<PathRecord>(text).unwrap(),
+        recorded
+    );
+    for (found, is_of_earlier, is_of_recorded) in [
+        (number(7, 3), true, true),
+        (number(7, 4), true, false),
+        (number(8, 3), false, false),
+    ] {
+        assert_eq!(found.is_of(&earlier), is_of_earlier, "{found:?}");
+        assert_eq!(found.is_of(&recorded), is_of_recorded, "{found:?}");
+    }
+    assert_eq!(DeviceNumber::at(Path::new("/")).unwrap(), None);
+    assert_eq!(
+        DeviceNumber::at(Path::new("/does/not/exist")).unwrap(),
+        None
+    );
 }
 
 #[test]

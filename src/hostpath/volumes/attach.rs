@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::volume::{MountState, Volume};
+use super::volume::Volume;
 use crate::hostpath::catalog::{Attachment, Limits};
 use crate::hostpath::error::{
     ConflictingUse, ControllerPublishError, ControllerUnpublishError, HostError, InUse,
@@ -82,8 +82,8 @@ pub(in crate::hostpath) fn detach(
         return Ok(());
     }
     for (path, path_record) in &volume.paths {
-        let is_there = matches!(volume.mount_state(path)?, MountState::Volume(_))
-            || volume.is_block_staged(path_record)?;
+        let is_there =
+            volume.mount_state(path)?.is_of_plugin() || volume.is_block_staged(path_record)?;
         if is_there {
             return Err(InUse {
                 id: volume.record.id.clone(),

@@ -196,6 +196,7 @@ fn path_state(volume: &Volume, path: &str, record: &PathRecord) -> Result<PathSt
     }
     Ok(match volume.mount_state(path)? {
         MountState::NotMounted => PathState::NotMounted,
+        MountState::LostDevice => PathState::DeviceLost,
         MountState::Foreign if is_file => PathState::DeviceLost,
         MountState::Foreign => PathState::OtherMount,
         MountState::Volume(_) if volume.backing() == Backing::Block => usable_device(),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::stage::check_usable;
 use super::volume::{ContentMade, MountState, Volume, foreign_mount, satisfies};
-use crate::hostpath::catalog::{Backing, PathRecord};
+use crate::hostpath::catalog::{Backing, DeviceNumber, PathRecord};
 use crate::hostpath::error::{
     ConflictingUse, FailedPrecondition, HostError, NotStaged, PublishVolumeError, SecondTarget,
     UnpublishVolumeError,
@@ -48,14 +48,15 @@ pub(in crate::hostpath) fn publish(
         MountState::Volume(found) if is_file || satisfies(found, flags) && volume.is_prepared() => {
             return Ok(());
         }
-        MountState::Volume(_) => {}
+        MountState::Volume(_) | MountState::LostDevice => {}
     }
     check_single_target(&volume, request)?;
-    let record = PathRecord::Target {
+    let mut record = PathRecord::Target {
         capability: request.capability.clone(),
         read_only: request.read_only,
         staging_path: request.staging_path.clone(),
         made_directory,
+        device: None,
     };
     // The record precedes the directory, so that a crash leaves no directory without a record.
     let made = if volume.plugin.has(PluginCapability::Stage) {
@@ -63,8 +64,12 @@ pub(in crate::hostpath) fn publish(
     } else {
         volume.make_content::<PublishVolumeError>()?
     };
-    volume.put_path_record(path, record, made)?;
+    volume.put_path_record(path, record.clone(), made)?;
     make_target(path, is_file)?;
+    if is_file && let PathRecord::Target { device, .. } = &mut record {
+        *device = device_of(&volume, flags)?;
+        volume.put_path_record(path, record, ContentMade::Before)?;
+    }
     mount(&mut volume, request, flags, found)?;
     tracing::info!(volume.external_id = %volume.id(), target_path = %path,
         read_only = flags.read_only, "published a volume");
@@ -90,6 +95,13 @@ fn mount(
         return volume.bind(source, path, flags, found);
     }
     volume.mount_volume(path, &request.capability, flags, found)
+}
+
+/// Returns the number of the device that is bound for a block volume.
+fn device_of(volume: &Volume, flags: MountFlags) -> Result<Option<DeviceNumber>, HostError> {
+    let node = volume.block_device(flags.read_only)?;
+    let action = format!("examine `{}`", node.display());
+    DeviceNumber::at(&node).map_err(HostError::io(action))
 }
 
 /// Implements NodeUnpublishVolume.
@@ -130,6 +142,7 @@ fn is_same_request(known: &PathRecord, request: &PublishRequest) -> bool {
             read_only,
             staging_path,
             made_directory: _,
+            device: _,
         } => {
             *capability == request.capability
                 && *read_only == request.read_only
@@ -179,7 +192,8 @@ fn check_single_target(
     }
     for (path, record) in &volume.paths {
         let is_other = matches!(record, PathRecord::Target { .. }) && *path != request.target_path;
-        if is_other && matches!(volume.mount_state(path)?, MountState::Volume(_)) {
+        // A node that lost its device may still be open.
+        if is_other && volume.mount_state(path)?.is_of_plugin() {
             return Err(SecondTarget {
                 id: volume.record.id.clone(),
                 other: path.clone(),

@@ -48,7 +48,7 @@ pub(in crate::hostpath) fn stage(
         MountState::Volume(found) if satisfies(found, flags) && volume.is_prepared() => {
             return Ok(());
         }
-        MountState::Volume(_) => {}
+        MountState::Volume(_) | MountState::LostDevice => {}
     }
     let made = volume.make_content::<StageVolumeError>()?;
     volume.put_path_record(&path, requested, made)?;

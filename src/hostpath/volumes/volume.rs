@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use super::mount_source::MountSource;
 use super::parameters;
-use crate::hostpath::catalog::{Backing, PathRecord, VolumeRecord};
+use crate::hostpath::catalog::{Backing, DeviceNumber, PathRecord, VolumeRecord};
 use crate::hostpath::data;
 use crate::hostpath::error::{FailedPrecondition, HostError, OperationPending, VolumeNotFound};
 use crate::hostpath::plugin::{Operation, OperationKey, Plugin};
@@ -32,8 +32,21 @@ pub(in crate::hostpath) enum MountState {
     NotMounted,
     /// This plugin mounted the volume with these flags.
     Volume(MountFlags),
+    /// This plugin bound the device node of the volume, which is not the volume's any more: another program has
+    /// detached the device, and may have attached it to something else.
+    LostDevice,
     /// Another file system is mounted, or another program mounted this volume.
     Foreign,
+}
+
+impl MountState {
+    /// Whether this plugin made the mount.
+    pub(in crate::hostpath) fn is_of_plugin(self) -> bool {
+        match self {
+            Self::Volume(_) | Self::LostDevice => true,
+            Self::NotMounted | Self::Foreign => false,
+        }
+    }
 }
 
 /// Whether this call made the content of a volume, so that its record changed.
@@ -128,11 +141,21 @@ impl Volume {
             return Ok(MountState::NotMounted);
         };
         let is_exposed = self.is_exposed_by(entry, &mounts, &self.devices()?);
-        Ok(if is_exposed && self.paths.contains_key(path) {
-            MountState::Volume(entry.flags)
-        } else {
-            MountState::Foreign
+        Ok(match self.paths.get(path) {
+            Some(_) if is_exposed => MountState::Volume(entry.flags),
+            Some(record) if self.is_lost_device(record, &target)? => MountState::LostDevice,
+            Some(_) | None => MountState::Foreign,
         })
+    }
+
+    /// Whether a target has the device node that this plugin bound there.
+    fn is_lost_device(&self, record: &PathRecord, target: &Path) -> Result<bool, HostError> {
+        if self.backing() != Backing::Block {
+            return Ok(false);
+        }
+        let action = format!("examine `{}`", target.display());
+        let found = DeviceNumber::at(target).map_err(HostError::io(action))?;
+        Ok(found.is_some_and(|number| number.is_of(record)))
     }
 
     /// Whether a mount shows exactly this volume.
@@ -204,7 +227,7 @@ impl Volume {
     ) -> Result<(), HostError> {
         let target = Path::new(path);
         let mounter = &self.plugin.host.mounter;
-        if let MountState::Volume(_) = found {
+        if found.is_of_plugin() {
             mounter.unmount(target)?;
         }
         Ok(mounter.bind(source, target, flags)?)
@@ -224,7 +247,7 @@ impl Volume {
             return self.bind(&self.data, path, flags, found);
         };
         let target = Path::new(path);
-        if let MountState::Volume(_) = found {
+        if found.is_of_plugin() {
             self.plugin.host.mounter.unmount(target)?;
         }
         let device = self.device_for_mount()?;
@@ -394,7 +417,7 @@ impl Volume {
             match self.mount_state(path)? {
                 MountState::NotMounted => return Ok(()),
                 MountState::Foreign => return Err(foreign_mount(path).into()),
-                MountState::Volume(_) => {
+                MountState::Volume(_) | MountState::LostDevice => {
                     let unmounted = self.plugin.host.mounter.unmount(Path::new(path));
                     unmounted.map_err(HostError::from)?;
                 }

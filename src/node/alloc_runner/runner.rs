@@ -25,7 +25,7 @@ use super::mounting::Mounting;
 use super::progress::{AllocProgress, Setup, TaskProgress};
 use super::reporter::report_progress;
 use super::task_events::Occurrence;
-use super::task_plan::{PlanContext, TaskPlan, has_own_root};
+use super::task_plan::{PlanContext, TaskPlan, has_own_root, user_name};
 use super::task_runner::TaskRunner;
 use super::wanted::Wanted;
 use crate::model::{TaskGroup, TaskPhase};
@@ -143,7 +143,9 @@ impl AllocRunner {
         let mut problems = driver_problems(&self.group, &drivers.collect());
         let mut plans = vec![];
         if problems.is_empty() {
-            let needs_users = self.group.tasks.iter().any(|task| !task.user.is_empty());
+            let may_switch_users = rustix::process::geteuid().is_root();
+            let mut tasks = self.group.tasks.iter();
+            let needs_users = tasks.any(|task| user_name(task, may_switch_users).is_some());
             let passwd = if needs_users {
                 read_users().await?
             } else {
@@ -155,6 +157,7 @@ impl AllocRunner {
                 node: &self.deps.node,
                 plugins: &self.deps.plugins.directories(),
                 passwd: &passwd,
+                may_switch_users,
             };
             for task in &self.group.tasks {
                 match TaskPlan::new(task, self.directory.task(&task.name), &context) {

@@ -40,6 +40,8 @@ pub(super) struct PlanContext<'a> {
     pub(super) plugins: &'a PluginDirectories,
     /// The content of `/etc/passwd`.
     pub(super) passwd: &'a str,
+    /// Whether the agent can run tasks as other users: it is root.
+    pub(super) may_switch_users: bool,
 }
 
 impl TaskPlan {
@@ -73,9 +75,9 @@ impl TaskPlan {
             let default = || directory.path().to_owned();
             program.working_directory.get_or_insert_with(default);
         }
-        let user = match task.user.as_str() {
-            "" => None,
-            name => Some(find_user(context.passwd, name).map_err(about)?),
+        let user = match user_name(task, context.may_switch_users) {
+            None => None,
+            Some(name) => Some(find_user(context.passwd, name).map_err(about)?),
         };
         Ok(Self {
             task: task.clone(),
@@ -124,6 +126,7 @@ impl TaskPlan {
             kill_signal: self.kill_signal,
             kill_timeout: self.task.kill_timeout,
             logs: LogLimits::default(),
+            earlier_runs: vec![],
         })
     }
 
@@ -161,6 +164,20 @@ fn check_references(task: &Task, values: &Interpolation) -> Result<(), MissingRe
     mounts.try_for_each(|mount| values.check(&mount.destination))
 }
 
+/// The user of a task of `exec` that names none, as in Nomad.
+const DEFAULT_USER: &str = "nobody";
+
+/// Returns the name or number of a task's user; `None` for the agent's. A plugin mounts for others, which only root can.
+pub(super) fn user_name(task: &Task, may_switch_users: bool) -> Option<&str> {
+    match task.user.as_str() {
+        "" => {
+            let has_default = has_own_root(task) && task.csi_plugin.is_none() && may_switch_users;
+            has_default.then_some(DEFAULT_USER)
+        }
+        name => Some(name),
+    }
+}
+
 /// Whether the task sees a file system of its own, in which the agent mounts the task's directories.
 pub(super) fn has_own_root(task: &Task) -> bool {
     task.driver == "exec"
@@ -180,6 +197,31 @@ fn visible_directories(task: &Task, directory: &TaskDirectory) -> VisibleDirecto
             local: directory.local(),
             secrets: directory.secrets(),
             csi_endpoint: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{CsiPluginConfig, CsiPluginType, JobType, RestartPolicy};
+
+    #[test]
+    fn a_task_of_exec_is_nobody_unless_it_says_otherwise() {
+        for (driver, user, is_plugin, may_switch, expected) in [
+            ("exec", "", false, true, Some("nobody")),
+            ("exec", "", false, false, None),
+            ("exec", "", true, true, None),
+            ("exec", "root", false, true, Some("root")),
+            ("exec", "web", true, true, Some("web")),
+            ("raw_exec", "", false, true, None),
+            ("raw_exec", "web", false, true, Some("web")),
+        ] {
+            let mut task = Task::new("t", driver, RestartPolicy::of_type(JobType::Batch));
+            user.clone_into(&mut task.user);
+            let plugin = CsiPluginConfig::new("p".into(), CsiPluginType::Monolith);
+            task.csi_plugin = is_plugin.then_some(plugin);
+            assert_eq!(user_name(&task, may_switch), expected, "{driver} {user:?}");
         }
     }
 }

@@ -315,16 +315,16 @@ impl TaskRunner {
         };
         let hidden = std::iter::once(&self.data).chain(&self.token_directory);
         let request = plan.request(&self.group, &mounted, hidden.cloned().collect());
-        let request = request.map_err(RunOutcome::Refused)?;
+        let mut request = request.map_err(RunOutcome::Refused)?;
         if state.record.window.started_at == 0 {
             state.record.window.started_at = self.clock.now();
         }
         let created = self.create_directories(number, plan, &state.record);
         let created = match (created.await, &state.plugin) {
-            (Ok(()), Some(plugin)) => plugin.prepare().await,
+            (Ok(earlier), Some(plugin)) => plugin.prepare().await.map(|()| earlier),
             (created, _) => created,
         };
-        created.map_err(|error| {
+        request.earlier_runs = created.map_err(|error| {
             let reason = format!("cannot create the directories of the task: {error}");
             RunOutcome::Ended(RunEnd::Failed { reason })
         })?;
@@ -377,12 +377,13 @@ impl TaskRunner {
         }
     }
 
+    /// Creates what the run needs, and removes what no later one will. Returns the directories of the earlier runs.
     async fn create_directories(
         &self,
         number: u32,
         plan: &TaskPlan,
         record: &TaskRecord,
-    ) -> std::io::Result<()> {
+    ) -> std::io::Result<Vec<PathBuf>> {
         if record.decided_run == 0 {
             self.update(|task, now| task.push(&Occurrence::Preparing, now));
         }
@@ -393,7 +394,12 @@ impl TaskRunner {
             if let Some(user) = user_on_host {
                 directory.let_in(&data, user)?;
             }
-            directory.write_record(&record)
+            directory.write_record(&record)?;
+            if let Err(error) = directory.remove_old_runs(number) {
+                let directory = directory.path().display();
+                tracing::warn!(%directory, %error, "cannot remove an old run of the task");
+            }
+            directory.earlier_runs(number)
         });
         created.await
     }

@@ -40,6 +40,7 @@ fn spec(command: &str) -> RunSpec {
             file_bytes: 1000,
             files: 3,
         },
+        earlier_runs: vec![],
     };
     RunSpec::of(request, AgentRights::Root).unwrap_or_else(|reason| panic!("{reason}"))
 }

@@ -20,6 +20,7 @@ fn request(config: DriverConfig) -> RunRequest {
         kill_signal: 15,
         kill_timeout: Duration::from_secs(5),
         logs: LogLimits::default(),
+        earlier_runs: vec![],
     }
 }
 

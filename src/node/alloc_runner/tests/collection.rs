@@ -67,6 +67,7 @@ async fn directories_that_no_record_knows_are_removed_when_the_agent_starts() {
         kill_signal: 15,
         kill_timeout: Duration::from_secs(1),
         logs: LogLimits::default(),
+        earlier_runs: vec![],
     };
     node.driver.start(&run, request).await.unwrap();
     node.start_agent();
