@@ -3,7 +3,7 @@
 use super::context::WorkflowContext;
 use super::error::WorkflowError;
 use crate::diagnostic::{Code, Diagnostic, closest_match};
-use crate::model::{Namespace, NamespacedId, PluginId, VolumeSummary, one_line};
+use crate::model::{Namespace, PluginId, VolumeSummary, one_line};
 use crate::ports::{ClusterApi, ServerKind};
 use crate::reconcile::orphans::{Inventory, ListedVolume};
 use crate::reconcile::permissions::access;
