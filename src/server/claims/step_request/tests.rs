@@ -188,12 +188,7 @@ fn what_a_registration_made_is_undone_without_it() {
         let secrets = request.unwrap().unwrap().secrets;
         assert_eq!(secrets.expose().next(), Some(("token", "of the tombstone")));
         let record = story.state.claims(&story.volume).unwrap();
-        let held: Vec<_> = record
-            .claims
-            .claims
-            .values()
-            .map(|claim| claim.is_held())
-            .collect();
+        let held: Vec<_> = record.claims.claims.values().map(Claim::is_held).collect();
         assert_eq!(
             held,
             [vec![false], vec![true; usize::from(leaves_other)]].concat()
