@@ -4,7 +4,7 @@
 //! starts and stops the parts in order. If a step fails, everything opened before is closed.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
@@ -211,9 +211,7 @@ async fn wire(
     )
     .with_task_logs(Arc::new(logs))
     .with_metrics(metrics);
-    let runtime = config.runtime_dir.clone();
-    let token_directory =
-        blocking::run_blocking(move || token_directory(runtime.as_deref())).await?;
+    let token_directory = find_token_directory(config).await?;
     let runners = AllocRunners::new(AllocRunnerDeps {
         control: Arc::new(services.control_plane(own.id.clone())),
         drivers,
@@ -237,6 +235,12 @@ async fn wire(
         hosts,
         metrics: serving,
     })
+}
+
+/// Returns the directory of operators' tokens.
+async fn find_token_directory(config: &AgentConfig) -> Result<Option<PathBuf>, Diagnostics> {
+    let runtime = config.runtime_dir.clone();
+    blocking::run_blocking(move || token_directory(runtime.as_deref())).await
 }
 
 /// Returns the supervisors of the embedded plugin, which `deps` starts, and of the plugins that run already.

@@ -6,8 +6,8 @@
 
 use std::path::{Path, PathBuf};
 
-use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderValue};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 use zeroize::Zeroizing;
@@ -112,7 +112,7 @@ fn why_not(peer: Peer, headers: &HeaderMap) -> &'static str {
 
 /// Finds the token where Nomad does: in `X-Nomad-Token`, or after `Bearer` in `Authorization`.
 fn shown(headers: &HeaderMap) -> Shown<'_> {
-    let own = headers.get_all(TOKEN).iter().map(|value| value.as_bytes());
+    let own = headers.get_all(TOKEN).iter().map(HeaderValue::as_bytes);
     let bearer = headers.get_all(AUTHORIZATION).iter().filter_map(|value| {
         let (scheme, token) = value.as_bytes().split_at_checked(7)?;
         scheme.eq_ignore_ascii_case(b"bearer ").then_some(token)
@@ -128,8 +128,6 @@ fn shown(headers: &HeaderMap) -> Shown<'_> {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
-
     use super::*;
 
     const TEXT: &str = "0123456789abcdef0123456789abcdef";
