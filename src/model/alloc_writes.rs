@@ -31,7 +31,7 @@ pub enum SeenNodes {
 
 impl Default for SeenNodes {
     fn default() -> Self {
-        Self::Unread("nobody asked for them".to_owned())
+        Self::Unread("they were not read".to_owned())
     }
 }
 

@@ -110,7 +110,7 @@ impl ClaimDrops {
         }
     }
 
-    /// Returns why the tasks of an allocation may still write, or why nobody but a person knows.
+    /// Returns why the tasks of an allocation may still write, or why only a person knows.
     pub fn why(&self, claim: &ClaimingAlloc) -> String {
         let Some(alloc) = &claim.alloc else {
             return match self.nodes.away() {

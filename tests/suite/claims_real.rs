@@ -4,14 +4,13 @@
 //! kill its client and nothing else with `-9`, wait until the server shows the node as down, and give
 //! `NOMAD_CSI_TEST_LOST_WRITER=JOB:VOLUME`.
 
-use std::time::Duration;
-
 use nomad_csi::model::{AllocId, JobId, JobKey, Namespace, NamespacedId};
 use nomad_csi::nomad::{ClientSettings, NomadClient, RedactedString};
 use nomad_csi::ports::{JobApi as _, VolumeReader as _};
 use tokio_util::sync::CancellationToken;
 
 use crate::support::client_process::run_client;
+use crate::support::wait::until_async;
 
 struct Writer {
     address: String,
@@ -38,20 +37,19 @@ impl Writer {
         }
     }
 
-    /// Returns the newest allocation of the job, once it has this status.
+    /// Returns the oldest allocation of the job with this status, once there is one.
     async fn allocation(&self, desired: &str, client: &str) -> AllocId {
-        for _ in 0..150 {
+        let what = format!("an allocation that is {desired} and {client}");
+        until_async(&what, async || {
             let listed = self.client.list_job_allocations(&self.job).await;
-            let listed = listed.expect("the list succeeds");
+            let listed = listed.map_err(|error| error.message)?;
             let found = listed
                 .iter()
                 .find(|one| one.desired_status == desired && one.client_status == client);
-            if let Some(found) = found {
-                return AllocId::new(&found.id);
-            }
-            tokio::time::sleep(Duration::from_millis(200)).await;
-        }
-        panic!("no allocation of the job is {desired} and {client} within 30 s");
+            let found = found.ok_or_else(|| format!("none of {}", listed.len()))?;
+            Ok(AllocId::new(&found.id))
+        })
+        .await
     }
 
     /// Whether the server has the volume with a claim of the allocation.

@@ -59,14 +59,9 @@ impl CannedServer {
                 200,
                 "[]",
             ),
-            // No other volume is registered, and no allocation uses one.
+            // No other volume is registered.
             (
                 "GET /v1/volumes?namespace=*&per_page=2000&type=csi",
-                200,
-                "[]",
-            ),
-            (
-                "GET /v1/allocations?namespace=default&per_page=1000",
                 200,
                 "[]",
             ),

@@ -163,7 +163,7 @@ pub(crate) struct DeregisterArgs {
     /// Nothing is unmounted or detached.
     #[arg(long)]
     pub force: bool,
-    /// Approve that the claim of an allocation whose end nobody can prove is dropped; repeatable
+    /// Approve that the claim of an allocation whose end cannot be proven is dropped; repeatable
     ///
     /// ALLOC is the full ID. Make sure that the machine is off or cut off from its storage: otherwise two
     /// allocations may write to one volume. `--yes` never approves that.
