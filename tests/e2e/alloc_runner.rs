@@ -264,6 +264,7 @@ fn a_volume_is_mounted_twice_and_once_read_only() {
         node.control.assign(alloc(task));
         node.status("complete").await;
         assert_eq!(lines(&volume.join("7/seen")), ["yes", "refused"]);
+        run_command(&["umount", volume.to_str().unwrap()]);
     });
 }
 
@@ -402,6 +403,7 @@ fn a_task_starts_once_whenever_the_agent_is_killed() {
             node.control.stop(&ID.into());
             node.status("complete").await;
             assert_eq!(lines(&starts), ["start"], "killed after {milliseconds} ms");
+            run_command(&["umount", volume.to_str().unwrap()]);
         }
     });
 }
