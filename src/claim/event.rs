@@ -616,6 +616,7 @@ mod tests {
             let started = ClaimEvent::StepStarted {
                 step: step.clone(),
                 instance,
+                inputs: None,
             };
             apply(&mut record, &started, AT);
             let done = ClaimEvent::StepDone {

@@ -228,7 +228,8 @@ mod tests {
         assert_eq!(users(), [4243].into());
         for _ in 0..2 {
             revoke_search(directory.path(), &[4243].into()).unwrap();
-            assert_eq!(read(directory.path()).unwrap(), None);
+            let opened = TaskWritableDirectory::open(directory.path()).unwrap();
+            assert_eq!(read(&opened).unwrap(), None);
         }
         let mode = directory.path().metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o750);

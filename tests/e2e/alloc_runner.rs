@@ -12,8 +12,7 @@ use nomad_csi::model::{
 };
 use nomad_csi::mounts::LinuxMounter;
 use nomad_csi::node::{
-    AllocRunnerDeps, AllocRunners, CallLanes, NodeNames, NodeTaskLogs, PluginHost, PluginHostDeps,
-    Registry,
+    AllocRunnerDeps, AllocRunners, CallLanes, NodeTaskLogs, PluginHost, PluginHostDeps, Registry,
 };
 use nomad_csi::ports::fake::FakeControlPlane;
 use nomad_csi::ports::{
@@ -63,11 +62,11 @@ impl Node {
             drivers: drivers(),
             clock: Arc::new(SystemClock),
             ids: Arc::new(RandomIds),
-            node: NodeNames {
-                id: "node-1".into(),
-                name: "laptop".to_owned(),
-                datacenter: Some("dc1".to_owned()),
-            },
+            node: Arc::new(nomad_csi::model::Node::new(
+                "node-1".into(),
+                "laptop",
+                "dc1",
+            )),
             mounter: Arc::new(LinuxMounter),
             plugins: Arc::new(PluginHost::new(PluginHostDeps {
                 connector: Arc::new(GrpcConnector::new()),

@@ -424,7 +424,7 @@ fn losses(next: &mut Next<'_>, node: &NodeId, rules: &Rules) {
 /// A target or a staging loses its mount, while no call for it is under way, and the node notices.
 fn vanishing_mounts(next: &mut Next<'_>, rules: &Rules) {
     let from = next.from;
-    for (effect, (node, _)) in &from.plugin {
+    for (effect, (node, ..)) in &from.plugin {
         let (targets, staging) = match effect {
             Effect::Published(key) => (BTreeSet::from([key.clone()]), false),
             Effect::Staged(_) => (BTreeSet::new(), true),

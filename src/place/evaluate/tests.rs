@@ -1,10 +1,12 @@
 //! What a job needs, after everything that can happen to its allocations.
 
+use std::time::Duration;
+
 use super::super::drain::is_drained;
 use super::super::samples::{SECOND, World, capability, node, web, with_volume};
 use super::*;
 use crate::claim::{ClaimEvent, ClaimKey, ClaimRequest, ClaimUsage, SealedFlags};
-use crate::model::{AccessMode, Job, VolumeAlias};
+use crate::model::{AccessMode, Job, JobType, VolumeAlias};
 use crate::state::EventKind;
 use crate::state::JobEvent;
 use crate::state::samples::jobs::{alloc_placed, job_key};
@@ -233,13 +235,44 @@ fn a_finished_batch_allocation_is_not_repeated_and_a_failed_one_once() {
     world.report("a", ClientStatus::Failed);
     let failed_at = world.now();
     let waits = decide(&world);
-    assert_eq!(waits.wake_at, Some(failed_at + BATCH_PAUSE * SECOND));
+    assert_eq!(waits.wake_at, Some(failed_at + 5 * SECOND));
     assert!(waits.place.is_empty());
-    let later = failed_at + BATCH_PAUSE * SECOND;
+    let later = failed_at + 5 * SECOND;
     assert_eq!(placed(&decide_at(&world, later)).len(), 1);
     world.place("b", "n1");
     world.report("b", ClientStatus::Failed);
     assert_eq!(decide_at(&world, later * 9).unchanged["g"], 1);
+}
+
+/// A migration that must not run twice, and one that may run three times within an hour.
+#[test]
+fn a_failed_allocation_is_replaced_as_its_group_says() {
+    let job = |attempts: u32| {
+        let mut job = web(JobType::Batch, 1);
+        job.groups[0].reschedule = Some(ReschedulePolicy {
+            attempts,
+            interval: Duration::from_secs(3600),
+            delay: Duration::from_secs(10),
+            ..ReschedulePolicy::of_type(JobType::Batch)
+        });
+        job
+    };
+    let mut world = with_job(job(0));
+    world.place("a", "n1");
+    world.report("a", ClientStatus::Failed);
+    let never = decide_at(&world, world.now() + 100_000 * SECOND);
+    assert_eq!((never.unchanged["g"], never.wake_at), (1, None));
+    let mut world = with_job(job(2));
+    for id in ["a", "b"] {
+        world.place(id, "n1");
+        world.report(id, ClientStatus::Failed);
+        let wake_at = world.now() + 10 * SECOND;
+        assert_eq!(decide(&world).wake_at, Some(wake_at), "{id}");
+    }
+    world.place("c", "n1");
+    world.report("c", ClientStatus::Failed);
+    let ended = decide_at(&world, world.now() + 100_000 * SECOND);
+    assert_eq!((ended.unchanged["g"], ended.wake_at), (1, None));
 }
 
 #[test]

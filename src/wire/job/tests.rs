@@ -152,6 +152,11 @@ fn task() -> impl Strategy<Value = Task> {
             memory_mb,
             memory_max_mb,
         };
+        task.meta = data
+            .0
+            .iter()
+            .map(|(name, value)| (format!("m{name}"), value))
+            .collect();
         task.environment = data.0.into_iter().collect();
         task.constraints = data.1;
         task.config = TaskConfig::new(config.as_object().cloned().unwrap_or_default());
@@ -167,18 +172,46 @@ fn group() -> impl Strategy<Value = TaskGroup> {
         numbers,
         vec(constraint(), 0..2),
         restart(),
+        option::of(reschedule()),
         vec(task(), 0..3),
         volumes,
     );
     parts.prop_map(
-        |(name, numbers, constraints, restart, tasks, volumes)| TaskGroup {
+        |(name, numbers, constraints, restart, reschedule, tasks, volumes)| TaskGroup {
             name,
             count: numbers.0,
             canaries: numbers.1,
             constraints,
             volumes,
             restart,
+            reschedule,
             tasks,
+        },
+    )
+}
+
+/// A policy is on record if it differs from the default, and only in jobs whose allocations are replaced.
+fn with_policy_of(job_type: JobType, group: TaskGroup) -> TaskGroup {
+    let policy = group
+        .reschedule
+        .filter(|_| matches!(job_type, JobType::Service | JobType::Batch));
+    TaskGroup {
+        reschedule: policy.and_then(|policy| policy.unless_default(job_type)),
+        ..group
+    }
+}
+
+fn reschedule() -> impl Strategy<Value = ReschedulePolicy> {
+    let times = (duration(), duration(), duration());
+    let parts = (any::<u32>(), times, word(DelayFunction::ALL), any::<bool>());
+    parts.prop_map(
+        |(attempts, times, delay_function, unlimited)| ReschedulePolicy {
+            attempts,
+            interval: times.0,
+            delay: times.1,
+            delay_function,
+            max_delay: times.2,
+            unlimited,
         },
     )
 }
@@ -201,7 +234,11 @@ fn job() -> impl Strategy<Value = Job> {
         priority,
         datacenters: lists.0,
         constraints: lists.1,
-        groups: lists.2,
+        groups: lists
+            .2
+            .into_iter()
+            .map(|group| with_policy_of(job_type, group))
+            .collect(),
     })
 }
 
@@ -270,4 +307,97 @@ fn words_without_a_meaning_are_reported() {
         ]
     );
     assert!(!job.groups[0].volumes.contains_key(&VolumeAlias::new("a")));
+}
+
+/// What decides when a job runs, or what it reads, is never lost, in whatever form a client sends it.
+#[test]
+fn parts_that_decide_what_happens_to_volumes_are_problems() {
+    let problems = |job: serde_json::Value| -> Vec<String> {
+        let document: JobDocument = decode_value(&job).unwrap();
+        let (_, problems) = job_from_wire(&document, &Namespace::default());
+        problems.iter().map(ToString::to_string).collect()
+    };
+    let group = |group: serde_json::Value| json!({"ID": "j", "TaskGroups": [group]});
+    let task = |task: serde_json::Value| group(json!({"Name": "g", "Tasks": [task]}));
+    for (job, part) in [
+        (
+            json!({"ID": "j", "Periodic": {"Enabled": true, "Spec": "@daily"}}),
+            "Periodic",
+        ),
+        (
+            json!({"ID": "j", "Periodic": {"Enabled": false}}),
+            "Periodic",
+        ),
+        (
+            json!({"ID": "j", "ParameterizedJob": {"MetaRequired": ["set"]}}),
+            "ParameterizedJob",
+        ),
+        (
+            json!({"ID": "j", "Multiregion": {"Regions": [{"Name": "a"}]}}),
+            "Multiregion",
+        ),
+        (
+            group(json!({"Name": "g", "MaxRunDuration": 1})),
+            "MaxRunDuration",
+        ),
+        (
+            group(json!({"Name": "g", "Disconnect": {"LostAfter": 1}})),
+            "Disconnect",
+        ),
+        (
+            group(json!({"Name": "g", "MaxClientDisconnect": 1})),
+            "MaxClientDisconnect",
+        ),
+        (
+            group(json!({"Name": "g", "StopAfterClientDisconnect": 1})),
+            "StopAfterClientDisconnect",
+        ),
+        (
+            group(json!({"Name": "g", "PreventRescheduleOnLost": true})),
+            "PreventRescheduleOnLost",
+        ),
+        (
+            task(json!({"Name": "t", "Templates": [{"EmbeddedTmpl": "x"}]})),
+            "Templates",
+        ),
+        (
+            task(json!({"Name": "t", "Artifacts": [{"GetterSource": "x"}]})),
+            "Artifacts",
+        ),
+        (
+            task(json!({"Name": "t", "DispatchPayload": {"File": "x"}})),
+            "DispatchPayload",
+        ),
+        (
+            task(json!({"Name": "t", "Schedule": {"Cron": {"Start": "x"}}})),
+            "Schedule",
+        ),
+        (
+            task(json!({"Name": "t", "Secrets": [{"Name": "x"}]})),
+            "Secrets",
+        ),
+        (task(json!({"Name": "t", "Vault": {"Role": "x"}})), "Vault"),
+    ] {
+        let found = problems(job);
+        let expected = format!("{part} is not supported: it decides ");
+        assert!(
+            found.len() == 1 && found[0].contains(&expected),
+            "{part}: {found:?}"
+        );
+    }
+    let nothing = json!({
+        "ID": "j", "Periodic": null, "ParameterizedJob": null, "Multiregion": {"Regions": null},
+        "TaskGroups": [{
+            "Name": "g", "Disconnect": null, "MaxRunDuration": 0, "PreventRescheduleOnLost": false,
+            "ReschedulePolicy": {"Attempts": 0, "Delay": 30_000_000_000_i64, "DelayFunction": "exponential",
+                "Interval": 0, "MaxDelay": 3_600_000_000_000_i64, "Unlimited": true},
+            "Tasks": [{"Name": "t", "Templates": [], "Artifacts": null, "Vault": {}}],
+        }],
+    });
+    assert_eq!(problems(nothing.clone()), Vec::<String>::new());
+    let (job, _) = job_from_wire(&decode_value(&nothing).unwrap(), &Namespace::default());
+    assert_eq!(
+        job.groups[0].reschedule, None,
+        "the default of the type is no difference"
+    );
 }
