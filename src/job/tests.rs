@@ -313,13 +313,43 @@ fn references_of_the_running_task_are_kept_and_expressions_are_refused() {
 fn ignored_parts_give_one_warning_and_their_expressions_do_not_matter() {
     let group =
         "network {\nport \"http\" {\nto = var.port\n}\n}\nservice {\nname = upper(\"x\")\n}";
-    let task = "template {\ndata = file(\"x\")\n}\nlogs {\n}";
+    let task = "logs {\nmax_files = max(1, 2)\n}";
     let (parsed, shown, diagnostics) = read(&job(group, task), Syntax::Hcl);
     assert_eq!(shown, ["?job/ignored 3:1 network"]);
-    let expected =
-        "`logs`, `network`, `service` and `template` are ignored: they do not concern volumes";
+    let expected = "`logs`, `network` and `service` are ignored: they do not concern volumes";
     assert_eq!(messages(&diagnostics), [expected]);
     assert!(validate(&parsed.expect("the job is decoded").job).is_empty());
+}
+
+/// Each is one error at its place, also if it contains expressions; a null says nothing.
+#[test]
+fn parts_that_decide_what_happens_to_volumes_are_refused() {
+    let group = "disconnect {\nlost_after = var.time\n}\nmax_run_duration = \"1h\"";
+    let task = "template {\ndata = file(\"x\")\n}\nschedule {\n}\nvault = null";
+    let (_, shown, diagnostics) = read(&job(group, task), Syntax::Hcl);
+    let expected = ["disconnect", "max_run_duration", "template", "schedule"];
+    let words: Vec<_> = shown
+        .iter()
+        .filter_map(|line| line.split(' ').next_back())
+        .collect();
+    assert_eq!(words, expected, "{shown:?}");
+    let is_refusal = |line: &String| line.starts_with("job/not-supported ");
+    assert!(shown.iter().all(is_refusal), "{shown:?}");
+    let when = "`schedule` is not supported: it decides when the job runs";
+    assert!(messages(&diagnostics).contains(&when), "{diagnostics:?}");
+}
+
+#[test]
+fn meta_and_reschedule_are_those_of_the_nearest_block() {
+    let group = "meta {\nset = \"group\"\ndisk = \"fast\"\n}\nreschedule {\nattempts = 0\nunlimited = false\n}";
+    let task = "meta = {\ndisk = \"slow\"\n}";
+    let (parsed, shown, _) = read(&job(group, task), Syntax::Hcl);
+    assert_eq!(shown, Vec::<String>::new());
+    let job = parsed.expect("the job is decoded").job;
+    let meta: Vec<_> = job.groups[0].tasks[0].meta.expose().collect();
+    assert_eq!(meta, [("disk", "slow"), ("set", "group")]);
+    let policy = job.groups[0].reschedule.as_ref().expect("a policy");
+    assert_eq!((policy.attempts, policy.unlimited), (0, false));
 }
 
 /// Only a number of problems is kept. What is not kept could be in a part that is used.

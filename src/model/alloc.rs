@@ -101,8 +101,8 @@ impl ClientStatus {
 pub enum NodeContact {
     /// The server hears from the node: what it reports of its allocations is so.
     Up,
-    /// The node is down or disconnected, or its status is not known: tasks may run there of which nobody
-    /// hears.
+    /// The node is down or disconnected, or its status is not known: the server does not
+    /// hear of the tasks that run there.
     Silent,
     /// The node was purged or fenced: its operator says that nothing writes there any more.
     Gone,

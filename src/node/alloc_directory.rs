@@ -301,6 +301,7 @@ mod tests {
     fn the_users_of_a_removed_allocation_are_shut_out() {
         let data = tempfile::tempdir().unwrap();
         let data = data.path();
+        std::fs::set_permissions(data, std::fs::Permissions::from_mode(0o700)).unwrap();
         let users = || {
             let shared = [data.to_owned(), data.join("allocs")];
             shared.map(|path| users_with_search(&path).unwrap())

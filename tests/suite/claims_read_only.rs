@@ -48,7 +48,7 @@ fn assert_attached(agent: &FakeAgent, steps: PluginSteps, read_only: bool, conte
     assert!(attached.all(|one| one.read_only == read_only), "{context}");
 }
 
-/// A later writer writes, whoever came first and whether or not they are still there.
+/// A later writer writes, also after a reader came first, and whether or not it is still there.
 #[tokio::test(start_paused = true)]
 async fn who_came_first_decides_nothing_about_a_writer() {
     let modes = [

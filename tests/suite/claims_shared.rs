@@ -58,7 +58,7 @@ async fn wait_until_gone(agent: &FakeAgent, alloc: &str) {
     tokio::time::timeout(LONG, gone).await.unwrap().unwrap();
 }
 
-/// The only way in: a writer is denied, and told who is in the way.
+/// The only way in: a writer is denied, and learns who is in the way.
 async fn assert_no_second_writer(agent: &FakeAgent, volume: &str, context: &str) {
     for node in [FakeAgent::NODE, FakeAgent::SECOND_NODE] {
         let second = mount_of(volume, "a9", node, false);

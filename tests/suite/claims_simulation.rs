@@ -157,7 +157,7 @@ impl History {
         self
     }
 
-    /// The registration goes only if nobody uses the volume through it.
+    /// The registration goes only if no claim uses the volume through it.
     async fn deregister_or_register(&mut self) {
         let key = FakeAgent::key("wb");
         match self.agent.state().record(&key) {
@@ -183,7 +183,9 @@ impl History {
         let refused = AppendFault::NotWritten(JournalErrorKind::DiskFull);
         let journal = self.agent.journal.clone();
         journal.fail_next(std::iter::repeat_n(refused, REFUSALS));
-        tokio::time::sleep(Duration::from_secs(self.random.below(30))).await;
+        let while_full = Duration::from_secs(self.random.below(30));
+        let never = std::future::pending::<()>();
+        assert!(tokio::time::timeout(while_full, never).await.is_err());
         let attempts = REFUSALS - journal.faults_left();
         journal.accept();
         assert!(

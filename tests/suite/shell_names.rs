@@ -60,6 +60,11 @@ const NOT_OFFERED: [&str; 6] = [
     "v\u{202e}x",
 ];
 
+/// Control-C.
+const INTERRUPT: char = '\u{3}';
+/// How often the call of the program is looked for before the keys are pressed again.
+const LOOKS_BEFORE_AGAIN: u32 = 1000;
+
 /// A server with volumes of these names.
 #[derive(Clone, Default)]
 struct Names(Arc<Mutex<Vec<String>>>);
@@ -220,14 +225,22 @@ impl Session {
         assert_eq!(left, ["vfile"], "{keys:?} ran something: {}", self.screen());
     }
 
-    /// Presses keys that end with Enter, and returns the arguments that the program is called with.
+    /// Presses keys that end with Enter, and returns the arguments that the program is called with. A shell that was not
+    /// offered the name in time may wait for the end of a quote: it gives up the line and gets it again.
     fn arguments_after(&mut self, keys: &str) -> Vec<String> {
         let file = self.arguments_file();
         std::fs::remove_file(&file).ok();
         self.keys
             .write_all(keys.as_bytes())
             .expect("the shell reads");
+        let again = format!("{INTERRUPT}{keys}");
+        let mut looks = 0;
         let text = until(&format!("{keys:?} to call the program"), || {
+            looks += 1;
+            if looks % LOOKS_BEFORE_AGAIN == 0 {
+                let keys = &mut self.keys;
+                keys.write_all(again.as_bytes()).expect("the shell reads");
+            }
             read(&file).ok_or_else(|| self.screen())
         });
         let arguments = text.split_terminator('\0');

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
     use crate::reconcile::workflow::FailureKind;
 
-    /// Answers each question in the same way; nobody is there without an answer.
+    /// Answers each question in the same way. Without an answer, no person is there.
     struct Person {
         answer: Option<&'static str>,
         asked: Mutex<Vec<String>>,

@@ -31,4 +31,4 @@ pub use limits::ClaimLimits;
 pub use ports::ClaimPorts;
 pub use service::{ClaimOutcome, ClaimService, MountRequest};
 pub use view::ClaimStatus;
-pub(in crate::server) use writers::writers;
+pub(crate) use writers::writers;

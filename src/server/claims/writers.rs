@@ -10,7 +10,7 @@ use crate::state::State;
 
 /// Returns who may still write through these claims, once each. A claim in release counts too where tasks
 /// run: an operator may have cut it off.
-pub(in crate::server) fn writers<'a>(
+pub(crate) fn writers<'a>(
     state: &State,
     claims: impl IntoIterator<Item = (&'a ClaimKey, &'a Claim)>,
 ) -> Vec<ClaimWriter> {

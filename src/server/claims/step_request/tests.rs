@@ -165,10 +165,10 @@ fn what_a_registration_made_is_undone_without_it() {
     for leaves_other in [false, true] {
         let mut story = Story::new(false);
         story.claim("wb", "a1", AccessMode::MultiNodeMultiWriter, true);
+        story.start(&attach(), "task-1");
         if leaves_other {
             story.claim("db", "a2", AccessMode::MultiNodeMultiWriter, true);
         }
-        story.start(&attach(), "task-1");
         let tombstone = crate::claim::Tombstone {
             volume: key("default", "wb"),
             secrets: sealed("wb", "of the tombstone"),
