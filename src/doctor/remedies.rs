@@ -92,7 +92,7 @@ pub(super) fn deregister_by_force(facts: &VolumeFacts<'_>) -> Option<Remedy> {
     let approvals: String = drops
         .cut_off
         .iter()
-        .map(|id| format!(" --approve {}", shell_quoted(&format!("{CUTS_OFF}:{id}"))))
+        .map(|id| format!(" --approve {}", shell_quoted(format!("{CUTS_OFF}:{id}"))))
         .collect();
     let action = if approvals.is_empty() {
         "if no node has the volume mounted, drop its claims with its registration, then register it again; the data stays"

@@ -110,7 +110,8 @@ fn may_write_without_claim(alloc: &Alloc, nodes: &SeenNodes) -> bool {
     // What ended before its node went away has nothing to write.
     let has_ended = alloc.client.has_ended();
     let is_up = nodes.sight(&alloc.node_id) == NodeSight::Up;
-    !has_ended && !(should_run && is_heard && is_up)
+    let is_well = should_run && is_heard && is_up;
+    !has_ended && !is_well
 }
 
 /// Returns the volumes that the job of an allocation names for it.

@@ -75,6 +75,7 @@ impl Disk {
             .arg(format!("http://{address}"))
             .arg("-f")
             .arg(path)
+            .args(["--share", "before"])
             .output()
             .unwrap()
     }

@@ -182,33 +182,74 @@ fn a_stranger_whose_connection_is_closed_runs_no_job() {
 
 #[test]
 fn a_client_at_another_address_runs_no_job() {
-    let base = tempfile::tempdir().unwrap();
-    let data = base.path().join("data");
-    let agent = agent_at("0.0.0.0:0", &data, &["--allow-unauthenticated"]);
-    let port = agent.address.tcp().port();
-    let Some(own) = own_address() else {
-        eprintln!("SKIPPED: this machine has no address but loopback");
-        return;
-    };
-    let job = planted_job("planted", &base.path().join("witness"));
-    let anonymous = Address::without_token(SocketAddr::new(own, port));
-    let answer = send(&anonymous, "PUT /v1/jobs", &[], &job.to_string());
-    assert_refused(&answer, "a job");
-    for line in OPERATOR_ROUTES {
-        assert_refused(&send(&anonymous, line, &[], "{}"), line);
-    }
-    assert_eq!(send(&anonymous, "GET /v1/jobs", &[], "").json(), json!([]));
-    let token = operator_token(&data.to_string_lossy());
-    let known = Address::Tcp(SocketAddr::new(own, port), Some(token));
-    create(&known, "db").unwrap().json();
+    run_in_network_namespace("rights::a_client_at_another_address_runs_no_job", || {
+        let base = tempfile::tempdir().unwrap();
+        let data = base.path().join("data");
+        let agent = agent_at("0.0.0.0:0", &data, &["--allow-unauthenticated"]);
+        let port = agent.address.tcp().port();
+        let own = OWN_ADDRESS.parse().unwrap();
+        let job = planted_job("planted", &base.path().join("witness"));
+        let anonymous = Address::without_token(SocketAddr::new(own, port));
+        let answer = send(&anonymous, "PUT /v1/jobs", &[], &job.to_string());
+        assert_refused(&answer, "a job");
+        for line in OPERATOR_ROUTES {
+            assert_refused(&send(&anonymous, line, &[], "{}"), line);
+        }
+        let jobs = send(&anonymous, "GET /v1/jobs", &[], "").json();
+        let ids: Vec<_> = jobs
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|job| &job["ID"])
+            .collect();
+        assert_eq!(
+            ids,
+            ["nomad-csi-hostpath"],
+            "only what the agent runs by itself"
+        );
+        let token = operator_token(&data.to_string_lossy());
+        let known = Address::Tcp(SocketAddr::new(own, port), Some(token));
+        create(&known, "db").unwrap().json();
+    });
 }
 
-/// An address of this machine that is not loopback. Nothing is sent to find it.
-fn own_address() -> Option<std::net::IpAddr> {
-    let socket = std::net::UdpSocket::bind("0.0.0.0:0").ok()?;
-    socket.connect("192.0.2.1:9").ok()?;
-    let own = socket.local_addr().ok()?.ip();
-    (!own.is_loopback() && !own.is_unspecified()).then_some(own)
+/// An address that is not loopback, of a network that only the test has.
+const OWN_ADDRESS: &str = "192.0.2.7";
+
+/// Runs the body of a test in a second process, in a network namespace of its own with [`OWN_ADDRESS`].
+fn run_in_network_namespace(test: &str, body: impl FnOnce()) {
+    const INSIDE: &str = "NOMAD_CSI_TEST_NETWORK";
+    if std::env::var_os(INSIDE).is_some() {
+        return body();
+    }
+    let script =
+        format!("ip link set lo up && ip address add {OWN_ADDRESS}/32 dev lo && exec \"$@\"");
+    let unshare = |program: &Path| {
+        let mut command = std::process::Command::new("unshare");
+        command
+            .args(["--net", "sh", "-c", &script, "sh"])
+            .arg(program);
+        command
+    };
+    if !unshare(Path::new("true"))
+        .output()
+        .is_ok_and(|output| output.status.success())
+    {
+        eprintln!("SKIPPED {test}: it needs a network namespace and `ip`");
+        return;
+    }
+    let program = std::env::current_exe().unwrap();
+    let output = unshare(&program)
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env(INSIDE, "1")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let problems = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "{text}{problems}"
+    );
 }
 
 /// Root in a task is not the operator, and finds no token.

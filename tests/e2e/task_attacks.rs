@@ -378,7 +378,7 @@ async fn restarts_and_their_output_have_one_limit() {
         let files = runs
             .iter()
             .flat_map(|run| std::fs::read_dir(run).into_iter().flatten());
-        let files = files.filter_map(|file| file.ok());
+        let files = files.filter_map(Result::ok);
         let output = files.filter(|file| file.file_name().to_string_lossy().starts_with("stdout."));
         let sizes: Vec<_> = output
             .filter_map(|file| Some(file.metadata().ok()?.len()))

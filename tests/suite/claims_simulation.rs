@@ -197,14 +197,14 @@ impl History {
     /// The plugin starts again, and attaches or stages now, or does not any more.
     async fn change_plugin(&mut self) {
         let (attach, stage) = (self.random.below(2) == 0, self.random.below(2) == 0);
-        self.agent.backend.crash();
-        self.set_steps(PluginSteps { attach, stage });
-        self.agent.backend.restart();
+        self.restart_plugin_with(PluginSteps { attach, stage });
         self.agent.observe(true).await;
         self.agent.add_node().await;
     }
 
-    fn set_steps(&self, steps: PluginSteps) {
+    /// A plugin changes what it can only with its process, so no call of the one before it is under way.
+    fn restart_plugin_with(&self, steps: PluginSteps) {
+        self.agent.backend.crash();
         self.agent.backend.update_settings(|settings| {
             if let Some(controller) = &mut settings.controller {
                 controller.publish_unpublish_volume = steps.attach;
@@ -213,6 +213,7 @@ impl History {
                 node.stage_unstage_volume = steps.stage;
             }
         });
+        self.agent.backend.restart();
     }
 
     async fn lose_or_return(&mut self) {
@@ -271,7 +272,7 @@ impl History {
     async fn end(self, context: &str) {
         let agent = &self.agent;
         agent.journal.accept();
-        self.set_steps(PluginSteps {
+        self.restart_plugin_with(PluginSteps {
             attach: true,
             stage: true,
         });

@@ -86,7 +86,7 @@ impl OperatorAccess {
 
     /// The settings of Nomad's and this command line with which the operator is admitted.
     fn ways(&self, peer: Peer) -> Vec<String> {
-        let quoted = |path: &Path| shell_quoted(&path.to_string_lossy());
+        let quoted = |path: &Path| shell_quoted(path.to_string_lossy());
         let token = self.token.iter();
         let token = token.map(|(_, file)| format!("NOMAD_TOKEN=$(cat {})", quoted(file)));
         let socket = (peer != Peer::Stranger).then(|| {

@@ -14,10 +14,6 @@ pub struct Unsupported {
 
 impl Unsupported {
     /// Whether the document does not have it.
-    #[expect(
-        clippy::trivially_copy_pass_by_ref,
-        reason = "serde passes a reference"
-    )]
     pub fn is_absent(&self) -> bool {
         !self.is_present
     }

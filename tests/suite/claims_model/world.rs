@@ -171,7 +171,8 @@ impl World {
             call.started = recorded.index;
         } else {
             call.started = NEW_START;
-            if rules.broken != Mutation::StartUnrecorded {
+            let is_recorded = !matches!(step, Step::Sweep(_));
+            if is_recorded && rules.broken != Mutation::StartUnrecorded {
                 let event = ClaimEvent::StepStarted {
                     inputs: step.is_setup().then(|| Box::new(inputs(&step, rules))),
                     step: step.clone(),

@@ -4,6 +4,7 @@ use clap::Args;
 
 use crate::cli::args::{OutputArgs, one_of};
 use crate::cli::durations::TimeSpan;
+use crate::cli::error::CliError;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{AccessMode, AllocId, AttachmentMode};
 use crate::reconcile::workflow::LONGEST_CLAIM_WAIT;
@@ -76,7 +77,7 @@ impl ReleaseArgs {
     ///
     /// # Errors
     /// If the approval is for another allocation.
-    pub(super) fn cuts_off(&self) -> Result<bool, Diagnostic> {
+    pub(super) fn cuts_off(&self) -> Result<bool, CliError> {
         match &self.approve {
             None => Ok(false),
             Some(approved) if approved.as_str() == self.alloc => Ok(true),
@@ -86,7 +87,9 @@ impl ReleaseArgs {
                     self.alloc
                 );
                 let help = format!("remove `--approve cuts-off:{approved}`");
-                Err(Diagnostic::error(Code::CliInvalidValue, message).help(help))
+                Err(Diagnostic::error(Code::CliInvalidValue, message)
+                    .help(help)
+                    .into())
             }
         }
     }
