@@ -75,7 +75,7 @@ impl Disk {
             .arg(format!("http://{address}"))
             .arg("-f")
             .arg(path)
-            .args(["--share", "before"])
+            .args(["--share", id])
             .output()
             .unwrap()
     }

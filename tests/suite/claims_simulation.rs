@@ -197,13 +197,14 @@ impl History {
     /// The plugin starts again, and attaches or stages now, or does not any more.
     async fn change_plugin(&mut self) {
         let (attach, stage) = (self.random.below(2) == 0, self.random.below(2) == 0);
-        self.restart_plugin_with(PluginSteps { attach, stage });
-        self.agent.observe(true).await;
+        self.restart_plugin_with(PluginSteps { attach, stage })
+            .await;
         self.agent.add_node().await;
     }
 
-    /// A plugin changes what it can only with its process, so no call of the one before it is under way.
-    fn restart_plugin_with(&self, steps: PluginSteps) {
+    /// A plugin changes what it can only with its process: no call of the one before it is under way, and the node
+    /// asks the new one before it is called.
+    async fn restart_plugin_with(&self, steps: PluginSteps) {
         self.agent.backend.crash();
         self.agent.backend.update_settings(|settings| {
             if let Some(controller) = &mut settings.controller {
@@ -213,6 +214,7 @@ impl History {
                 node.stage_unstage_volume = steps.stage;
             }
         });
+        self.agent.observe(true).await;
         self.agent.backend.restart();
     }
 
@@ -275,8 +277,8 @@ impl History {
         self.restart_plugin_with(PluginSteps {
             attach: true,
             stage: true,
-        });
-        agent.observe(true).await;
+        })
+        .await;
         agent.add_node().await;
         let node = NodeId::new(FakeAgent::SECOND_NODE);
         agent.services.claims.unfence(&node).await.ok();

@@ -1,8 +1,9 @@
 //! Notices that mounts of volumes vanish.
 //!
 //! The mount table is compared with the records beside mount points when the agent starts, and whenever the table
-//! changes. Changes that come together are looked at once. Only what has vanished or was replaced costs a look at its
-//! record: a volume that is mounted or unmounted in order has none, or one that no claim relies on.
+//! changes. Changes that come together are looked at once. Every record is compared: a mount that came and went between
+//! two looks is missed by a comparison of two tables. A volume that is mounted or unmounted in order has no record, or
+//! one that no claim relies on.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -72,13 +73,12 @@ async fn follow(
     failures: &mut u32,
 ) -> Result<(), WatchError> {
     let mut changes = mounter.follow().await?;
-    let mut before = topmost(changes.next().await?, &directories.base);
-    let all = directories.clone();
-    let found = run_blocking(move || find_of_all_plugins(&all)).await?;
-    let recorded = found.iter().map(|found| found.mount().to_owned());
-    let mut suspects: Vec<_> = recorded.collect();
     loop {
-        let lost = find_losses(suspects, &before).await?;
+        let mounts = topmost(changes.next().await?, &directories.base);
+        let all = directories.clone();
+        let found = run_blocking(move || find_of_all_plugins(&all)).await?;
+        let recorded = found.iter().map(|found| found.mount().to_owned());
+        let lost = find_losses(recorded.collect(), &mounts).await?;
         losses.send_if_modified(|losses| {
             let is_new = **losses != lost;
             if is_new {
@@ -88,14 +88,6 @@ async fn follow(
         });
         *failures = 0;
         sleep(PAUSE).await;
-        let now = topmost(changes.next().await?, &directories.base);
-        let is_changed = |(path, entry): &(&PathBuf, &MountEntry)| {
-            now.get(*path).map(MountEntry::identity) != Some(entry.identity())
-        };
-        let vanished = before.iter().filter(is_changed).map(|(path, _)| path);
-        let known = losses.borrow().keys().cloned().collect::<Vec<_>>();
-        suspects = vanished.cloned().chain(known).collect();
-        before = now;
     }
 }
 
