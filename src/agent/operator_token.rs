@@ -2,7 +2,8 @@
 //!
 //! A token ends with its agent, so one that was left behind or sent to another program admits no client. The command line
 //! finds the one in the runtime directory. It uses it only while the agent holds the lock of the file, which the
-//! kernel releases at the end of the agent.
+//! agent releases before it gives up its address, and the kernel at the end of the agent; and only in the network of the
+//! agent, because the same address may belong to another program elsewhere.
 
 use std::fs::File;
 use std::io;
@@ -10,6 +11,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
 use super::directory::AgentDirs;
@@ -53,6 +55,7 @@ impl OperatorTokenFiles {
             access: OperatorAccess {
                 token: None,
                 socket: dirs.agent_socket(),
+                ended: CancellationToken::new(),
             },
             runtime: vec![],
         };
@@ -86,8 +89,10 @@ impl OperatorTokenFiles {
         self.access.clone()
     }
 
-    /// Removes the files in the runtime directory. Blocks.
-    pub(super) fn remove(self) {
+    /// Ends the token: no request is admitted by it any more, and no command finds it. After that another program may
+    /// have the agent's address. Blocks.
+    pub(super) fn end(self) {
+        self.access.ended.cancel();
         for RuntimeFile { path, file } in self.runtime {
             // An agent with other networks may have replaced it.
             let is_own = file.metadata().and_then(|own| {
@@ -110,7 +115,8 @@ impl RuntimeFile {
             return Err(io::Error::other("other users can enter the directory"));
         }
         let path = directory.join(name);
-        let file = private::exchange(&path, text.as_bytes())?;
+        let content = Zeroizing::new(format!("{text}\n{}\n", private::own_network()?));
+        let file = private::exchange(&path, content.as_bytes())?;
         file.lock()?;
         Ok(Self { path, file })
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! start   directory, lock, sockets, journal and state, key, node, plugin, operator's token, allocations, HTTP, "ready"
-//! stop    HTTP (running requests are completed), allocations, calls of plugins, plugin, state and
+//! stop    operator's token, HTTP (running requests are completed), allocations, calls of plugins, plugin, state and
 //!         journal, sockets, lock
 //! ```
 //!
@@ -293,6 +293,8 @@ impl Agent {
     /// Stops everything in order.
     pub(super) async fn stop(mut self) {
         let begun = Instant::now();
+        let operator = self.operator;
+        drop(blocking::run_blocking(move || operator.end()).await);
         self.stop_http.cancel();
         drop(self.unserved.take());
         if self.dirs.is_temporary() {
@@ -313,8 +315,6 @@ impl Agent {
         self.plugins.release_directories().await;
         self.services.cell.stop().await;
         drop(self.services);
-        let operator = self.operator;
-        drop(blocking::run_blocking(move || operator.remove()).await);
         release_directory(self.dirs, self.lock).await;
     }
 

@@ -1,8 +1,8 @@
 //! Finds the token of an agent of this machine.
 //!
 //! The agent leaves it in the runtime directory of its user. It is used only for an agent that this user or root runs
-//! now, and only over loopback, so no other program gets it: the file is private, its agent holds the lock, and no
-//! other socket can have the address.
+//! now, over loopback, and in the agent's network, so no other program gets it: the file is private, its agent holds the
+//! lock, and no other socket of that network can have the address.
 
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::env::{Environment, Variable};
 use crate::model::{LONGEST_OPERATOR_TOKEN, OPERATOR_TOKEN_DIRECTORY, operator_token_names};
 use crate::nomad::{ClientSettings, RedactedString, TokenSource, loopback_addresses};
-use crate::private::open_secret;
+use crate::private::{open_secret, own_network};
 
 /// The runtime directory of services of the system.
 const SYSTEM_RUNTIME: &str = "/run";
@@ -80,8 +80,13 @@ fn read_locked(directory: &Path, name: &str) -> io::Result<Option<RedactedString
     let mut text = String::new();
     file.take(LONGEST_OPERATOR_TOKEN)
         .read_to_string(&mut text)?;
-    let text = text.trim();
-    Ok((!text.is_empty()).then(|| RedactedString::new(text)))
+    let mut lines = text.lines().map(str::trim);
+    let token = lines.next().filter(|token| !token.is_empty());
+    if lines.next() != Some(own_network()?.as_str()) {
+        tracing::debug!(directory = %directory.display(), name, "the operator's token is of an agent in another network");
+        return Ok(None);
+    }
+    Ok(token.map(RedactedString::new))
 }
 
 #[cfg(test)]
@@ -98,7 +103,7 @@ mod tests {
         std::fs::create_dir(&directory).unwrap();
         std::fs::set_permissions(&directory, Permissions::from_mode(0o700)).unwrap();
         let path = directory.join(name);
-        std::fs::write(&path, "the-token\n").unwrap();
+        std::fs::write(&path, format!("the-token\n{}\n", own_network().unwrap())).unwrap();
         std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
         let file = File::open(path).unwrap();
         file.lock().unwrap();
@@ -137,6 +142,20 @@ mod tests {
         drop(agent);
         let settings = found(base.path(), ClientSettings::new("http://127.0.0.1:9"));
         assert_eq!(token(&settings), None, "the agent has ended");
+    }
+
+    #[test]
+    fn a_token_of_another_network_is_not_used() {
+        for network in ["\nnet:[1]\n", "", "\n"] {
+            let (base, _agent) = runtime("127.0.0.1:9.token");
+            let path = base
+                .path()
+                .join(OPERATOR_TOKEN_DIRECTORY)
+                .join("127.0.0.1:9.token");
+            std::fs::write(path, format!("the-token{network}")).unwrap();
+            let settings = found(base.path(), ClientSettings::new("http://127.0.0.1:9"));
+            assert_eq!(token(&settings), None, "{network:?}");
+        }
     }
 
     #[test]

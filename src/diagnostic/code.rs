@@ -97,6 +97,8 @@ codes! {
         "Run the command on a terminal, or approve with `--yes`.";
     CliInvalidValue = "cli/invalid-value": "A value on the command line or in an environment variable is not valid.",
         "Correct the value as the message describes.";
+    CliNoMatch = "cli/no-match": "The path of `-o jsonpath=` leads to nothing in the result.",
+        "Look at the keys with `-o json`; a key is written as there, upper and lower case too.";
     CliAmbiguousId = "cli/ambiguous-id": "The prefix matches several objects.",
         "Give the full ID, and the namespace if several namespaces have that ID.";
     CliAbbreviatedId = "cli/abbreviated-id": "A command that changes something was given only the start of an ID.",

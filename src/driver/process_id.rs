@@ -47,6 +47,15 @@ impl ProcessId {
         Self::of_stat(&std::fs::read_to_string("/proc/self/stat")?)
     }
 
+    /// A process of an earlier boot of the machine, of which nothing else is known. It is none that lives.
+    pub(super) fn of_an_earlier_boot() -> Self {
+        Self {
+            pid: 0,
+            start_time: 0,
+            boot_id: String::new(),
+        }
+    }
+
     fn of_stat(stat: &str) -> io::Result<Self> {
         let pid = stat.split_once(' ').and_then(|(pid, _)| pid.parse().ok());
         let boot_id = boot_id()?;

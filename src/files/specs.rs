@@ -289,7 +289,7 @@ impl SpecFilesReader<'_> {
         if self.is_done {
             return;
         }
-        let opened = fs::canonicalize(path).and_then(|real| Ok((real, open(path)?)));
+        let opened = real_path(path).and_then(|real| Ok((real, open(path)?)));
         let (real, file) = match opened {
             Ok(opened) => opened,
             Err(error) => return self.refuse_path(name, &error),
@@ -408,6 +408,15 @@ impl SpecFilesReader<'_> {
             [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => diagnostic.note("the file appears to be UTF-16"),
             _ => diagnostic,
         });
+    }
+}
+
+/// Returns the path that identifies a file: without links, unless it exists only as an open file, such as the
+/// pipe of `<(…)` in a shell, to which the link is all that there is.
+fn real_path(path: &Path) -> io::Result<PathBuf> {
+    match fs::canonicalize(path) {
+        Err(_) if fs::metadata(path).is_ok() => Ok(path.to_owned()),
+        real => real,
     }
 }
 

@@ -297,7 +297,7 @@ fn references_of_the_running_task_are_kept_and_expressions_are_refused() {
         ("user = root", "job/expression 6:8 root"),
         (
             "env {\nA = \"${HOME:-x}\"\n}",
-            "job/expression 7:5 ************",
+            "job/expression 7:6 **********",
         ),
         (
             "config {\nargs = [\"${local.a}\"]\n}",

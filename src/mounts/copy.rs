@@ -235,8 +235,7 @@ impl TreeCopy {
                 rustix::fs::mknodat(target, name, kind, mode, stat.st_rdev)?;
             }
         }
-        copy_xattrs(&entry_path(source, name), &entry_path(target, name))?;
-        copy_attributes(target, name, stat)
+        copy_attributes(target, name, stat, source)
     }
 
     /// Sets the attributes of all directories, the innermost first.
@@ -245,8 +244,7 @@ impl TreeCopy {
             let names = self.names(parent, &name);
             let source = open_below(&self.source, &names)?;
             let target = open_below(&self.target, &names)?;
-            copy_xattrs(&entry_path(&source, c"."), &entry_path(&target, c"."))?;
-            copy_attributes(&target, c".", &stat)?;
+            copy_attributes(&target, c".", &stat, &source)?;
         }
         Ok(())
     }
@@ -315,12 +313,9 @@ fn copy_xattrs(from: &Path, to: &Path) -> io::Result<()> {
         let read = read_growing(&mut value, |buffer| {
             rustix::fs::lgetxattr(from, name, &mut *buffer)
         });
-        if read.is_ok() {
-            let flags = rustix::fs::XattrFlags::empty();
-            if let Err(error) = rustix::fs::lsetxattr(to, name, &value, flags) {
-                skip_unsupported(error)?;
-            }
-        }
+        let flags = rustix::fs::XattrFlags::empty();
+        let copied = read.and_then(|()| rustix::fs::lsetxattr(to, name, &value, flags));
+        copied.or_else(skip_unsupported)?;
     }
     Ok(())
 }
@@ -350,8 +345,14 @@ fn skip_unsupported(error: Errno) -> io::Result<()> {
     }
 }
 
-/// Copies owner, mode and times in this order, because each step can reset the next.
-fn copy_attributes(directory: &OwnedFd, name: &CStr, stat: &Stat) -> io::Result<()> {
+/// Copies owner, extended attributes, mode and times in this order, because each step can reset the next: a change of
+/// the owner takes the capabilities of a program.
+fn copy_attributes(
+    directory: &OwnedFd,
+    name: &CStr,
+    stat: &Stat,
+    source: &OwnedFd,
+) -> io::Result<()> {
     let created = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
     if (created.st_uid, created.st_gid) != (stat.st_uid, stat.st_gid) {
         rustix::fs::chownat(
@@ -362,6 +363,7 @@ fn copy_attributes(directory: &OwnedFd, name: &CStr, stat: &Stat) -> io::Result<
             AtFlags::SYMLINK_NOFOLLOW,
         )?;
     }
+    copy_xattrs(&entry_path(source, name), &entry_path(directory, name))?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
         let mode = Mode::from_raw_mode(stat.st_mode);
         rustix::fs::chmodat(directory, name, mode, AtFlags::empty())?;
@@ -474,6 +476,36 @@ mod tests {
         assert_eq!(rustix::io::read(&file, &mut content).unwrap(), 4);
         let second = rustix::fs::statat(&copied, "second", AtFlags::empty()).unwrap();
         assert_eq!(second.st_ino, rustix::fs::fstat(&file).unwrap().st_ino);
+    }
+
+    /// The kernel takes the capabilities of a program whose owner changes.
+    #[test]
+    fn the_capabilities_of_a_program_of_another_user_are_copied() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("SKIPPED: only root gives files away");
+            return;
+        }
+        let base = tempfile::tempdir().unwrap();
+        let (from, to) = (base.path().join("from"), base.path().join("to"));
+        for root in [&from, &to] {
+            std::fs::create_dir(root).unwrap();
+        }
+        // CAP_NET_BIND_SERVICE, permitted and effective, revision 2.
+        let capability = [1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        let name = "security.capability";
+        for (file, owner) in [("of-root", 0), ("of-nobody", 65_534)] {
+            let path = from.join(file);
+            std::fs::write(&path, "program").unwrap();
+            std::os::unix::fs::chown(&path, Some(owner), Some(owner)).unwrap();
+            let flags = rustix::fs::XattrFlags::empty();
+            rustix::fs::setxattr(&path, name, &capability, flags).unwrap();
+        }
+        copy_directory(&from, &to).unwrap();
+        for file in ["of-root", "of-nobody"] {
+            let mut found = [0; 64];
+            let length = rustix::fs::getxattr(to.join(file), name, &mut found[..]).unwrap();
+            assert_eq!(found[..length], capability, "{file}");
+        }
     }
 
     #[test]

@@ -140,6 +140,7 @@ pub(super) fn attach(
     for _ in 0..ATTACH_ATTEMPTS {
         let path = device_path(free_number()?);
         let device = open_device(&path, !how.read_only)?;
+        make_private(&device)?;
         let wants_direct = tuning.direct_io.unwrap_or(true);
         match configure(&device, &backing, how, wants_direct) {
             Err(rustix::io::Errno::BUSY) => {}
@@ -201,6 +202,17 @@ fn free_number() -> io::Result<u32> {
 
 fn device_path(number: u32) -> PathBuf {
     PathBuf::from(format!("/dev/loop{number}"))
+}
+
+/// Takes a node from everyone but root before it shows a volume: it may be as its last user left it.
+fn make_private(device: &File) -> io::Result<()> {
+    let found = rustix::fs::fstat(device)?;
+    if found.st_uid != 0 || found.st_gid != 0 {
+        let root = (rustix::fs::Uid::ROOT, rustix::fs::Gid::ROOT);
+        rustix::fs::fchown(device, Some(root.0), Some(root.1))?;
+    }
+    rustix::fs::fchmod(device, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)?;
+    Ok(())
 }
 
 fn open_device(path: &Path, writable: bool) -> io::Result<File> {

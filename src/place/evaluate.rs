@@ -251,7 +251,8 @@ fn need_after(current: &JobVersion, group: &TaskGroup, slot: &Slot<'_>, now: i64
     };
     let pause = i64::try_from(pause.as_nanos()).unwrap_or(i64::MAX);
     let at = last.modify_time.saturating_add(pause);
-    match now >= at {
+    // The end of an allocation that lies ahead was recorded before the clock was set back.
+    match now >= at || last.modify_time > now {
         true => Need::Alloc,
         false => Need::Later(at),
     }

@@ -7,7 +7,7 @@
 use super::claim_drops::ClaimDrops;
 use super::claiming_alloc::{ClaimingAlloc, UNKNOWN_CLAIM_HELP};
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{Volume, VolumeSummary};
+use crate::model::{PluginId, Volume, VolumeSummary};
 
 /// The kind of a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +106,7 @@ pub(super) fn claimed_error(
     }
 }
 
-/// Whether two registrations have the same data. The provider knows a volume without an external ID
+/// Whether two registrations may have the same data. The provider knows a volume without an external ID
 /// by its volume ID (B35).
 fn shares_data(volume: &Volume, other: &VolumeSummary) -> bool {
     let is_itself = other.namespace == volume.namespace && other.id == volume.id;
@@ -114,7 +114,15 @@ fn shares_data(volume: &Volume, other: &VolumeSummary) -> bool {
         .external_id
         .as_ref()
         .map_or(other.id.as_str(), |id| id.as_str());
-    !is_itself && other.plugin_id == volume.plugin_id && remote == volume.remote_id().as_str()
+    let serves = (&volume.plugin_id, volume.provider.as_str());
+    let is_served = (&other.plugin_id, other.provider.as_str());
+    !is_itself && may_be_one_provider(serves, is_served) && remote == volume.remote_id().as_str()
+}
+
+/// Whether two plugins, each with the name of its provider, may serve the same volumes: a new version of a driver runs
+/// beside the old one under another ID. A provider without a known name may be any.
+pub(super) fn may_be_one_provider(one: (&PluginId, &str), other: (&PluginId, &str)) -> bool {
+    one.0 == other.0 || one.1 == other.1 || one.1.is_empty() || other.1.is_empty()
 }
 
 /// Returns the error for data that other registrations share; `None` if there are none.
@@ -128,16 +136,27 @@ pub(super) fn shared_data_error(volume: &Volume, others: &[VolumeSummary]) -> Op
     let remote = volume.remote_id();
     let message = format!("cannot delete volume {key}: another volume has the same data");
     let mut problem = Diagnostic::error(Code::VolumeShared, message);
-    for other in others {
+    for other in &others {
         problem = problem.note(format!(
             "volume `{}` in namespace `{}` has the same external ID `{remote}` at plugin `{}`",
             other.id, other.namespace, other.plugin_id
         ));
     }
-    Some(problem.help(format!(
+    let problem = problem.help(format!(
         "run `volume deregister {}` to remove this registration and keep the data",
         volume.id
-    )))
+    ));
+    Some(
+        match others
+            .iter()
+            .any(|other| other.plugin_id == volume.plugin_id)
+        {
+            true => problem,
+            false => {
+                problem.note("both plugins are of one provider, or their provider is not known")
+            }
+        },
+    )
 }
 
 #[cfg(test)]

@@ -3,25 +3,27 @@
 //! A server checks the access mode of each volume by itself. So two volumes with the same data have two writers, and
 //! deleting one destroys the data of both. Some storage is made for that, such as an NFS export.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use super::action::{Action, PlannedVolume, ReplaceSteps};
-use super::inputs::PlanInputs;
+use super::inputs::{PlanInputs, PluginState};
+use super::removal_checks::may_be_one_provider;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{ExternalId, NamespacedId, PluginId, UnresolvedRequest, VolumeSummary};
 
 /// Blocks every registration of data that another volume has or gets, and that `--share` does not name.
 pub(super) fn block_second_registrations(volumes: &mut [PlannedVolume], inputs: &PlanInputs<'_>) {
-    let mut registered: HashMap<(&PluginId, &str), Vec<&VolumeSummary>> = HashMap::new();
+    let mut registered: HashMap<&str, Vec<&VolumeSummary>> = HashMap::new();
     for other in &inputs.observed.registered {
         let remote = other.external_id.as_ref().map(ExternalId::as_str);
         let remote = remote.unwrap_or(other.id.as_str());
-        registered
-            .entry((&other.plugin_id, remote))
-            .or_default()
-            .push(other);
+        registered.entry(remote).or_default().push(other);
     }
-    let mut planned_before: HashMap<(PluginId, ExternalId), NamespacedId> = HashMap::new();
+    let provider = |plugin: &PluginId| match inputs.observed.plugins.get(plugin) {
+        Some(PluginState::Known(plugin)) => plugin.summary.provider.clone(),
+        Some(PluginState::Missing | PluginState::Unknown) | None => String::new(),
+    };
+    let mut planned_before: HashMap<ExternalId, Vec<(PluginId, NamespacedId)>> = HashMap::new();
     for planned in volumes {
         let Some((plugin, external_id)) = registration(&planned.action).and_then(|request| {
             let external_id = request.external_id.as_ref()?;
@@ -29,21 +31,25 @@ pub(super) fn block_second_registrations(volumes: &mut [PlannedVolume], inputs: 
         }) else {
             continue;
         };
-        let others = registered.get(&(&plugin, external_id.as_str()));
-        let mut keys: BTreeSet<NamespacedId> = others
-            .into_iter()
-            .flatten()
-            .map(|other| other.key())
-            .filter(|key| *key != planned.key)
+        let own = provider(&plugin);
+        let known = registered.get(external_id.as_str());
+        let known = known.into_iter().flatten().filter(|other| {
+            let other = (&other.plugin_id, other.provider.as_str());
+            may_be_one_provider((&plugin, &own), other)
+        });
+        let mut others: BTreeMap<NamespacedId, PluginId> = known
+            .map(|other| (other.key(), other.plugin_id.clone()))
+            .filter(|(key, _)| *key != planned.key)
             .collect();
-        let first = planned_before
-            .entry((plugin.clone(), external_id.clone()))
-            .or_insert_with(|| planned.key.clone());
-        if *first != planned.key {
-            keys.insert(first.clone());
-        }
-        if !keys.is_empty() && !inputs.options.share.contains(&planned.key) {
-            let refused = second_registration(planned, &keys, &plugin, &external_id);
+        let before = planned_before.entry(external_id.clone()).or_default();
+        let first = before.iter().find(|(other, key)| {
+            let is_same = may_be_one_provider((&plugin, &own), (other, &provider(other)));
+            is_same && *key != planned.key
+        });
+        others.extend(first.map(|(plugin, key)| (key.clone(), plugin.clone())));
+        before.push((plugin, planned.key.clone()));
+        if !others.is_empty() && !inputs.options.share.contains(&planned.key) {
+            let refused = second_registration(planned, &others, &external_id);
             planned.block(vec![refused]);
         }
     }
@@ -72,8 +78,7 @@ fn registration(action: &Action) -> Option<&UnresolvedRequest> {
 
 fn second_registration(
     planned: &PlannedVolume,
-    others: &BTreeSet<NamespacedId>,
-    plugin: &PluginId,
+    others: &BTreeMap<NamespacedId, PluginId>,
     external_id: &ExternalId,
 ) -> Diagnostic {
     let message = format!(
@@ -84,7 +89,7 @@ fn second_registration(
     if let Some(spec) = &planned.spec {
         problem = problem.label(spec.field_span("external_id"), "");
     }
-    for other in others {
+    for (other, plugin) in others {
         problem = problem.note(format!(
             "volume `{}` in namespace `{}` has external ID `{external_id}` at plugin `{plugin}`",
             other.id, other.namespace

@@ -53,6 +53,19 @@ pub fn open_given(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
+/// Returns the name of the network that this process is in: the same address may belong to another program in another.
+/// Other systems than Linux have one network.
+///
+/// # Errors
+/// If `/proc` cannot be read.
+pub fn own_network() -> io::Result<String> {
+    if !cfg!(target_os = "linux") {
+        return Ok("net".to_owned());
+    }
+    let name = std::fs::read_link("/proc/self/ns/net")?;
+    Ok(name.to_string_lossy().into_owned())
+}
+
 /// Opens a secret that an agent of this user or of root left for this user in a directory of its own. Follows no
 /// link, neither to the directory nor to the file.
 ///

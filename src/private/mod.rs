@@ -32,9 +32,9 @@ pub use file::{
     create_new, exchange, open_existing, open_or_create, open_to_read, remove_temporary_in,
     replace, replace_with, temporary_in,
 };
-pub use given::open_given;
 #[cfg(unix)]
 pub use given::open_secret;
+pub use given::{open_given, own_network};
 pub use lock_holder::{LockProcess, foreign_holder};
 pub use problem::{NotPrivate, Problem};
 #[cfg(target_os = "linux")]

@@ -1,7 +1,8 @@
 //! Removes a directory with everything in it. What is mounted in it stays, and no link is followed.
 //!
-//! A tree that another program made may be of any depth and may forbid its owner to enter it. So the tree is walked
-//! without recursion, one open directory at a time, and a directory whose path is long is moved to the top first.
+//! A tree that another program made may be of any depth and width, and may forbid its owner to enter it. So the tree is
+//! walked without recursion, one open directory at a time, and a directory whose path is long is moved to the top first.
+//! The walk remembers a limited number of directories: of a wide one it takes some, and reads it again after them.
 
 use std::ffi::OsStr;
 use std::io;
@@ -16,6 +17,8 @@ use super::task_directory::{open_below, set_mode_below};
 
 /// The longest path below the tree in bytes. The kernel allows 4095, with a name of 255 at the end.
 const LONGEST: usize = 2048;
+/// How many directories are remembered before only one of each directory is taken at a time.
+const MOST_PENDING: usize = 1024;
 
 /// Removes a directory and its contents. A mount point and the directories above it stay, and the error names it.
 /// The rest is removed also after an error.
@@ -38,6 +41,7 @@ pub fn remove_tree(path: &Path) -> io::Result<()> {
         root,
         path,
         moved: 0,
+        removed: 0,
         problem: None,
     };
     removal.remove_contents();
@@ -52,6 +56,8 @@ pub fn remove_tree(path: &Path) -> io::Result<()> {
 enum Step {
     /// Remove the files of the directory, and go on with its directories.
     Enter(PathBuf),
+    /// The same for what is left of it, if there was progress since it had been this far.
+    Again(PathBuf, u64),
     /// Remove the directory, which is empty.
     Leave(PathBuf),
 }
@@ -63,16 +69,42 @@ struct Removal<'a> {
     path: &'a Path,
     /// How many directories were moved to the top.
     moved: u64,
+    /// How many directories were removed.
+    removed: u64,
     problem: Option<io::Error>,
 }
 
 impl Removal<'_> {
     fn remove_contents(&mut self) {
-        let mut pending = vec![Step::Enter(PathBuf::from("."))];
+        self.remove_below(PathBuf::from("."));
+        // What was moved while these were removed comes after them.
+        let mut number = 0;
+        while number < self.moved {
+            self.remove_below(moved_name(number));
+            number += 1;
+        }
+    }
+
+    fn progress(&self) -> u64 {
+        self.removed + self.moved
+    }
+
+    fn remove_below(&mut self, top: PathBuf) {
+        let mut pending = vec![Step::Enter(top)];
         while let Some(step) = pending.pop() {
             let (directory, done) = match step {
                 Step::Enter(directory) => {
+                    if directory != Path::new(".") {
+                        pending.push(Step::Leave(directory.clone()));
+                    }
                     let entered = self.enter(&directory, &mut pending);
+                    (directory, entered)
+                }
+                Step::Again(directory, progress) => {
+                    let entered = match progress == self.progress() {
+                        true => Ok(()),
+                        false => self.enter(&directory, &mut pending),
+                    };
                     (directory, entered)
                 }
                 Step::Leave(directory) => {
@@ -80,8 +112,10 @@ impl Removal<'_> {
                     (directory, removed)
                 }
             };
-            if let Err(error) = done {
-                self.note(&directory, error);
+            match done {
+                // Another entry of the tree has the name of a directory that was moved, and is removed already.
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(error) => self.note(&directory, error),
             }
         }
     }
@@ -98,10 +132,13 @@ impl Removal<'_> {
         if !mode.contains(Mode::RWXU) {
             rustix::fs::fchmod(&directory, Mode::RWXU)?;
         }
-        if path != Path::new(".") {
-            pending.push(Step::Leave(path.to_owned()));
-        }
+        let most = MOST_PENDING.saturating_sub(pending.len()).max(1);
+        let mut directories = vec![];
         for entry in Dir::read_from(&directory)? {
+            if directories.len() == most {
+                pending.push(Step::Again(path.to_owned(), self.progress()));
+                break;
+            }
             let entry = entry?;
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
             if matches!(name.as_bytes(), b"." | b"..") {
@@ -110,41 +147,45 @@ impl Removal<'_> {
             let found = rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
             let below = path.join(name);
             if FileType::from_raw_mode(found.st_mode) == FileType::Directory {
-                let below = self.shorten(&directory, below)?;
-                pending.push(Step::Enter(below));
+                if !self.moves_to_the_top(&directory, &below)? {
+                    directories.push(Step::Enter(below));
+                }
             } else if let Err(error) = rustix::fs::unlinkat(&directory, name, AtFlags::empty()) {
                 self.note(&below, error);
             }
         }
+        pending.append(&mut directories);
         Ok(())
     }
 
     /// Removes an empty directory, in the directory that it is in now.
-    fn leave(&self, path: &Path) -> Result<(), Errno> {
+    fn leave(&mut self, path: &Path) -> Result<(), Errno> {
         let name = path.file_name().ok_or(Errno::INVAL)?;
         let parent = match path.parent() {
             Some(parent) if parent != Path::new("") => parent,
             Some(_) | None => Path::new("."),
         };
         let parent = open_below(&self.root, parent)?;
-        rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)
+        rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)?;
+        self.removed += 1;
+        Ok(())
     }
 
-    /// Moves a directory to the top if its path is long. Returns where it is.
-    fn shorten(&mut self, directory: &OwnedFd, path: PathBuf) -> Result<PathBuf, Errno> {
+    /// Moves a directory to the top if its path is long. Returns whether it did.
+    fn moves_to_the_top(&mut self, directory: &OwnedFd, path: &Path) -> Result<bool, Errno> {
         let Some(name) = path
             .file_name()
             .filter(|_| path.as_os_str().len() > LONGEST)
         else {
-            return Ok(path);
+            return Ok(false);
         };
         loop {
-            let top = PathBuf::from(format!(".removed-{}", self.moved));
+            let top = moved_name(self.moved);
             self.moved += 1;
             match rustix::fs::renameat(directory, name, &self.root, &top) {
                 // The tree has an entry of this name.
                 Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => {}
-                moved => return moved.map(|()| top),
+                moved => return moved.map(|()| true),
             }
         }
     }
@@ -153,6 +194,11 @@ impl Removal<'_> {
         let whole = self.path.join(path.strip_prefix(".").unwrap_or(path));
         self.problem.get_or_insert_with(|| named(&whole, error));
     }
+}
+
+/// The name at the top of the directory that was moved as this one.
+fn moved_name(number: u64) -> PathBuf {
+    PathBuf::from(format!(".removed-{number}"))
 }
 
 fn named(path: &Path, error: Errno) -> io::Error {
@@ -199,6 +245,26 @@ mod tests {
         for _ in 0..100 {
             rustix::fs::mkdirat(&at, &name, Mode::RWXU).unwrap();
             at = rustix::fs::openat(&at, &name, flags, Mode::empty()).unwrap();
+        }
+        remove_tree(&tree).unwrap();
+        assert!(!tree.exists());
+    }
+
+    /// More directories beside each other than the walk remembers, on every level down to where they are moved.
+    #[test]
+    fn a_tree_that_is_wider_than_the_walk_remembers_is_removed() {
+        let base = tempfile::tempdir().unwrap();
+        let tree = base.path().join("tree");
+        let mut level = tree.clone();
+        for _ in 0..16 {
+            for number in 0..MOST_PENDING / 8 {
+                fs::create_dir_all(level.join(format!("wide-{number}/below"))).unwrap();
+            }
+            fs::write(level.join("file"), "").unwrap();
+            level.push("d".repeat(180));
+        }
+        for number in 0..3 * MOST_PENDING {
+            fs::create_dir(tree.join(format!("top-{number}"))).unwrap();
         }
         remove_tree(&tree).unwrap();
         assert!(!tree.exists());

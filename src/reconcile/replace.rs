@@ -2,8 +2,10 @@
 //!
 //! Between the two steps the volume does not exist. A run that ends after the first step leaves no
 //! volume, and the next plan creates it. If a snapshot is requested, nothing is removed until it is
-//! ready. That takes time, so claims are checked again after it. The snapshot's name holds the volume's
-//! ID and modify index: a second run finds the same snapshot.
+//! ready, and the volume must not have been used since before it was asked for: each claim moves the volume's
+//! modify index, so a snapshot holds all data exactly if the index is the same before it and after it. The
+//! index is in the snapshot's name. A second run finds the snapshot of the first one if the volume was not used
+//! between them, and otherwise takes another.
 
 use std::time::Duration;
 
@@ -109,15 +111,22 @@ async fn remove_old(
         let Some(mut existing) = check_old(execution, planned, removal).await? else {
             return Ok(Outcome::plain(Status::Removed));
         };
-        if snapshot_first {
+        let mut snapshots = 0;
+        let mut is_safe = !snapshot_first;
+        while !is_safe {
+            if snapshots == MAX_SNAPSHOTS {
+                return Err(Outcome::plain(Status::Stale(used_meanwhile(&planned.key))));
+            }
             take_snapshot(execution, planned, &existing, &mut warnings)
                 .await
                 .map_err(Outcome::plain)?;
+            snapshots += 1;
             check = Check::begin();
-            existing = match check_old(execution, planned, removal).await? {
-                Some(existing) => existing,
-                None => return Ok(Outcome::plain(Status::Removed)),
+            let Some(now) = check_old(execution, planned, removal).await? else {
+                return Ok(Outcome::plain(Status::Removed));
             };
+            is_safe = now.modify_index == existing.modify_index;
+            existing = now;
         }
         Ok(send_planned(execution, &existing, removal, check).await)
     };
@@ -144,6 +153,19 @@ async fn check_old(
     Ok(existing)
 }
 
+/// How many snapshots are taken of a volume that is used while each of them is made.
+const MAX_SNAPSHOTS: usize = 3;
+
+fn used_meanwhile(key: &NamespacedId) -> Diagnostic {
+    let message = format!(
+        "cannot replace volume {}: it was used while each of its snapshots was made",
+        key.quoted()
+    );
+    Diagnostic::error(Code::PlanStale, message)
+        .note("what was written after a snapshot would be lost")
+        .help("stop the jobs that use the volume, then run the command again")
+}
+
 /// The pauses before each request for a snapshot that is not ready yet.
 const SNAPSHOT_PAUSES: [Duration; 6] = [
     Duration::ZERO,
@@ -165,7 +187,7 @@ async fn take_snapshot(
     let request = SnapshotRequest {
         volume: key.clone(),
         plugin_id: existing.plugin_id.clone(),
-        name: format!("nomad-csi-{}-{}", key.id, existing.spec_index),
+        name: format!("nomad-csi-{}-{}", key.id, existing.modify_index),
         parameters: [].into(),
         secrets: secrets_for(execution, existing),
     };

@@ -1,8 +1,8 @@
 //! Secrets in files.
 //!
 //! A file is read as a whole, up to [`MAX_BYTES`]. One line break at its end is not part of the
-//! value, because editors and `echo` add it. The file must be a regular file: a pipe could block
-//! forever. A file that another user owns or can write is refused (`private`). A file that they can
+//! value, because editors and `echo` add it. The file must be a regular file: a pipe can be read
+//! only once, and each volume that refers to the secret reads it. A file that another user owns or can write is refused (`private`). A file that they can
 //! read gives a warning, because users cannot change the permissions of secrets that containers mount.
 
 use std::fs::{File, Metadata};
@@ -38,7 +38,9 @@ pub(super) fn find(path: &Path, shown: &str) -> Result<ResolvedSecret, SecretPro
     };
     let metadata = std::fs::metadata(path).map_err(|error| unreadable(&error))?;
     if !metadata.is_file() {
-        return Err(refused(Code::SecretFile, "is not a regular file"));
+        let what =
+            "is not a regular file: each volume reads its secrets, and a pipe can be read once";
+        return Err(refused(Code::SecretFile, what));
     }
     let mut file = open_given(path).map_err(|error| unreadable(&error))?;
     let metadata = file.metadata().map_err(|error| unreadable(&error))?;

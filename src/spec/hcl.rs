@@ -15,7 +15,7 @@ use hcl_edit::Span as _;
 use hcl_edit::expr::{Expression, FuncCall, Object as HclObject, ObjectKey, UnaryOperator};
 
 use super::hcl1::{self, HclVersion, ParsedHcl};
-use super::interpolation::evaluated_part;
+use super::interpolation::{evaluated_part, malformed_part};
 use super::parse_error::ParseError;
 use super::tree::{
     Node, Object, ReferenceSource, ScalarKind, SecretReference, SpannedText, UNKNOWN, Value,
@@ -49,12 +49,45 @@ pub(super) fn parse_job<'a>(
 pub(super) fn not_hcl2(text: &str) -> Option<ParseError> {
     let error = hcl_edit::parser::parse_body(text).err()?;
     let range = character(text, error.location().offset());
+    let line = text[..range.start].rfind('\n').map_or(0, |at| at + 1);
+    // Of what is wrong in a heredoc, the parser gives the beginning.
+    if let Some(part) = malformed_part(&text[line..])
+        && (line + part.start <= range.start || error.message().contains("heredoc"))
+    {
+        let part = line + part.start..line + part.end;
+        let (message, help) = malformed_words(&text[part.clone()]);
+        return Some(
+            ParseError::syntax(part, message)
+                .label("not a reference")
+                .help(help),
+        );
+    }
     let message = "a job file is HCL2, which does not accept this";
     let problem = ParseError::syntax(range, message).label(expected(error.message()));
     Some(
         problem
             .help("write one argument per line, without quotes around its name and without commas"),
     )
+}
+
+/// Returns a problem with what starts as a reference and is none.
+pub(crate) fn malformed_reference(part: &str, span: Span) -> Diagnostic {
+    let (message, help) = malformed_words(part);
+    let problem = Diagnostic::error(Code::JobExpression, message);
+    problem.label(span, "not a reference").help(help)
+}
+
+fn malformed_words(part: &str) -> (&'static str, &'static str) {
+    match part.starts_with('%') {
+        true => (
+            "`%{` starts no valid directive",
+            "write `%%{` for a literal `%{`",
+        ),
+        false => (
+            "`${` starts no valid reference",
+            "write `$${` for a literal `${`",
+        ),
+    }
 }
 
 /// Returns what the HCL2 parser expected.

@@ -23,7 +23,10 @@ pub(crate) enum TextProblem {
         range: Range<usize>,
     },
     /// It is not a template of HCL.
-    Malformed,
+    Malformed {
+        /// The `${` or `%{` that starts nothing valid, to its `}` or the end of its line.
+        range: Range<usize>,
+    },
 }
 
 /// Returns the value of a text: `$${` is `${`, and references of the running task stay as written.
@@ -34,7 +37,9 @@ pub(crate) fn runtime_text(text: &str) -> Result<Cow<'_, str>, TextProblem> {
     if !text.contains("${") && !text.contains("%{") {
         return Ok(Cow::Borrowed(text));
     }
-    let template = hcl_edit::parser::parse_template(text).map_err(|_| TextProblem::Malformed)?;
+    let template = hcl_edit::parser::parse_template(text).map_err(|_| TextProblem::Malformed {
+        range: malformed_part(text).unwrap_or(0..text.len()),
+    })?;
     let mut value = String::with_capacity(text.len());
     for element in &template {
         let range = element.span().unwrap_or(0..text.len());
@@ -53,6 +58,49 @@ pub(crate) fn runtime_text(text: &str) -> Result<Cow<'_, str>, TextProblem> {
         }
     }
     Ok(Cow::Owned(value))
+}
+
+/// Returns the first `${` or `%{` that starts no expression and no directive, to its `}` or the end of its line.
+pub(super) fn malformed_part(text: &str) -> Option<Range<usize>> {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while let Some(sigil @ (b'$' | b'%')) = bytes[at..].iter().find(|b| matches!(b, b'$' | b'%')) {
+        let sigil = *sigil;
+        at += bytes[at..].iter().position(|b| *b == sigil)?;
+        let run = bytes[at..].iter().take_while(|b| **b == sigil).count();
+        let start = at + run - 1;
+        at += run;
+        if bytes.get(at) != Some(&b'{') || run > 1 {
+            continue;
+        }
+        match part_end(&text[start..]) {
+            Ok(length) => at = start + length,
+            Err(length) => return Some(start..start + length),
+        }
+    }
+    None
+}
+
+/// How many `}` may belong to one expression, so that the time does not grow with the text.
+const MOST_BRACES: usize = 16;
+
+/// Returns the length of the expression or directive at the start of a text; as an error, that of what is
+/// neither.
+fn part_end(text: &str) -> Result<usize, usize> {
+    let line = text.find('\n').unwrap_or(text.len());
+    let ends = text.match_indices('}').take(MOST_BRACES);
+    let first = ends.clone().next().map_or(line, |(at, _)| line.min(at + 1));
+    let is_directive = |inner: &str| {
+        let inner = inner.trim_start_matches('~').trim_start();
+        let word = inner.split(|c: char| !c.is_alphabetic()).next();
+        matches!(word, Some("if" | "else" | "endif" | "for" | "endfor"))
+    };
+    if text.starts_with('%') && is_directive(&text[2..]) {
+        return Ok(first);
+    }
+    let is_whole = |end: &usize| hcl_edit::parser::parse_template(&text[..*end]).is_ok();
+    let found = ends.map(|(at, _)| at + 1).find(is_whole);
+    found.ok_or(first)
 }
 
 /// Returns what has to be evaluated in an expression; `None` for a reference of the running task.
@@ -149,8 +197,29 @@ mod tests {
                 other => panic!("{text}: {other:?}"),
             }
         }
-        for text in ["${HOME:-x}", "${1", "${}"] {
-            assert_eq!(runtime_text(text), Err(TextProblem::Malformed), "{text}");
+    }
+
+    #[test]
+    fn what_starts_nothing_valid_has_its_place() {
+        for (text, expected) in [
+            ("${HOME:-x}", "${HOME:-x}"),
+            ("a\nb ${HOME:-x} c\nd", "${HOME:-x}"),
+            ("${1", "${1"),
+            ("${}", "${}"),
+            ("${a} ${#b[@]} ${c", "${#b[@]}"),
+            ("${a[@]}", "${a[@]}"),
+            ("%{[@metadata][x]}", "%{[@metadata][x]}"),
+            ("curl -w \"%{http_code}\" x", "%{http_code}"),
+            ("$${A:-b} %%{x}\n%{+YYYY}", "%{+YYYY}"),
+            ("${\"}\"} ${x\ny }", "${x"),
+            ("ä ${é", "${é"),
+        ] {
+            match runtime_text(text) {
+                Err(TextProblem::Malformed { range }) => {
+                    assert_eq!(&text[range], expected, "{text}")
+                }
+                other => panic!("{text}: {other:?}"),
+            }
         }
     }
 }

@@ -37,7 +37,7 @@ mod yaml;
 pub use acl_policy::{AclLevel, AclPolicy, NamespaceRules, acl_policy};
 pub use defaults::Defaults;
 pub use encode::{WritableSpec, encode, encode_all, encode_file};
-pub(crate) use hcl::unevaluated;
+pub(crate) use hcl::{malformed_reference, unevaluated};
 pub(crate) use interpolation::{TextProblem, runtime_text};
 pub(crate) use job_text::{JobText, read_job_text};
 pub use parse::{Parsed, parse, parse_text};

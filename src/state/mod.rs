@@ -54,7 +54,7 @@ pub use namespace_record::{NamespaceContents, NamespaceEvent, NamespaceRecord};
 pub use overlay::Overlay;
 pub use plugin_record::{PluginAlloc, PluginRecord};
 pub use provider_name::provider_name;
-pub use query::{plugin, plugin_status, plugins, volume, volumes_sharing};
+pub use query::{plugin, plugin_status, plugins, volume, volumes_of_data, volumes_sharing};
 pub use record::{Phase, ProviderFacts, VolumeDefinition, VolumeRecord};
 pub use recorded_options::{RecordedFlags, RecordedMountOptions};
 pub use replay::{ReplayError, replay, replay_changes};

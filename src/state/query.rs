@@ -83,6 +83,24 @@ pub fn volumes_sharing(
     state.remote_volumes(plugin, external_id).cloned().collect()
 }
 
+/// Returns the registrations that may have the data of a volume, with itself. Two plugins may be of one provider, as a
+/// new version of a driver beside the old one; a provider that is not known may be any.
+pub fn volumes_of_data(state: &State, of: &VolumeView) -> Vec<NamespacedId> {
+    let (remote, provider) = (of.record.remote_id(), of.provider().0);
+    let has_data = |record: &VolumeRecord| {
+        let is_same = record.definition.plugin_id == of.record.definition.plugin_id;
+        remote.is_some()
+            && record.remote_id() == remote
+            && (is_same || {
+                let known = volume(state, record.key());
+                let other = known.as_ref().map_or("", |known| known.provider().0);
+                other == provider || other.is_empty() || provider.is_empty()
+            })
+    };
+    let records = state.records().filter(|record| has_data(record));
+    records.map(|record| record.key().clone()).collect()
+}
+
 /// Returns the status of a plugin; `None` if it has no known instance.
 pub fn plugin_status(state: &State, id: &PluginId) -> Option<PluginStatus> {
     state.plugins.get(id).map(PluginStatus::from)

@@ -175,7 +175,7 @@ impl VolumeView {
     }
 
     /// Returns the provider from the plugin, or from the volume's last write (B58).
-    fn provider(&self) -> (&str, &str) {
+    pub(super) fn provider(&self) -> (&str, &str) {
         if self.plugin.provider.is_empty() {
             let provided = &self.record.provided;
             (&provided.provider, &provided.provider_version)

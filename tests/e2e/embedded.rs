@@ -132,7 +132,7 @@ fn an_apply_restores_the_data_of_a_registration_that_was_removed() {
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     };
     let apply = ["apply", "-f", &specification, "--set", "prod", "--yes"];
-    let apply = [&apply[..], &["-o", "jsonpath=$[*].ExternalID"]].concat();
+    let apply = [&apply[..], &["-o", "jsonpath=$.ExternalID"]].concat();
     let external = run(&apply);
     let data = bench
         .data()

@@ -180,6 +180,41 @@ fn a_stranger_whose_connection_is_closed_runs_no_job() {
     assert_eq!(planted, json!([]), "the jobs of a stranger were accepted");
 }
 
+/// Who takes the address of a stopping agent receives what commands send there. A connection on which most of a request
+/// has arrived is still served.
+#[test]
+fn a_token_that_was_received_during_the_stop_runs_no_job() {
+    let base = tempfile::tempdir().unwrap();
+    let data = base.path().join("data");
+    let mut agent = agent_at("127.0.0.1:0", &data, &[]);
+    let address = agent.address.tcp();
+    let token = operator_token(&data.to_string_lossy());
+    let body = planted_job("planted", &base.path().join("witness")).to_string();
+    let head = format!(
+        "PUT /v1/jobs HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n",
+        body.len()
+    );
+    let mut held = TcpStream::connect(address).unwrap();
+    held.write_all(head.as_bytes()).unwrap();
+    // Connections are accepted in their order.
+    assert_eq!(
+        agent.address.ask("GET", "/v1/jobs", None).unwrap().status,
+        200
+    );
+    agent.signal(rustix::process::Signal::TERM);
+    until_true("the address is free", || TcpListener::bind(address).is_ok());
+    let rest = format!("x-nomad-token: {token}\r\n\r\n{body}");
+    held.write_all(rest.as_bytes()).ok();
+    let mut answer = vec![];
+    std::io::Read::read_to_end(&mut held, &mut answer).ok();
+    let answer = String::from_utf8_lossy(&answer);
+    assert!(!answer.contains(" 200 "), "{answer}");
+    assert!(agent.ended().success());
+    let agent = agent_at("127.0.0.1:0", &data, &[]);
+    let planted = agent.address.ask("GET", "/v1/jobs?prefix=planted", None);
+    assert_eq!(planted.unwrap().json(), json!([]), "the job was accepted");
+}
+
 #[test]
 fn a_client_at_another_address_runs_no_job() {
     run_in_network_namespace("rights::a_client_at_another_address_runs_no_job", || {

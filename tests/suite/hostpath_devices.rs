@@ -585,6 +585,26 @@ async fn group(
     Ok(answer.into_inner().group_snapshot.unwrap())
 }
 
+/// A task may have the image mounted in its own namespace after its claim: the plugin cannot freeze it there.
+#[tokio::test]
+async fn an_image_in_use_where_no_mount_shows_it_is_not_copied() {
+    let mut fixture = PluginFixture::with_devices().await;
+    let staging = fixture.create_dir("staging");
+    let client = &mut fixture.client;
+    let id = client.try_create(sized("a", MIB)).await.unwrap();
+    client.stage(&id, &staging, writer()).await.unwrap();
+    fixture.plugin.host.storage.mount_elsewhere(true);
+    let client = &mut fixture.client;
+    client.snapshot("seen", &id).await.unwrap();
+    client.unstage(&id, &staging).await.unwrap();
+    let refused = client.snapshot("hidden", &id).await;
+    assert_eq!(code(refused), Code::FailedPrecondition);
+    let together = group(client, "hidden", &[&id]).await;
+    assert_eq!(code(together), Code::FailedPrecondition);
+    fixture.plugin.host.storage.mount_elsewhere(false);
+    fixture.client.snapshot("hidden", &id).await.unwrap();
+}
+
 /// CSI, CreateVolumeGroupSnapshot: all snapshots at the same moment, or none.
 #[tokio::test]
 async fn a_group_is_created_complete_or_not_at_all() {

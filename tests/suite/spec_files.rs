@@ -350,3 +350,24 @@ fn a_pipe_with_a_writer_is_read_to_its_end() {
     let texts: Vec<_> = found.texts.iter().map(|(.., text)| text.as_str()).collect();
     assert_eq!(texts, ["id = \"a\"\n"]);
 }
+
+/// As a shell makes them for `<(…)` and for standard input: links to what has no other name.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_is_only_open_is_read_by_the_link_to_it() {
+    use std::io::Write as _;
+    use std::os::fd::AsRawFd as _;
+
+    let link = |file: &dyn std::os::fd::AsRawFd| format!("/dev/fd/{}", file.as_raw_fd());
+    let (end, mut writer) = io::pipe().expect("a pipe");
+    writer.write_all(b"id = \"pipe\"\n").expect("it fits");
+    drop(writer);
+    let mut deleted = tempfile::tempfile().expect("a file without a name");
+    deleted.write_all(b"id = \"deleted\"\n").expect("it fits");
+    let process = format!("/proc/{}/fd/{}", std::process::id(), deleted.as_raw_fd());
+    let directory = directory(&[]);
+    let found = find(directory.path(), &[&link(&end), &process]);
+    let texts: Vec<_> = found.texts.iter().map(|(.., text)| text.as_str()).collect();
+    assert_eq!(texts, ["id = \"pipe\"\n", "id = \"deleted\"\n"]);
+    assert_eq!(found.codes(), [""; 0]);
+}

@@ -42,7 +42,9 @@ fn every_start_has_a_private_token_of_its_own() {
         let copy = runtime
             .join(OPERATOR_TOKEN_DIRECTORY)
             .join("127.0.0.1:4646.token");
-        assert_eq!(std::fs::read_to_string(&copy).unwrap(), text.trim_end());
+        let copied = std::fs::read_to_string(&copy).unwrap();
+        let network = std::fs::read_link("/proc/self/ns/net").unwrap();
+        assert_eq!(copied, format!("{text}{}\n", network.display()));
         for path in [&path, &copy] {
             let mode = std::fs::metadata(path).unwrap().permissions().mode();
             assert_eq!(mode & 0o7777, 0o600, "{}", path.display());
@@ -51,7 +53,7 @@ fn every_start_has_a_private_token_of_its_own() {
         assert!(!shown.contains(text.trim_end()), "{shown}");
         let found = File::open(&copy).unwrap();
         assert!(found.try_lock_shared().is_err(), "the agent lives");
-        files.remove();
+        files.end();
         found.try_lock_shared().unwrap();
         assert_eq!(names(&runtime), [] as [&str; 0]);
         seen.push(text);
@@ -74,7 +76,7 @@ fn only_addresses_that_loopback_reaches_have_a_file() {
         let files = OperatorTokenFiles::create(&dirs, Some(&runtime), &addresses).unwrap();
         assert_eq!(names(&runtime), expected);
         assert!(files.access().token.is_some());
-        files.remove();
+        files.end();
     }
     let files = OperatorTokenFiles::create(&dirs, Some(&runtime), &[]).unwrap();
     assert!(files.access().token.is_none(), "no client needs one");
@@ -102,8 +104,8 @@ fn the_file_of_another_agent_stays() {
     let addresses = [LOOPBACK.parse().unwrap()];
     let first = OperatorTokenFiles::create(&dirs, Some(&runtime), &addresses).unwrap();
     let second = OperatorTokenFiles::create(&dirs, Some(&runtime), &addresses).unwrap();
-    first.remove();
+    first.end();
     assert_eq!(names(&runtime), ["127.0.0.1:4646.token"]);
-    second.remove();
+    second.end();
     assert_eq!(names(&runtime), [] as [&str; 0]);
 }

@@ -228,7 +228,7 @@ pub(crate) async fn show_journal(
                 .into_iter()
                 .map(|reading| (reading.value, reading.document))
                 .unzip();
-            match output.render_list(&documents) {
+            match output.render_list(&documents)? {
                 Some(text) => context.printer.print_result(&text),
                 None if events.is_empty() => context
                     .printer

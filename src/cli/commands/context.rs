@@ -80,7 +80,7 @@ fn list(
         .iter()
         .map(|(name, cluster)| document(name, cluster, is_chosen(name)));
     let documents: Vec<_> = documents.collect();
-    if let Some(text) = arguments.output.render_list(&documents) {
+    if let Some(text) = arguments.output.render_list(&documents)? {
         context.printer.print_result(&text);
         return Ok(Exit::Done);
     }
@@ -143,7 +143,7 @@ fn show(
     let text = arguments
         .output
         .output
-        .render_one(&document(&name, &cluster, is_chosen))
+        .render_one(&document(&name, &cluster, is_chosen))?
         .unwrap_or_else(|| detail(&name, &cluster, is_chosen));
     context.printer.print_result(&text);
     Ok(Exit::Done)

@@ -102,7 +102,7 @@ async fn list(
         .into_iter()
         .map(|reading| (reading.value, reading.document))
         .unzip();
-    let text = arguments.output.output.render_list(&documents);
+    let text = arguments.output.output.render_list(&documents)?;
     let text = text.unwrap_or_else(|| namespace_list(&namespaces));
     context.printer.print_result(&text);
     Ok(Exit::Done)

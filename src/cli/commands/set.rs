@@ -84,7 +84,7 @@ async fn list(
         }
     }
     let documents: Vec<Document> = sets.iter().map(set_summary).collect();
-    match arguments.output.output.render_list(&documents) {
+    match arguments.output.output.render_list(&documents)? {
         Some(text) => context.printer.print_result(&text),
         None if !sets.is_empty() => context.printer.print_result(&set_list(&sets)),
         None if !unread.is_empty() => {}
@@ -115,7 +115,7 @@ async fn show(
     let text = arguments
         .output
         .output
-        .render_one(&set_document(set.set()))
+        .render_one(&set_document(set.set()))?
         .unwrap_or_else(|| set_detail(set.set(), &context.time_reference()));
     context.printer.print_result(&text);
     Ok(Exit::Done)

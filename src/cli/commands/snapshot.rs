@@ -142,7 +142,7 @@ async fn create(
     let plugin = &volume.plugin_id;
     let output = &arguments.output.output;
     let text = output
-        .render_one(&snapshot_document(&snapshot, plugin))
+        .render_one(&snapshot_document(&snapshot, plugin))?
         .unwrap_or_else(|| snapshot_detail(&snapshot, plugin, &context.time_reference()));
     context.printer.print_result(&text);
     Ok(Exit::Done)
@@ -185,7 +185,7 @@ async fn list(
         .map(|snapshot| snapshot_document(snapshot, &plugin))
         .collect();
     let output = &arguments.output.output;
-    match output.render_list(&documents) {
+    match output.render_list(&documents)? {
         Some(text) => context.printer.print_result(&text),
         None if snapshots.is_empty() => context.printer.print_status(&match &volume {
             Some(volume) => one_line(&format!("No snapshots of volume {}", volume.key())),

@@ -23,33 +23,36 @@ impl<S, T> Layout<S, T> {
         output: &OutputFormat,
         listed: Vec<WithDocument<S>>,
         nothing: &str,
-    ) -> Exit {
+    ) -> Result<Exit, CliError> {
         let (objects, documents): (Vec<S>, Vec<Document>) = listed
             .into_iter()
             .map(|reading| (reading.value, reading.document))
             .unzip();
-        match output.render_list(&documents) {
+        match output.render_list(&documents)? {
             Some(text) => context.printer.print_result(&text),
             None if objects.is_empty() => context.printer.print_status(nothing),
             None => context
                 .printer
                 .print_result(&(self.list)(&objects, output.is_wide())),
         }
-        Exit::Done
+        Ok(Exit::Done)
     }
 
     /// Prints one object.
+    ///
+    /// # Errors
+    /// If a path leads to nothing in it.
     pub(super) fn print_one(
         &self,
         context: &CommandContext,
         output: &OutputFormat,
         reading: &WithDocument<T>,
-    ) -> Exit {
-        let text = output.render_one(&reading.document).unwrap_or_else(|| {
+    ) -> Result<Exit, CliError> {
+        let text = output.render_one(&reading.document)?.unwrap_or_else(|| {
             (self.detail)(&reading.value, &context.time_reference(), output.is_wide())
         });
         context.printer.print_result(&text);
-        Exit::Done
+        Ok(Exit::Done)
     }
 
     /// Prints the objects that an ID may mean, and returns the error.

@@ -10,6 +10,7 @@ use crate::cli::exit::Exit;
 use crate::cli::ledger::ledger_access;
 use crate::cli::specs::{EmptyFiles, LoadOptions, load_specifications_in};
 use crate::cli::ui::{OutputFormat, report_outcomes, volume_detail, volume_list};
+use crate::diagnostic::Diagnostic;
 use crate::model::{Namespace, NamespacedId, Volume, VolumeSummary};
 use crate::plan::SavedPlan;
 use crate::ports::{Document, WithDocument};
@@ -137,7 +138,8 @@ pub(crate) async fn submit(
             let done = applied.map_err(CliError::from).and_then(|applied| {
                 context.update_report(|report| report_outcomes(report, applied.outcomes()));
                 if let Some(output) = submission.output {
-                    print_volumes(context, &applied.volumes(), output);
+                    let is_one = specifications.volumes.len() == 1;
+                    print_volumes(context, is_one, &applied.volumes(), output)?;
                 }
                 applied.result?;
                 Ok(Exit::Done)
@@ -149,18 +151,24 @@ pub(crate) async fn submit(
         .await
 }
 
+/// Prints the volumes; `is_one` if the files declare one, so that a script gets it as an object.
 fn print_volumes(
     context: &CommandContext,
+    is_one: bool,
     volumes: &[WithDocument<Volume>],
     output: &OutputFormat,
-) {
+) -> Result<(), Diagnostic> {
     let documents: Vec<Document> = volumes.iter().map(|one| one.document.clone()).collect();
-    if let Some(text) = output.render_list(&documents) {
+    let rendered = match documents.as_slice() {
+        [one] if is_one => output.render_one(one)?,
+        several => output.render_list(several)?,
+    };
+    if let Some(text) = rendered {
         context.printer.print_result(&text);
-        return;
+        return Ok(());
     }
     let text = match volumes {
-        [] => return,
+        [] => return Ok(()),
         [one] => volume_detail(&one.value, &context.time_reference(), output.is_wide()),
         several => {
             let summaries: Vec<_> = several.iter().map(|one| summary(&one.value)).collect();
@@ -168,6 +176,7 @@ fn print_volumes(
         }
     };
     context.printer.print_result(&text);
+    Ok(())
 }
 
 fn summary(volume: &Volume) -> VolumeSummary {

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json_path::JsonPath;
 
+use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{escape_json, escape_json_for_yaml, is_invisible, one_line};
 use crate::ports::Document;
 
@@ -67,12 +68,18 @@ impl OutputFormat {
     }
 
     /// Returns the document in this format, or `None` for a table.
-    pub(crate) fn render_one(&self, document: &Document) -> Option<String> {
+    ///
+    /// # Errors
+    /// If a path leads to nothing. One with a filter is a search, and may.
+    pub(crate) fn render_one(&self, document: &Document) -> Result<Option<String>, Diagnostic> {
         self.render_machine(document, std::slice::from_ref(document))
     }
 
     /// Returns the list of documents in this format, or `None` for a table.
-    pub(crate) fn render_list(&self, documents: &[Document]) -> Option<String> {
+    ///
+    /// # Errors
+    /// If a path leads to nothing. In an empty list every path does, and one with a filter is a search.
+    pub(crate) fn render_list(&self, documents: &[Document]) -> Result<Option<String>, Diagnostic> {
         self.render_machine(documents, documents)
     }
 
@@ -81,17 +88,21 @@ impl OutputFormat {
         &self,
         whole: &(impl Serialize + ?Sized),
         parts: &[Document],
-    ) -> Option<String> {
-        match self {
+    ) -> Result<Option<String>, Diagnostic> {
+        Ok(match self {
             Self::Table | Self::Wide => None,
             Self::Json => Some(json_text(whole)),
             Self::Yaml => Some(yaml_text(whole)),
             Self::Name => Some(parts.iter().map(name).collect()),
             Self::JsonPath(path) => {
                 let whole = serde_json::to_value(whole).unwrap_or_default();
-                Some(path.query(&whole).all().into_iter().map(line).collect())
+                let matches = path.query(&whole).all();
+                if matches.is_empty() && !parts.is_empty() && !is_search(path) {
+                    return Err(no_match(path, whole.is_array()));
+                }
+                Some(matches.into_iter().map(line).collect())
             }
-        }
+        })
     }
 
     /// Returns true for the formats for people.
@@ -107,6 +118,22 @@ impl OutputFormat {
     /// Returns true for the wide table.
     pub(crate) fn is_wide(&self) -> bool {
         matches!(self, Self::Wide)
+    }
+}
+
+/// Returns whether a path has a filter, so that no match is an answer.
+fn is_search(path: &JsonPath) -> bool {
+    path.to_string().contains('?')
+}
+
+fn no_match(path: &JsonPath, is_list: bool) -> Diagnostic {
+    let path = one_line(&path.to_string());
+    let message = format!("`{path}` matches nothing in the result");
+    let problem = Diagnostic::error(Code::CliNoMatch, message);
+    match (is_list, path.starts_with("$[")) {
+        (true, false) => problem.help("the result is a list: a path starts with `$[*]`"),
+        (false, true) => problem.help("the result is one object: a path starts with `$.`"),
+        (true, true) | (false, false) => problem.help(Code::CliNoMatch.advice()),
     }
 }
 
@@ -165,6 +192,7 @@ mod tests {
         let list = |form| {
             output(form)
                 .render_list(&documents)
+                .expect("a match")
                 .expect("a machine format")
         };
         for (form, expected) in [
@@ -172,7 +200,7 @@ mod tests {
             ("jsonpath=$[*].ID", "db0\nb\n"),
             ("jsonpath=$[0].Capacity", "9223372036854775807\n"),
             ("jsonpath=$[?@.ID == 'b']", "{\"ID\":\"b\"}\n"),
-            ("jsonpath=$.nothing", ""),
+            ("jsonpath=$[?@.ID == 'c']", ""),
             (
                 "yaml",
                 "- ID: db0\n  Capacity: 9223372036854775807\n  Name: \"yes\"\n- ID: b\n",
@@ -188,11 +216,29 @@ mod tests {
             ("wide", None),
         ] {
             assert_eq!(
-                output(form).render_one(&documents[1]).as_deref(),
+                output(form)
+                    .render_one(&documents[1])
+                    .expect("a match")
+                    .as_deref(),
                 expected,
                 "{form}"
             );
         }
+    }
+
+    #[test]
+    fn a_path_that_leads_to_nothing_is_an_error_unless_it_is_a_search() {
+        let document = Document::of(&json!({"ID": "b"}));
+        let (path, documents) = (output("jsonpath=$.ExternalID"), [document]);
+        let problem = path.render_one(&documents[0]).expect_err("no match");
+        assert_eq!(
+            problem.message,
+            "`$.ExternalID` matches nothing in the result"
+        );
+        assert!(path.render_list(&documents).is_err());
+        assert_eq!(path.render_list(&[]).unwrap().as_deref(), Some(""));
+        let search = output("jsonpath=$[?@.ID == 'c']");
+        assert_eq!(search.render_list(&documents).unwrap().as_deref(), Some(""));
     }
 
     #[test]
@@ -202,6 +248,7 @@ mod tests {
         for form in ["json", "yaml", "jsonpath=$"] {
             let text = output(form)
                 .render_one(&document)
+                .expect("a match")
                 .expect("a machine format");
             assert!(text.contains(r"a\"), "{text}");
             assert!(

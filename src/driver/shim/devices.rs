@@ -1,6 +1,8 @@
 //! `/dev` of an `exec` task: the devices that every program may use.
 //!
-//! The host's nodes are bound, which needs no CAP_MKNOD and works in a user namespace.
+//! The host's nodes are bound, which needs no CAP_MKNOD and works in a user namespace. They are bound read-only: a device
+//! can be written to all the same, and root in the task cannot change the mode, owner or times of a node that the whole
+//! machine uses.
 
 use std::fs::File;
 use std::io;
@@ -8,6 +10,8 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use rustix::mount::{MountFlags, mount, mount_bind};
+
+use crate::mounts::make_read_only_below;
 
 const NODES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 const LINKS: [(&str, &str); 5] = [
@@ -33,7 +37,9 @@ pub(super) fn make_devices(dev: &Path) -> io::Result<()> {
     )?;
     for name in NODES {
         drop(File::create(dev.join(name))?);
-        mount_bind(Path::new("/dev").join(name), dev.join(name))?;
+        let node = dev.join(name);
+        mount_bind(Path::new("/dev").join(name), &node)?;
+        make_read_only_below(&node)?;
     }
     for (name, target) in LINKS {
         symlink(target, dev.join(name))?;

@@ -1,7 +1,9 @@
 //! Takes rights from a task in a root of its own.
 //!
-//! Root in the task keeps the capabilities that Docker leaves a container, except CAP_MKNOD: no cgroup restricts its
-//! devices, so it could make a node of any disk of the host and write to it. Without CAP_SYS_ADMIN it cannot undo
+//! Root in the task keeps the capabilities that Docker leaves a container, except three: with CAP_MKNOD it could make a
+//! node of any disk of the host and write to it, because no cgroup restricts its devices; with CAP_NET_RAW it could read
+//! every secret that crosses the host's loopback, whose network it shares; with CAP_AUDIT_WRITE it could forge records of
+//! the host. Without CAP_SYS_ADMIN it cannot undo
 //! the read-only mounts, and without CAP_SYS_PTRACE it cannot enter the host through `/proc/1/root` of its shim.
 
 use std::io;
@@ -23,9 +25,7 @@ const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::SETUID)
     .union(CapabilitySet::SETPCAP)
     .union(CapabilitySet::NET_BIND_SERVICE)
-    .union(CapabilitySet::NET_RAW)
     .union(CapabilitySet::SYS_CHROOT)
-    .union(CapabilitySet::AUDIT_WRITE)
     .union(CapabilitySet::SETFCAP);
 
 /// Whether this process may create namespaces without being root of one of its own.

@@ -292,7 +292,8 @@ fn attach(detached: &DetachedMount<'_>, hidden: &[PathBuf]) -> io::Result<()> {
             hide(&mount.destination.join(below))?;
         }
     }
-    if mount.read_only {
+    // The node of a device is the host's: what a task did to its mode or owner would stay for the next volume.
+    if mount.read_only || kind.is_block_device() {
         make_attached_read_only(tree)?;
     }
     Ok(())

@@ -11,7 +11,8 @@
 //! | `root/` | | where the task's root is mounted, in the task's mount namespace only |
 //!
 //! Each JSON file has a format version. It is written under a temporary name and renamed, and only a final state is
-//! made durable: after a power cut the boot ID says that the task is gone. Every function blocks.
+//! made durable: after a power cut the boot ID says that the task is gone. Another file may then be blank, which nothing
+//! else makes it: its run is of an earlier boot. Every function blocks.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -22,6 +23,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::super::process_id::ProcessId;
 use super::run_spec::RunSpec;
 use super::run_state::RunState;
 use crate::private;
@@ -71,12 +73,18 @@ impl RunFiles {
         &self.directory
     }
 
-    /// Creates the directory and records the request, unless an earlier one was recorded.
+    /// Creates the directory and records the request, unless an earlier one was recorded and is not blank.
     pub(super) fn create(&self, spec: &RunSpec) -> io::Result<()> {
         private::create_directory(&self.directory)?;
         private::create_subdirectory(&self.root())?;
         let file = self.temporary("spec.json", spec)?;
-        match file.persist_noclobber(self.path("spec.json")) {
+        let path = self.path("spec.json");
+        let earlier = self.read_text("spec.json")?;
+        let written = match earlier.is_some_and(|text| is_blank(&text)) {
+            true => file.persist(path),
+            false => file.persist_noclobber(path),
+        };
+        match written {
             Ok(_) => Ok(()),
             Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             Err(error) => Err(self.about("write", "spec.json", &error.error)),
@@ -88,8 +96,14 @@ impl RunFiles {
         spec.ok_or_else(|| self.about("read", "spec.json", &io::ErrorKind::NotFound.into()))
     }
 
-    /// Returns the state; `None` if the run was never started.
+    /// Returns the state; `None` if the run was never started. A blank one is that of a run whose shim belongs to an
+    /// earlier boot: who settles it takes the lock first, so a shim that lives would prevent it.
     pub(super) fn read_state(&self) -> io::Result<Option<RunState>> {
+        let text = self.read_text("state.json")?;
+        if text.is_some_and(|text| is_blank(&text)) {
+            let shim = ProcessId::of_an_earlier_boot();
+            return Ok(Some(RunState::Starting { shim }));
+        }
         self.read("state.json")
     }
 
@@ -150,18 +164,20 @@ impl RunFiles {
     }
 
     fn read<T: DeserializeOwned>(&self, name: &str) -> io::Result<Option<T>> {
+        let text = self.read_text(name)?;
+        let content = text.map(|text| decode(&text)).transpose();
+        content.map_err(|error| self.about("read", name, &error))
+    }
+
+    fn read_text(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
         let mut text = vec![];
         let read = private::open_to_read(&self.path(name))
             .and_then(|file| file.take(LONGEST).read_to_end(&mut text));
         match read {
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(self.about("read", name, &error)),
+            Ok(_) => Ok(Some(text)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(self.about("read", name, &error)),
         }
-        let content = decode(&text);
-        content
-            .map(Some)
-            .map_err(|error| self.about("read", name, &error))
     }
 
     fn temporary<T: Serialize>(
@@ -183,6 +199,11 @@ impl RunFiles {
         let message = format!("cannot {action} `{}`: {error}", path.display());
         io::Error::new(error.kind(), message)
     }
+}
+
+/// Whether a power failure has taken the content of a file that was not synced: nothing is left, or zeros.
+fn is_blank(text: &[u8]) -> bool {
+    text.iter().all(|byte| *byte == 0)
 }
 
 /// Returns the content of a file of this version or an earlier one.

@@ -44,6 +44,24 @@ fn has_data(plugin: &Plugin, record: &VolumeRecord) -> Result<bool, HostError> {
     Ok(found.is_some())
 }
 
+/// Returns a device that stays attached to an image. The kernel releases one shortly after its last unmount, in whichever
+/// namespace that is, so one that stays is in use.
+pub(super) fn lingering_device(
+    plugin: &Plugin,
+    data: &std::path::Path,
+) -> Result<Option<std::path::PathBuf>, HostError> {
+    for attempt in 0.. {
+        let devices = plugin.host.storage.attached(data);
+        let devices = devices.map_err(HostError::io("list loop devices"))?;
+        match devices.into_iter().next() {
+            Some(device) if attempt == DEVICE_RELEASE_ATTEMPTS => return Ok(Some(device.path)),
+            Some(_) => std::thread::sleep(DEVICE_RELEASE_INTERVAL),
+            None => break,
+        }
+    }
+    Ok(None)
+}
+
 /// Returns where a volume is in use: the node it is attached to, a mount or a device.
 fn find_use(
     plugin: &Plugin,

@@ -1,6 +1,7 @@
 //! Consistent copies of volumes that may be in use.
 //!
-//! An unused volume can be copied as it is. A mounted image is frozen during the copy. A block
+//! An unused volume can be copied as it is. A mounted image is frozen during the copy; one that is mounted where this
+//! plugin sees no mount, such as in the namespace of a task that outlived its claim, cannot be copied. A block
 //! device in use cannot be frozen: it can be copied only by itself, and only where a copy is a
 //! reflink, which is atomic. A directory in use cannot be copied. Such requests fail with
 //! FAILED_PRECONDITION.
@@ -11,6 +12,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::delete::lingering_device;
 use super::volume::Volume;
 use crate::hostpath::catalog::{Backing, Content};
 use crate::hostpath::error::{CreateSnapshotError, FailedPrecondition, HostError};
@@ -23,6 +25,8 @@ pub(in crate::hostpath) struct CopySource {
     mount: Option<PathBuf>,
     /// The writable devices of a block volume.
     devices: Vec<PathBuf>,
+    /// The device of an image that is in use without a mount that this plugin sees.
+    hidden_use: Option<PathBuf>,
     /// Whether a copy is a reflink.
     is_shared: bool,
 }
@@ -50,12 +54,17 @@ impl CopySource {
             Backing::Directory | Backing::Image => vec![],
         };
         let plugin = &volume.plugin;
+        let hidden_use = match volume.backing() {
+            Backing::Image if mount.is_none() => lingering_device(plugin, &volume.data)?,
+            Backing::Image | Backing::Directory | Backing::Block => None,
+        };
         let is_shared = plugin.host.storage.supports_reflink(plugin.images.path());
         let writable = devices.into_iter().filter(|device| !device.read_only);
         Ok(Self {
             devices: writable.map(|device| device.path).collect(),
             volume,
             mount,
+            hidden_use,
             is_shared,
         })
     }
@@ -78,7 +87,13 @@ impl CopySource {
     ) -> Result<(), FailedPrecondition> {
         let id = self.volume.id();
         match self.volume.backing() {
-            Backing::Image => Ok(()),
+            Backing::Image => match &self.hidden_use {
+                None => Ok(()),
+                Some(device) => Err(FailedPrecondition(format!(
+                    "volume `{id}` is in use at `{}`, and mounted where this plugin cannot freeze it: end what uses it first",
+                    device.display()
+                ))),
+            },
             Backing::Directory if self.mount.is_none() => Ok(()),
             Backing::Directory => Err(FailedPrecondition(format!(
                 "volume `{id}` is a directory in use, which cannot be frozen: unpublish and unstage it first"

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use super::fields::{Fields, Reader};
-use crate::diagnostic::{Code, Diagnostic, SourceMap, closest_match};
+use crate::diagnostic::{Code, Diagnostic, SourceMap, Span, closest_match};
 use crate::model::GoDuration;
 use crate::spec::{Entry, Node, Scalar, ScalarKind, Syntax, TextProblem, Value, runtime_text};
 
@@ -76,29 +76,30 @@ impl<'t, 'a> Reader<'_> {
         match runtime_text(text) {
             Ok(text) => Some(Cow::into_owned(text)),
             Err(TextProblem::NeedsEvaluation { what, range }) => {
-                // The span of the text includes its quotes; an escape sequence moves what follows.
                 let part = text.get(range).unwrap_or_default();
-                let source = self.text.get(node.span.range()).unwrap_or_default();
-                let at = source.find(part).filter(|_| !part.is_empty());
-                let span = at.map_or(node.span, |at| {
-                    let start = node.span.range().start + at;
-                    SourceMap::span(node.span.source, start..start + part.len())
-                });
+                let span = self.part_span(node, part);
                 self.diagnostics.push(crate::spec::unevaluated(what, span));
                 None
             }
-            Err(TextProblem::Malformed) => {
-                self.diagnostics.push(
-                    Diagnostic::error(
-                        Code::JobExpression,
-                        "`${` or `%{` starts no valid reference",
-                    )
-                    .label(node.span, "not a reference")
-                    .help("write `$${` for a literal `${`, and `%%{` for a literal `%{`"),
-                );
+            Err(TextProblem::Malformed { range }) => {
+                let part = text.get(range).unwrap_or_default();
+                let span = self.part_span(node, part);
+                self.diagnostics
+                    .push(crate::spec::malformed_reference(part, span));
                 None
             }
         }
+    }
+
+    /// Returns the place of a part of a text. The span of the text includes its quotes; an escape sequence moves
+    /// what follows.
+    fn part_span(&self, node: &Node<'_>, part: &str) -> Span {
+        let source = self.text.get(node.span.range()).unwrap_or_default();
+        let at = source.find(part).filter(|_| !part.is_empty());
+        at.map_or(node.span, |at| {
+            let start = node.span.range().start + at;
+            SourceMap::span(node.span.source, start..start + part.len())
+        })
     }
 
     /// Decodes a boolean, also in quotes.

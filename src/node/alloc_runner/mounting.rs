@@ -1,7 +1,7 @@
 //! Mounts the volumes of an allocation, all at the same time, and waits for those that are refused.
 //!
 //! A refusal that is not final is shown, and tried again after a pause that grows. A change on the server that may
-//! help ends the pause. What the server says is compared with what is mounted. A mount that vanished is reported to the
+//! help ends the pause. No refusal ends a task that runs, as one that an earlier agent started: it was given its volume. What the server says is compared with what is mounted. A mount that vanished is reported to the
 //! server as soon as no task runs on it, and the volume is mounted again. Dropping the future ends the wait at once
 //! (W38); what was claimed is released with the allocation.
 
@@ -78,7 +78,9 @@ impl Mounting<'_> {
                         }
                     }
                 },
-                Err(refused) if refused.is_final => return Err(refused.message),
+                Err(refused) if refused.is_final && !self.progress.borrow().is_used(alias) => {
+                    return Err(refused.message);
+                }
                 Err(refused) => {
                     self.show(alias, &refused);
                     self.pause(alias, attempt).await;

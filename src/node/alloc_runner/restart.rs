@@ -56,7 +56,9 @@ pub(super) fn next_run(policy: &RestartPolicy, facts: &EndFacts<'_>) -> NextRun 
     }
     let interval = nanoseconds(policy.interval);
     let mut window = facts.window;
-    if facts.now > window.started_at.saturating_add(interval) {
+    // A window that begins later than now was begun before the clock was set back: nobody knows when it ends.
+    let has_begun = window.started_at <= facts.now;
+    if !has_begun || facts.now > window.started_at.saturating_add(interval) {
         window = RestartWindow {
             started_at: facts.now,
             restarts: 0,
@@ -166,8 +168,22 @@ mod tests {
             (1, 60, restart(11, 100, 2)),
             (2, 60, failed),
             (2, 61, restart(11, 161, 1)),
+            // The clock was set back.
+            (2, -50, restart(11, 50, 1)),
         ] {
             assert_eq!(decide(&policy, &exit(1), restarts, seconds), expected);
+        }
+    }
+
+    #[test]
+    fn no_pause_is_longer_than_the_interval_although_the_clock_was_set_back() {
+        let policy = policy(0, RestartMode::Delay);
+        for seconds in [-300_000_000, -1, 0, 59, 61] {
+            let next = decide(&policy, &exit(1), 0, seconds);
+            let NextRun::Restart { delay, .. } = next else {
+                panic!("{next:?}");
+            };
+            assert!(delay <= policy.interval, "{seconds}: {delay:?}");
         }
     }
 

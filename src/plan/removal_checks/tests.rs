@@ -73,11 +73,41 @@ fn shared_data_is_not_deleted() {
         (other("prod", "db", Some("vol-1"), "ebs"), true),
         (other("default", "copy", Some("vol-1"), "ebs"), true),
         (other("default", "vol-1", None, "ebs"), true),
-        (other("default", "copy", Some("vol-1"), "ceph"), false),
+        // Another plugin, whose provider is not known.
+        (other("default", "copy", Some("vol-1"), "ceph"), true),
         (other("default", "copy", Some("vol-2"), "ebs"), false),
     ] {
         let found = problems(&mine, Removal::Delete, std::slice::from_ref(&other));
         assert_eq!(!found.is_empty(), shares, "{other:?}");
         assert!(problems(&mine, DEREGISTER, &[other]).is_empty());
+    }
+}
+
+/// A new version of a driver runs beside the old one, under another plugin ID.
+#[test]
+fn data_that_another_plugin_of_the_provider_serves_is_not_deleted() {
+    let of = |provider: &str| VolumeSummary {
+        provider: provider.to_owned(),
+        ..other("default", "copy", Some("vol-1"), "ebs-next")
+    };
+    for (own, its, is_refused) in [
+        ("ebs.csi", "ebs.csi", true),
+        ("ebs.csi", "", true),
+        ("", "ebs.csi", true),
+        ("ebs.csi", "ceph.csi", false),
+    ] {
+        let volume = Volume {
+            provider: own.to_owned(),
+            ..volume(&[], vec![])
+        };
+        let found = problems(&volume, Removal::Delete, &[of(its)]);
+        let codes: Vec<_> = found.iter().map(|problem| problem.code).collect();
+        let expected: &[Code] = if is_refused {
+            &[Code::VolumeShared]
+        } else {
+            &[]
+        };
+        assert_eq!(codes, expected, "{own} {its}");
+        assert_eq!(problems(&volume, DEREGISTER, &[of(its)]), []);
     }
 }

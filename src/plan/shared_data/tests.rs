@@ -21,6 +21,14 @@ fn registered(namespace: &str, id: &str, external_id: Option<&str>, plugin: &str
     }
 }
 
+/// Volume `old` with external ID `vol-1` at a plugin of this provider.
+fn of_provider(provider: &str, plugin: &str) -> VolumeSummary {
+    VolumeSummary {
+        provider: provider.to_owned(),
+        ..registered("default", "old", Some("vol-1"), plugin)
+    }
+}
+
 /// A specification that registers external ID `vol-1`.
 fn registering(id: &str) -> VolumeSpec {
     let mut spec = spec(UnresolvedRequest {
@@ -89,7 +97,9 @@ fn data_of_another_registration_is_not_registered_again() {
                 registered("default", "old", Some("vol-2"), "hostpath"),
                 false,
             ),
-            (registered("default", "old", Some("vol-1"), "other"), false),
+            (registered("default", "old", Some("vol-1"), "other"), true),
+            (of_provider("csi.example", "other"), true),
+            (of_provider("other.csi", "other"), false),
             (registered("default", "old", None, "hostpath"), false),
         ] {
             let found = refused(&["db"], vec![other.clone()], &[], rules);

@@ -27,6 +27,8 @@ struct Table {
     devices: BTreeMap<u32, Device>,
     /// What [`BlockStorage::file_system_errors`] returns.
     file_system_errors: u64,
+    /// The devices that are mounted in a namespace of which the mount table shows nothing.
+    mounted_elsewhere: Vec<PathBuf>,
     /// Mount points that are frozen, with their devices.
     frozen: Vec<(PathBuf, String)>,
     next: u32,
@@ -99,6 +101,19 @@ impl FakeBlockStorage {
         table.frozen.clear();
     }
 
+    /// Mounts all devices in the namespace of a task too, or unmounts them there.
+    pub fn mount_elsewhere(&self, is_mounted: bool) {
+        let devices = match is_mounted {
+            true => self
+                .devices()
+                .into_iter()
+                .map(|device| device.path)
+                .collect(),
+            false => vec![],
+        };
+        self.lock().mounted_elsewhere = devices;
+    }
+
     /// Makes every file system report this many errors.
     pub fn set_file_system_errors(&self, errors: u64) {
         self.lock().file_system_errors = errors;
@@ -142,9 +157,16 @@ impl FakeBlockStorage {
     /// Removes devices that are neither persistent nor in use.
     fn drop_unused(&self, table: &mut Table) {
         let mounts = self.mounter.mounts();
-        table.devices.retain(|_, device| {
+        let Table {
+            devices,
+            mounted_elsewhere,
+            ..
+        } = table;
+        devices.retain(|_, device| {
             let name = device.attached.path.to_string_lossy();
-            device.persistent || device.is_open || mounts.iter().any(|mount| mount.source == name)
+            let is_mounted = mounts.iter().any(|mount| mount.source == name);
+            let is_hidden = mounted_elsewhere.contains(&device.attached.path);
+            device.persistent || device.is_open || is_mounted || is_hidden
         });
     }
 }

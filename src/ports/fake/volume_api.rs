@@ -107,6 +107,16 @@ impl FakeServer {
         }
     }
 
+    /// Moves the index of a volume as a claim and its release do on the agent: that of its specification stays.
+    pub fn use_and_release(&self, key: &NamespacedId) {
+        let mut content = self.content();
+        content.index += 2;
+        let index = content.index;
+        if let Some(volume) = content.volumes.get_mut(key) {
+            volume.modify_index = index;
+        }
+    }
+
     /// Removes a volume without a call.
     pub fn remove(&self, key: &NamespacedId) {
         self.content().volumes.remove(key);
@@ -311,7 +321,9 @@ fn new_volume(request: &VolumeRequest, index: u64, created: bool) -> Volume {
 }
 
 fn volume_with_document(volume: &Volume) -> WithDocument<Volume> {
-    let wire = wire::volume_to_wire(volume);
+    let mut wire = wire::volume_to_wire(volume);
+    // The agent says it where a use has moved the other index.
+    wire.spec_index = (volume.spec_index != volume.modify_index).then_some(volume.spec_index);
     WithDocument {
         value: wire::volume_from_wire(&wire),
         document: Document::of(&wire),

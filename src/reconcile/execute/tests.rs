@@ -1,5 +1,6 @@
 //! Carries out plans on a server that changes, fails and loses replies.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -778,6 +779,58 @@ async fn changes_during_a_snapshot_prevent_the_replacement() {
             }
             None => assert_eq!(writes, ["create db", "create db"], "{outcome:?}"),
         }
+    }
+}
+
+/// A job may claim the volume, write and end while its snapshot is made: what it wrote is in no snapshot.
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_of_a_volume_that_is_used_meanwhile_is_taken_again() {
+    for (uses, is_replaced) in [(1, true), (2, true), (3, false)] {
+        let server = created(&["db"]).await;
+        let left = Mutex::new(uses);
+        let meanwhile = || {
+            let mut left = left.lock().unwrap();
+            if *left > 0 {
+                *left -= 1;
+                server.use_and_release(&key("db"));
+            }
+        };
+        let provider = Provider::new(true, meanwhile);
+        let stop = CancellationToken::new();
+        let outcome = replace_with(&server, wanted("db", 2000), &provider, &stop).await;
+        let asked = provider.asked.lock().unwrap();
+        let names: BTreeSet<_> = asked.iter().map(|request| &request.name).collect();
+        assert_eq!(names.len(), asked.len(), "each has a name of its own");
+        assert_eq!(outcome.warnings.len(), asked.len(), "each is told");
+        let writes = server.writes();
+        if is_replaced {
+            assert_eq!(asked.len(), uses + 1);
+            assert_eq!(writes[1..], ["delete db", "create db"]);
+        } else {
+            assert_eq!(failure(&outcome).code, Code::PlanStale);
+            assert_eq!(writes, ["create db"]);
+        }
+    }
+}
+
+/// The snapshot of a run that was interrupted is that of the next one only if the volume was not used between.
+#[tokio::test(start_paused = true)]
+async fn an_earlier_snapshot_counts_until_the_volume_is_used() {
+    for is_used in [false, true] {
+        let server = created(&["db"]).await;
+        let stop = CancellationToken::new();
+        let interrupted = Provider::new(true, || stop.cancel());
+        replace_with(&server, wanted("db", 2000), &interrupted, &stop).await;
+        if is_used {
+            server.use_and_release(&key("db"));
+        }
+        let provider = Provider::new(true, || {});
+        let again = CancellationToken::new();
+        let outcome = replace_with(&server, wanted("db", 2000), &provider, &again).await;
+        assert!(outcome.status.is_success(), "{outcome:?}");
+        let first = interrupted.asked.lock().unwrap()[0].name.clone();
+        let second = provider.asked.lock().unwrap()[0].name.clone();
+        assert_eq!(first != second, is_used, "{first} {second}");
     }
 }
 

@@ -23,6 +23,8 @@ pub enum Expected {
     VolumeAbsent(NamespacedId),
     /// The record of that volume was last changed at this index.
     VolumeAt(NamespacedId, u64),
+    /// The record of that volume or its claims were last changed at this index: nothing claimed or released it since.
+    VolumeUsedAt(NamespacedId, u64),
     /// The claims of that volume were last changed at this index; `None` if it has none.
     ClaimsAt(RemoteVolume, Option<u64>),
     /// The step is due for that volume.
@@ -41,7 +43,9 @@ impl Expected {
     fn subjects(&self, overlay: &Overlay<'_>) -> Vec<Subject> {
         match self {
             Self::Any => vec![],
-            Self::VolumeAbsent(key) | Self::VolumeAt(key, _) => vec![Subject::Volume(key.clone())],
+            Self::VolumeAbsent(key) | Self::VolumeAt(key, _) | Self::VolumeUsedAt(key, _) => {
+                vec![Subject::Volume(key.clone())]
+            }
             Self::JobAt(key, _) => vec![Subject::Job(key.clone())],
             Self::NodeIs(node) => vec![Subject::Node(node.id.clone())],
             Self::NamespaceOf(user) => vec![Subject::Namespace(user.namespace().clone())],
@@ -56,6 +60,16 @@ impl Expected {
             Self::Any => Ok(()),
             Self::VolumeAbsent(key) => check_volume(state, key, None),
             Self::VolumeAt(key, index) => check_volume(state, key, Some(*index)),
+            Self::VolumeUsedAt(key, index) => {
+                let record = state.record(key);
+                if record.map(|record| record.visible_index()) == Some(*index) {
+                    return Ok(());
+                }
+                Err(CommitError::Conflict {
+                    volume: key.clone(),
+                    found: record.map(|record| (record.phase, record.modify_index)),
+                })
+            }
             Self::ClaimsAt(volume, index) => {
                 let found = state.claims(volume).map(|record| record.modify_index);
                 let volume = volume.clone();

@@ -10,6 +10,7 @@ use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
+use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
 use super::places::Peer;
@@ -53,6 +54,8 @@ pub struct OperatorAccess {
     pub token: Option<(OperatorToken, PathBuf)>,
     /// The Unix socket.
     pub socket: PathBuf,
+    /// Cancelled when the token ends, which is before the agent leaves its address to another program.
+    pub ended: CancellationToken,
 }
 
 /// The tokens of a request.
@@ -71,14 +74,18 @@ impl OperatorAccess {
         let is_operator = match peer {
             Peer::Operator => true,
             Peer::Network | Peer::Loopback | Peer::Stranger => {
-                matches!((&self.token, shown(headers)), (Some((token, _)), Shown::One(text))
-                    if token.is_equal(&OperatorToken::hash(text)))
+                !self.ended.is_cancelled()
+                    && matches!((&self.token, shown(headers)), (Some((token, _)), Shown::One(text))
+                        if token.is_equal(&OperatorToken::hash(text)))
             }
         };
         match is_operator {
             true => Ok(()),
             false => Err(RequestError::NotOperator {
-                why: why_not(peer, headers),
+                why: match self.ended.is_cancelled() {
+                    true => "the agent is stopping, and its token has ended",
+                    false => why_not(peer, headers),
+                },
                 ways: self.ways(peer),
             }),
         }
@@ -138,6 +145,7 @@ mod tests {
         OperatorAccess {
             token: token.map(|token| (token, "/data/operator.token".into())),
             socket: "/data/run/agent.sock".into(),
+            ended: CancellationToken::new(),
         }
     }
 
@@ -147,6 +155,26 @@ mod tests {
             headers.append(*name, HeaderValue::from_str(value).unwrap());
         }
         headers
+    }
+
+    /// A client may have sent a part of its request while the agent ran, and the rest when another program has the
+    /// agent's address and receives the token.
+    #[test]
+    fn the_token_ends_before_the_agent() {
+        let access = access(Some(TEXT));
+        let headers = headers(&[("x-nomad-token", TEXT)]);
+        for peer in NO_OPERATOR {
+            assert!(access.check(peer, &headers).is_ok(), "{peer:?}");
+        }
+        access.ended.cancel();
+        for peer in NO_OPERATOR {
+            let refused = access.check(peer, &headers).unwrap_err();
+            assert!(
+                matches!(refused, RequestError::NotOperator { why, .. } if why.contains("has ended")),
+                "{peer:?}: {refused:?}"
+            );
+        }
+        assert!(access.check(Peer::Operator, &headers).is_ok(), "the socket");
     }
 
     #[test]

@@ -13,7 +13,8 @@ use crate::state::{AllocRecord, EventKind, JobEvent, JobRecord, State};
 const PURGED_STAY: i64 = 60_000_000_000;
 /// How long a job that is over stays on record, for people.
 const OVER_STAY: i64 = 24 * 3_600 * 1_000_000_000;
-/// How many ended allocations of a slot are kept, for people and for the pauses of a failing service.
+/// How many ended allocations of a slot are kept, for people and for the pauses of a failing service. A slot that may
+/// fail more often keeps all that its policy counts.
 const ENDED_ALLOCS: usize = 10;
 
 /// What is forgotten now.
@@ -46,7 +47,10 @@ pub(super) fn forgotten(
             kept += 1;
         }
     }
-    let most = if record.is_purged { 0 } else { ENDED_ALLOCS };
+    let most = |group: &str| match record.is_purged {
+        true => 0,
+        false => ENDED_ALLOCS.max(counted_ends(record, group)),
+    };
     let mut forgotten = Forgotten {
         events: oldest(slots, most),
         look_again_at: None,
@@ -78,11 +82,26 @@ fn is_over(record: &JobRecord, decision: &Decision) -> bool {
     is_idle && (record.is_stopped || record.current.job.job_type.ends())
 }
 
+/// How many ends of a slot decide whether it is replaced: those of its attempts, and the first one.
+fn counted_ends(record: &JobRecord, group: &str) -> usize {
+    let group = record.current.job.groups.iter().find(|it| it.name == group);
+    let policy = group.and_then(|group| group.reschedule.as_ref());
+    let attempts = policy
+        .filter(|policy| !policy.unlimited)
+        .map(|policy| policy.attempts);
+    attempts.map_or(0, |attempts| {
+        usize::try_from(attempts).map_or(usize::MAX, |it| it.saturating_add(1))
+    })
+}
+
 /// Returns the events that forget all but the newest allocations of each slot.
-fn oldest(slots: BTreeMap<(&str, u32), Vec<(u64, &AllocId)>>, most: usize) -> Vec<EventKind> {
-    let old = slots.into_values().flat_map(|mut slot| {
+fn oldest(
+    slots: BTreeMap<(&str, u32), Vec<(u64, &AllocId)>>,
+    most: impl Fn(&str) -> usize,
+) -> Vec<EventKind> {
+    let old = slots.into_iter().flat_map(|((group, _), mut slot)| {
         slot.sort_unstable();
-        slot.truncate(slot.len().saturating_sub(most));
+        slot.truncate(slot.len().saturating_sub(most(group)));
         slot
     });
     let forget = |(_, alloc): (u64, &AllocId)| EventKind::AllocForgotten {

@@ -37,6 +37,8 @@ pub struct JobScheduler {
     waiting: BTreeSet<JobKey>,
     /// When a job is looked at again, in nanoseconds since the epoch.
     pauses: BTreeMap<JobKey, i64>,
+    /// When it was last decided what is due.
+    last_decided_at: i64,
     /// When drains are looked at again, if the journal refused the end of one.
     drain_pause: Option<i64>,
 }
@@ -60,6 +62,7 @@ impl JobScheduler {
             on_nodes: BTreeSet::new(),
             waiting: BTreeSet::new(),
             pauses: BTreeMap::new(),
+            last_decided_at: i64::MIN,
             drain_pause: None,
         }
     }
@@ -112,7 +115,13 @@ impl JobScheduler {
         if surroundings[1] > all {
             due.extend(self.waiting.iter().cloned());
         }
-        let ended = self.pauses.iter().filter(|(_, at)| **at <= now);
+        // Their ends mean nothing after the clock was set back.
+        let was_set_back = now < self.last_decided_at;
+        self.last_decided_at = now;
+        let ended = self
+            .pauses
+            .iter()
+            .filter(|(_, at)| was_set_back || **at <= now);
         due.extend(ended.map(|(key, _)| key.clone()));
         self.seen = Some(seen);
         self.surroundings = surroundings;

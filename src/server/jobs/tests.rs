@@ -1,11 +1,13 @@
 //! Jobs from submission to the end, with a node that reports what the test says.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::model::SecretOwner;
 use crate::model::{
     AccessMode, AllocId, AllocReport, AttachmentMode, ClientStatus, EvaluationId, Job, JobKey,
-    JobType, JobVolume, JobVolumeKind, Node, NodeId, TaskEnvironment, VolumeAlias,
+    JobType, JobVolume, JobVolumeKind, Node, NodeId, ReschedulePolicy, TaskEnvironment,
+    VolumeAlias,
 };
 use crate::place::Decision;
 use crate::ports::fake::{AppendFault, PluginSettings};
@@ -589,6 +591,41 @@ async fn a_job_that_is_over_is_forgotten_after_a_day() {
     let known = |state: &State| ids.map(|id| state.job(&job_key(id)).is_some());
     until(&agent, |state| known(state) == [false, false, true]).await;
     assert!(agent.cell.read(|state| state.alloc(&allocs[0]).is_none()));
+}
+
+/// The policy counts more ends than people are shown.
+#[tokio::test(start_paused = true)]
+async fn a_failing_job_is_placed_as_often_as_its_policy_says() {
+    for attempts in [0, 9, 10, 13] {
+        let agent = agent().await;
+        let mut job = web();
+        job.job_type = JobType::Batch;
+        job.groups[0].reschedule = Some(ReschedulePolicy {
+            attempts,
+            interval: Duration::from_secs(24 * 3600),
+            delay: Duration::from_secs(5),
+            ..ReschedulePolicy::of_type(JobType::Batch)
+        });
+        agent.services.jobs.register(job, None).await.unwrap();
+        let mut seen = BTreeSet::new();
+        for _ in 0..=attempts {
+            let alloc = assigned_of(&agent, "web").await.id;
+            report(&agent, &alloc, ClientStatus::Failed).await;
+            until(&agent, |state| {
+                state.alloc(&alloc).is_none_or(|it| it.has_ended)
+            })
+            .await;
+            assert!(seen.insert(alloc));
+            agent.clock.advance(Duration::from_secs(6));
+        }
+        let again = agent.services.jobs.evaluate(&job_key("web")).await.unwrap();
+        evaluated(&agent, &again.evaluation.unwrap()).await;
+        let runs = agent.cell.read(|state| {
+            let mut allocs = state.allocs_of_job(&job_key("web"));
+            allocs.any(|(_, alloc, _)| !alloc.has_ended)
+        });
+        assert!(!runs, "{attempts} attempts");
+    }
 }
 
 /// A decision survives the agent: nothing is placed twice.

@@ -28,7 +28,7 @@ use crate::server::error::{
 use crate::server::forward::Forwarder;
 use crate::server::forward_error::ForwardError;
 use crate::server::sealing::VolumeSealer;
-use crate::state::{EventKind, Phase, VolumeView, volumes_sharing};
+use crate::state::{EventKind, Phase, VolumeView, volumes_of_data};
 
 /// Deletes volumes.
 pub(super) struct VolumeDeleter {
@@ -110,9 +110,7 @@ impl VolumeDeleter {
         }
         let key = volume.key();
         let external_id = volume.remote_id();
-        let mut others = self
-            .store
-            .read(|state| volumes_sharing(state, &volume.plugin_id, &external_id));
+        let mut others = self.store.read(|state| volumes_of_data(state, existing));
         others.retain(|other| *other != key);
         if !others.is_empty() {
             return Err(ServerError::Shared {

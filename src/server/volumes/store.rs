@@ -163,6 +163,11 @@ pub(super) fn unchanged(record: &VolumeRecord) -> Expected {
     Expected::VolumeAt(record.key().clone(), record.modify_index)
 }
 
+/// Expects the record and its claims to be unchanged since they were read.
+pub(super) fn unused(record: &VolumeRecord) -> Expected {
+    Expected::VolumeUsedAt(record.key().clone(), record.visible_index())
+}
+
 /// The error that makes [`VolumeStore::retry_on_conflict`] decide again.
 pub(super) fn conflict(key: &NamespacedId) -> ServerError {
     ServerError::Commit(CommitError::Conflict {

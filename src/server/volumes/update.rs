@@ -2,7 +2,7 @@
 
 use super::expand::{ExpansionNeed, ExpansionStep};
 use super::plugin::VolumePlugin;
-use super::store::unchanged;
+use super::store::{unchanged, unused};
 use crate::model::{CapacityRange, Secrets, Volume, VolumeRequest};
 use crate::plan::{Expansion, MergeRules, SecretsChange, merge};
 use crate::server::cell::Expected;
@@ -72,7 +72,10 @@ pub(super) fn plan_update(
     });
     let options_before = before.mount_options.as_ref();
     let write = (!is_same || expansion.is_some()).then(|| PlannedWrite {
-        expected: unchanged(record),
+        expected: match narrows(&before, &merged.volume) {
+            true => unused(record),
+            false => unchanged(record),
+        },
         expansion,
         event: (!is_same).then(|| EventKind::VolumeUpdated {
             definition: Box::new(sealer.updated_definition(
@@ -89,6 +92,13 @@ pub(super) fn plan_update(
         secrets,
         write,
     })
+}
+
+/// Whether an update changes what a claim is granted for: the mount options, or a mode that is no longer offered. The
+/// merge refuses that while the volume is claimed, and a claim may come while the plugin is asked.
+fn narrows(before: &Volume, after: &Volume) -> bool {
+    let is_kept = |capability| after.capabilities.contains(capability);
+    before.mount_options != after.mount_options || !before.capabilities.iter().all(is_kept)
 }
 
 /// The expansion that comes first: a pending one, because the volume's size is unknown until it is

@@ -44,7 +44,7 @@ async fn list(
         .into_iter()
         .map(|reading| (reading.value, reading.document))
         .unzip();
-    match output.render_list(&documents) {
+    match output.render_list(&documents)? {
         Some(text) => context.printer.print_result(&text),
         None if stubs.is_empty() => context.printer.print_status("No allocations placed"),
         None => {
@@ -68,7 +68,7 @@ async fn one(
         let message = format!("allocation `{id}` does not exist");
         return Err(Diagnostic::error(Code::AllocNotFound, message).into());
     };
-    let text = output.render_one(&read.document).unwrap_or_else(|| {
+    let text = output.render_one(&read.document)?.unwrap_or_else(|| {
         allocation_detail(&read.value, &context.time_reference(), output.is_wide())
     });
     context.printer.print_result(&text);

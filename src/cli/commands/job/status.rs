@@ -44,7 +44,7 @@ async fn list(
         .into_iter()
         .map(|reading| (reading.value, reading.document))
         .unzip();
-    match output.render_list(&documents) {
+    match output.render_list(&documents)? {
         Some(text) => context.printer.print_result(&text),
         None if jobs.is_empty() => context.printer.print_status("No running jobs"),
         None => {
@@ -68,7 +68,7 @@ async fn one(
         let message = format!("job `{}` was removed meanwhile", key.id);
         return Err(Diagnostic::error(Code::JobNotFound, message).into());
     };
-    let text = match output.render_one(&job.document) {
+    let text = match output.render_one(&job.document)? {
         Some(text) => text,
         None => {
             let overview = JobOverview {

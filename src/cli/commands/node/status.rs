@@ -41,7 +41,7 @@ async fn list(
         .into_iter()
         .map(|reading| (reading.value, reading.document))
         .unzip();
-    match output.render_list(&documents) {
+    match output.render_list(&documents)? {
         Some(text) => context.printer.print_result(&text),
         None if nodes.is_empty() => context.printer.print_status("No nodes registered"),
         None => {
@@ -67,7 +67,7 @@ async fn one(
             .help("run `nomad-csi node status` to list the nodes")
             .into());
     };
-    let text = match output.render_one(&read.document) {
+    let text = match output.render_one(&read.document)? {
         Some(text) => text,
         None => {
             let overview = NodeOverview {

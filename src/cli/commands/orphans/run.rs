@@ -6,6 +6,7 @@ use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::given_secrets::given_secrets;
 use crate::cli::ui::{one_line, orphan_document, orphan_list};
+use crate::diagnostic::Diagnostic;
 use crate::model::PluginId;
 use crate::ports::Document;
 use crate::reconcile::ListedVolume;
@@ -43,7 +44,7 @@ pub(crate) async fn manage_orphans(
                 let approved = &arguments.approve;
                 delete_orphans(&workflow, context, request, delete, approved).await?;
             } else {
-                print_orphans(context, arguments, &inventory);
+                print_orphans(context, arguments, &inventory)?;
                 inventory.warn_if_incomplete(&workflow);
             }
             Ok(Exit::Done)
@@ -51,13 +52,17 @@ pub(crate) async fn manage_orphans(
         .await
 }
 
-fn print_orphans(context: &CommandContext, arguments: &OrphansArgs, inventory: &OrphanInventory) {
+fn print_orphans(
+    context: &CommandContext,
+    arguments: &OrphansArgs,
+    inventory: &OrphanInventory,
+) -> Result<(), Diagnostic> {
     let plugin = one_line(inventory.plugin.as_str());
     let inventory = &inventory.inventory;
     let orphans: Vec<&ListedVolume> = inventory.orphans().collect();
     let documents: Vec<Document> = orphans.iter().map(|one| orphan_document(one)).collect();
     let printer = &context.printer;
-    match arguments.output.output.render_list(&documents) {
+    match arguments.output.output.render_list(&documents)? {
         Some(text) => printer.print_result(&text),
         None if orphans.is_empty() && inventory.missing.is_empty() => {}
         None => printer.print_result(&orphan_list(&orphans, &inventory.missing)),
@@ -69,4 +74,5 @@ fn print_orphans(context: &CommandContext, arguments: &OrphansArgs, inventory: &
     printer.print_status(&format!(
         "plugin {plugin}: {listed} {volumes} at the provider, {registered} registered, {count} {orphans}"
     ));
+    Ok(())
 }

@@ -31,13 +31,13 @@ async fn look(
     let Some(prefix) = arguments.id.as_deref().filter(|id| !id.is_empty()) else {
         let listed = api.list_plugins(None).await?;
         let Some(filter) = &arguments.filter else {
-            return Ok(PLUGINS.print_list(context, output, listed, "No CSI plugins"));
+            return PLUGINS.print_list(context, output, listed, "No CSI plugins");
         };
         let listed = matching(listed, filter)?;
-        return Ok(PLUGINS.print_list(context, output, listed, "No CSI plugins match the filter"));
+        return PLUGINS.print_list(context, output, listed, "No CSI plugins match the filter");
     };
     let reading = read_named_plugin(context, api, prefix).await?;
-    Ok(PLUGINS.print_one(context, output, &reading))
+    PLUGINS.print_one(context, output, &reading)
 }
 
 /// Returns the plugins for which the expression is true. Nomad does not filter plugins, so it is tested

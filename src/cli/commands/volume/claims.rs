@@ -28,7 +28,7 @@ pub(crate) async fn show_claims(
                 .into_iter()
                 .map(|reading| (reading.value, reading.document))
                 .unzip();
-            match output.render_list(&documents) {
+            match output.render_list(&documents)? {
                 Some(text) => context.printer.print_result(&text),
                 None if claims.is_empty() => context.printer.print_status(&nothing(&scope, id)),
                 None => {

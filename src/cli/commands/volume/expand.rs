@@ -127,9 +127,16 @@ fn print_outcome(
         }
         Status::Done(reading) => {
             if let Some(reading) = reading {
-                print_expanded(context, arguments, existing, &reading);
+                match print_expanded(context, arguments, existing, &reading) {
+                    Ok(()) => Exit::Done,
+                    Err(problem) => {
+                        diagnostics.push(problem);
+                        Exit::Error
+                    }
+                }
+            } else {
+                Exit::Done
             }
-            Exit::Done
         }
         Status::Stale(why) | Status::DependencyFailed(why) => {
             diagnostics.push(why);
@@ -152,7 +159,7 @@ fn print_expanded(
     arguments: &ExpandArgs,
     existing: &Volume,
     reading: &WithDocument<Volume>,
-) {
+) -> Result<(), Diagnostic> {
     let now = &reading.value;
     let key = one_line(&now.key().to_string());
     let size = |size: Bytes| {
@@ -179,7 +186,8 @@ fn print_expanded(
     }
     let output = &arguments.output.output;
     let text = output
-        .render_one(&reading.document)
+        .render_one(&reading.document)?
         .unwrap_or_else(|| volume_detail(now, &context.time_reference(), output.is_wide()));
     context.printer.print_result(&text);
+    Ok(())
 }

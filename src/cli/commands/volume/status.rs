@@ -49,7 +49,7 @@ async fn look(
     };
     let Some(id) = &query.prefix else {
         let listed = api.list_volumes(&query).await?;
-        return Ok(VOLUMES.print_list(context, output, listed, &nothing(&query)));
+        return VOLUMES.print_list(context, output, listed, &nothing(&query));
     };
     let key = resolve(context, api, &query, id).await?;
     let mut reading = api
@@ -63,9 +63,9 @@ async fn look(
             let health = api.volume_health(&key).await?;
             reading.document = with_health(&reading.document, &health);
         }
-        return Ok(VOLUMES.print_one(context, output, &reading));
+        return VOLUMES.print_one(context, output, &reading);
     }
-    let exit = VOLUMES.print_one(context, output, &reading);
+    let exit = VOLUMES.print_one(context, output, &reading)?;
     // The health of a volume says whether its data is gone.
     let asks_provider = !reports_health && !arguments.no_provider;
     print_overview(context, api, &reading.value, asks_provider, output).await;

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use super::*;
 use crate::driver::process_id::ProcessId;
+use crate::driver::shim::attach::{request_stop, wait_for_end};
 use crate::driver::shim::run_spec::AgentRights;
 use crate::model::PropagationMode;
-use crate::ports::{DriverConfig, LogLimits, RunRequest, TaskMount, TaskProgram, TaskUser};
+use crate::ports::{DriverConfig, LogLimits, RunEnd, RunRequest, TaskMount, TaskProgram, TaskUser};
 
 fn run() -> (tempfile::TempDir, RunFiles) {
     let directory = tempfile::tempdir().unwrap();
@@ -148,4 +149,48 @@ fn the_lock_has_one_holder() {
     assert!(run.try_lock().unwrap().is_none());
     drop(lock);
     assert!(run.try_lock().unwrap().is_some());
+}
+
+/// What was written and not synced is empty after a power failure, or full of zeros.
+#[tokio::test]
+async fn a_run_whose_files_a_power_failure_emptied_is_lost_and_not_repeated_for_ever() {
+    for blank in [b"".as_slice(), &[0; 64]] {
+        let (_directory, run) = run();
+        run.create(&spec("/bin/first")).unwrap();
+        for name in ["spec.json", "state.json"] {
+            std::fs::write(run.directory().join(name), blank).unwrap();
+        }
+        run.create(&spec("/bin/second")).unwrap();
+        assert!(run.read_spec().unwrap() == spec("/bin/second"));
+        let state = run.read_state().unwrap().unwrap();
+        assert!(!state.is_final());
+        request_stop(&run).unwrap();
+        let end = wait_for_end(&run).await.unwrap();
+        let reason = "the machine was restarted".to_owned();
+        assert_eq!(end, Some(RunEnd::Lost { reason }));
+        assert!(run.read_state().unwrap().unwrap().is_final());
+    }
+}
+
+/// A shim that lives holds the lock, whatever its file says.
+#[tokio::test]
+async fn a_run_whose_supervisor_lives_is_not_settled() {
+    let (_directory, run) = run();
+    run.create(&spec("/bin/first")).unwrap();
+    std::fs::write(run.directory().join("state.json"), "").unwrap();
+    let lock = run.try_lock().unwrap().unwrap();
+    let mut waiting = std::pin::pin!(wait_for_end(&run));
+    let early = tokio::time::timeout(Duration::from_millis(300), &mut waiting).await;
+    assert!(early.is_err(), "{early:?}");
+    let state = RunState::Exited {
+        code: Some(0),
+        signal: None,
+    };
+    run.write_state(&state).unwrap();
+    drop(lock);
+    let end = waiting.await.unwrap();
+    assert!(
+        matches!(end, Some(RunEnd::Exited { code: Some(0), .. })),
+        "{end:?}"
+    );
 }

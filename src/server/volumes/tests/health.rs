@@ -232,7 +232,7 @@ async fn the_nodes_that_use_a_volume_are_asked_at_once() {
 }
 
 /// Adds a node with the plugin, and a claim of `db` there.
-async fn claim_on_new_node(agent: &FakeAgent, number: usize) {
+pub(super) async fn claim_on_new_node(agent: &FakeAgent, number: usize) {
     let node = format!("node-{number}");
     let external = ExternalNodeId::new(format!("i-{node}"));
     let alloc = AllocId::new(format!("plugin-{number}"));

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::health::claim_on_new_node;
 use super::recording::record;
 use super::*;
 use crate::model::{Namespace, NamespacedId, PluginId, SecretOwner, Secrets, VolumeId};
@@ -425,6 +426,56 @@ async fn a_change_in_between_is_kept() {
     let volume = result.unwrap().volumes[0].volume();
     assert_eq!(volume.capacity, Bytes::new(7).unwrap());
     assert_eq!(volume.mount_options, Some(ext4().redacted()));
+}
+
+/// A claim that comes while the plugin validates is granted for what the registration says until then.
+#[tokio::test(start_paused = true)]
+async fn what_a_claim_relies_on_stays_although_it_came_during_the_update() {
+    let both = [
+        AccessMode::SingleNodeWriter,
+        AccessMode::MultiNodeMultiWriter,
+    ];
+    let both = both.map(|mode| capability(mode, AttachmentMode::FileSystem));
+    let updates: [(fn(&mut VolumeRequest), Option<&str>); 3] = [
+        (
+            |request| request.mount_options = Some(ext4()),
+            Some("can not update mount options while volume is in use"),
+        ),
+        (
+            |request| request.capabilities.truncate(1),
+            Some("volume requested capabilities update was not compatible"),
+        ),
+        (|request| request.secrets = Some(Secrets::default()), None),
+    ];
+    for (change, refused) in updates {
+        let agent = agent().await;
+        let request = VolumeRequest {
+            capabilities: both.to_vec(),
+            secrets: Some([("k", "v")].into_iter().collect()),
+            ..agent.add_external_volume("vol-1", "db")
+        };
+        agent.register(request.clone()).await.unwrap();
+        let faults = [Fault::Hang];
+        agent
+            .backend
+            .inject_faults(Rpc::ValidateVolumeCapabilities, faults);
+        let arrived = agent.backend.calls().len() as u64 + 1;
+        let mut update = request;
+        change(&mut update);
+        let in_between = async {
+            agent.backend.wait_for_calls(arrived).await;
+            claim_on_new_node(&agent, 1).await;
+            agent.backend.release();
+        };
+        let (result, ()) = tokio::join!(agent.register(update), in_between);
+        match refused {
+            Some(expected) => {
+                let found = text(result);
+                assert!(found.contains(expected), "{found}");
+            }
+            None => assert!(result.is_ok(), "{result:?}"),
+        }
+    }
 }
 
 /// W54: a plugin that reports another provider keeps its volumes, and they can still be updated.
