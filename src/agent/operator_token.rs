@@ -1,11 +1,13 @@
-//! The token of the operator: made at each start, and written where only the agent's user and root can read it.
+//! The token of the operator: made once for a data directory, and written where only the agent's user and root can read
+//! it.
 //!
-//! A token ends with its agent, so one that was left behind or sent to another program admits no client. The command line
-//! finds the one in the runtime directory. It uses it only while the agent holds the lock of the file, which the
-//! kernel releases at the end of the agent.
+//! It stays the same when the agent starts again, so that a script that has read it goes on. To change it, the operator
+//! removes the file and starts the agent again. A file that others could have read, or that does not hold a token, is
+//! replaced. The command line finds the copy in the runtime directory. It uses it only while the agent holds the lock of
+//! the file, which the kernel releases at the end of the agent.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _};
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -22,6 +24,8 @@ use crate::server::http::{OperatorAccess, OperatorToken};
 const SYSTEM_RUNTIME: &str = "/run";
 /// The random bytes of a token.
 const BYTES: usize = 32;
+/// The permissions of a file for its group and for everyone.
+const OF_OTHERS: u32 = 0o077;
 
 /// The token's file in the runtime directory, which is removed at the end.
 #[derive(Debug)]
@@ -39,11 +43,11 @@ pub(super) struct OperatorTokenFiles {
 }
 
 impl OperatorTokenFiles {
-    /// Makes the token of an agent whose clients reach it under these addresses; without one it needs no token.
-    /// Blocks.
+    /// Reads or makes the token of an agent whose clients reach it under these addresses; without one it needs no
+    /// token. Blocks.
     ///
     /// # Errors
-    /// If there is no randomness, or the file in the data directory cannot be written.
+    /// If there is no randomness, or the file in the data directory cannot be read or written.
     pub(super) fn create(
         dirs: &AgentDirs,
         runtime: Option<&Path>,
@@ -60,9 +64,9 @@ impl OperatorTokenFiles {
             return Ok(files);
         }
         let path = dirs.operator_token();
-        let text = write_new(&path).map_err(|error| {
+        let text = read_or_write(&path).map_err(|error| {
             let path = path.display();
-            let message = format!("cannot write the operator's token `{path}`: {error}");
+            let message = format!("cannot use the operator's token `{path}`: {error}");
             Diagnostics::from(Diagnostic::error(Code::AgentDirectory, message))
         })?;
         files.access.token = OperatorToken::new(&text).map(|token| (token, path));
@@ -123,6 +127,38 @@ pub(super) fn token_directory(runtime: Option<&Path>) -> Option<PathBuf> {
     let base = runtime.or_else(|| is_root.then_some(Path::new(SYSTEM_RUNTIME)));
     let base = base.map(|base| base.canonicalize().unwrap_or_else(|_| base.to_owned()));
     base.map(|base| base.join(OPERATOR_TOKEN_DIRECTORY))
+}
+
+/// Returns the token of the earlier start; a new one if there is none.
+fn read_or_write(path: &Path) -> io::Result<Zeroizing<String>> {
+    match read(path)? {
+        Some(text) => Ok(text),
+        None => write_new(path),
+    }
+}
+
+/// Reads a token that only this user and root can have read; `None` if there is none.
+fn read(path: &Path) -> io::Result<Option<Zeroizing<String>>> {
+    let file = match private::open_to_read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    let shared = file.metadata()?.mode() & OF_OTHERS;
+    if shared != 0 {
+        tracing::warn!(
+            path = %path.display(),
+            "other users could read the operator's token, so it is replaced by a new one"
+        );
+        return Ok(None);
+    }
+    let mut text = Zeroizing::new(String::new());
+    let longest = 2 * BYTES as u64 + 2;
+    if file.take(longest).read_to_string(&mut text).is_err() {
+        return Ok(None);
+    }
+    let token = text.strip_suffix('\n').unwrap_or(&text);
+    let is_token = token.len() == 2 * BYTES && token.bytes().all(|byte| byte.is_ascii_hexdigit());
+    Ok(is_token.then(|| Zeroizing::new(token.to_owned())))
 }
 
 /// Writes a new token, with a line end for programs that print it.

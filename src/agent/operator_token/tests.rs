@@ -27,18 +27,21 @@ fn names(runtime: &Path) -> Vec<String> {
 
 const LOOPBACK: &str = "127.0.0.1:4646";
 
+/// A script that has read the token goes on after the agent was started again, until the file is removed.
 #[test]
-fn every_start_has_a_private_token_of_its_own() {
+fn the_token_is_private_and_stays_until_its_file_is_removed() {
     let base = tempfile::tempdir().unwrap();
     let (dirs, runtime) = (dirs(base.path()), runtime(base.path()));
     let addresses = [LOOPBACK.parse().unwrap()];
     let mut seen = vec![];
-    for _ in 0..2 {
+    for start in 0..4 {
+        if start == 2 {
+            std::fs::remove_file(dirs.operator_token()).unwrap();
+        }
         let files = OperatorTokenFiles::create(&dirs, Some(&runtime), &addresses).unwrap();
         let path = dirs.operator_token();
         let text = std::fs::read_to_string(&path).unwrap();
         assert_eq!(text.trim_end().len(), 2 * BYTES);
-        assert!(!seen.contains(&text), "the token of an earlier start");
         let copy = runtime
             .join(OPERATOR_TOKEN_DIRECTORY)
             .join("127.0.0.1:4646.token");
@@ -56,6 +59,56 @@ fn every_start_has_a_private_token_of_its_own() {
         assert_eq!(names(&runtime), [] as [&str; 0]);
         seen.push(text);
     }
+    assert_eq!(seen[0], seen[1]);
+    assert_ne!(seen[1], seen[2], "the file was removed");
+    assert_eq!(seen[2], seen[3]);
+}
+
+/// What others could have read or written is not the operator's token any more.
+#[test]
+fn a_token_that_others_could_have_read_or_made_is_replaced() {
+    let base = tempfile::tempdir().unwrap();
+    let dirs = dirs(base.path());
+    let addresses = [LOOPBACK.parse().unwrap()];
+    let path = dirs.operator_token();
+    let create = || OperatorTokenFiles::create(&dirs, None, &addresses);
+    let token = || std::fs::read_to_string(&path).unwrap();
+    let is_private = || std::fs::metadata(&path).unwrap().permissions().mode() & 0o7777 == 0o600;
+    for mode in [0o644, 0o660, 0o604, 0o601] {
+        create().unwrap();
+        let before = token();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        create().unwrap();
+        assert!(token() != before && is_private(), "{mode:o}");
+    }
+    let long = "a".repeat(2 * BYTES + 1);
+    for damaged in [
+        "",
+        "\n",
+        "short\n",
+        &long,
+        &"x".repeat(2 * BYTES),
+        "\u{e4}\n",
+    ] {
+        std::fs::write(&path, damaged).unwrap();
+        create().unwrap();
+        let made = token();
+        assert_eq!(made.trim_end().len(), 2 * BYTES, "{damaged}");
+        assert!(made.trim_end() != damaged.trim_end() && is_private());
+    }
+    let whole = token();
+    std::fs::write(&path, whole.trim_end()).unwrap();
+    create().unwrap();
+    assert_eq!(
+        token().trim_end(),
+        whole.trim_end(),
+        "an editor dropped the line end"
+    );
+    let elsewhere = base.path().join("elsewhere");
+    std::fs::rename(&path, &elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
+    let refused = format!("{:?}", create().unwrap_err());
+    assert!(refused.contains("operator.token"), "{refused}");
 }
 
 #[test]
