@@ -3,6 +3,9 @@
 //! All connections to a socket share one channel. A channel connects on its first call and reconnects
 //! after a break, so it can exist before the plugin listens and survives restarts of the plugin. The
 //! `:authority` is `localhost`: gRPC servers of tonic and Node.js refuse a path there (GH-12359).
+//!
+//! A channel to a certain process compares number and start time of the process that the kernel names at each connection.
+//! The kernel opens that process itself, so neither can belong to a later one, as a number alone can.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -19,9 +22,10 @@ use tonic::{Request, Response, Status};
 
 use super::{deadline, status};
 use crate::ports::{
-    CallMeasurements, Connector, Delivery, NoMeasurements, PluginConnection, PluginError, Rpc,
-    StatusCode,
+    CallMeasurements, Connector, Delivery, NoMeasurements, PeerProcess, PluginConnection,
+    PluginError, Rpc, StatusCode,
 };
+use crate::private::SocketPeer;
 
 /// Connects to plugins over Unix sockets.
 #[derive(Debug)]
@@ -34,7 +38,7 @@ pub struct GrpcConnector {
 #[derive(Debug)]
 struct PeerChannel {
     channel: Channel,
-    required_peer: Option<i32>,
+    required_peer: Option<PeerProcess>,
 }
 
 impl Default for GrpcConnector {
@@ -57,7 +61,7 @@ impl GrpcConnector {
         }
     }
 
-    fn channel(&self, socket: &Path, required_peer: Option<i32>) -> Channel {
+    fn channel(&self, socket: &Path, required_peer: Option<PeerProcess>) -> Channel {
         let mut channels = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
         match channels.get(socket) {
             Some(known) if known.required_peer == required_peer => known.channel.clone(),
@@ -77,7 +81,7 @@ impl GrpcConnector {
 
 impl Connector for GrpcConnector {
     /// Must be called on a tokio runtime, which drives the connection.
-    fn connect(&self, socket: &Path, required_peer: Option<i32>) -> PluginConnection {
+    fn connect(&self, socket: &Path, required_peer: Option<PeerProcess>) -> PluginConnection {
         let client = Arc::new(Client {
             channel: self.channel(socket, required_peer),
             socket: socket.to_owned(),
@@ -98,13 +102,13 @@ pub(super) fn lazy_channel(socket: PathBuf) -> Channel {
 }
 
 /// Returns a channel that connects on first use, and only to this process if one is given.
-fn peer_channel(socket: PathBuf, required_peer: Option<i32>) -> Channel {
+fn peer_channel(socket: PathBuf, required_peer: Option<PeerProcess>) -> Channel {
     let connector = tower::service_fn(move |_: Uri| {
         let socket = socket.clone();
         async move {
             let stream = UnixStream::connect(socket).await?;
             if let Some(required) = required_peer {
-                require_peer(&stream, required)?;
+                require_peer(&stream, required).await?;
             }
             io::Result::Ok(TokioIo::new(stream))
         }
@@ -112,17 +116,25 @@ fn peer_channel(socket: PathBuf, required_peer: Option<i32>) -> Channel {
     Endpoint::from_static("http://localhost").connect_with_connector_lazy(connector)
 }
 
-fn require_peer(stream: &UnixStream, required: i32) -> io::Result<()> {
-    let found = stream.peer_cred()?.pid();
-    if found == Some(required) {
-        return Ok(());
-    }
-    let found = found.map_or_else(
-        || "another process".to_owned(),
-        |pid| format!("process {pid}"),
-    );
+async fn require_peer(stream: &UnixStream, required: PeerProcess) -> io::Result<()> {
+    let peer = SocketPeer::of(stream);
+    let found = tokio::task::spawn_blocking(move || {
+        let peer = peer?;
+        let start_time = peer.start_time()?;
+        io::Result::Ok(PeerProcess {
+            pid: peer.pid,
+            start_time,
+        })
+    });
+    let found = match found.await.map_err(io::Error::other)? {
+        Ok(found) if found == required => return Ok(()),
+        Ok(found) if found.pid == required.pid => "another process with its number".to_owned(),
+        Ok(found) => format!("process {}", found.pid),
+        Err(error) => format!("another process, which cannot be identified ({error}),"),
+    };
+    let required = required.pid;
     Err(io::Error::other(format!(
-        "{found} listens on the socket now, and process {required} has not exited"
+        "{found} listens on the socket now, and not process {required} that the agent uses"
     )))
 }
 

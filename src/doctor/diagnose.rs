@@ -4,6 +4,7 @@ use super::alloc_rules::{alloc_findings, unclaimed_writers, waiting_jobs};
 use super::claim_rules::claim_findings;
 use super::facts::VolumeFacts;
 use super::finding::Finding;
+use super::health_rules::health_findings;
 use super::kept_files::kept_files;
 use super::plugin_rules::plugin_findings;
 use super::provider_rules::provider_findings;
@@ -13,6 +14,7 @@ use super::provider_rules::provider_findings;
 pub fn diagnose(facts: &VolumeFacts<'_>) -> Vec<Finding> {
     let mut findings = plugin_findings(facts);
     findings.extend(provider_findings(facts));
+    findings.extend(health_findings(facts));
     match facts.claims {
         Some(claims) => findings.extend(claim_findings(facts, claims)),
         None => findings.extend(alloc_findings(facts)),

@@ -2,7 +2,7 @@
 
 use crate::model::{
     Alloc, AllocId, BlockedEvaluation, ClientNode, ExternalNodeId, NodeId, Plugin, PluginInstance,
-    SeenNodes, Volume, VolumeClaim, one_line,
+    SeenNodes, Volume, VolumeClaim, VolumeHealth, one_line,
 };
 use crate::plan::{DetachRule, PluginState, ProviderList};
 
@@ -21,6 +21,8 @@ pub struct VolumeFacts<'a> {
     pub detach: DetachRule,
     /// What the provider lists.
     pub provider: &'a ProviderList,
+    /// What the controller and the nodes that use the volume report of its health; `None` if it was not read.
+    pub health: Option<&'a VolumeHealth>,
     /// Evaluations that wait in the volume's namespace. Empty if they could not be read.
     pub evaluations: &'a [BlockedEvaluation],
     /// Allocations whose job names the volume, which do not claim it, and whose end is not proven; `None` if they were

@@ -33,11 +33,11 @@ pub enum Rule {
     WritesWithoutClaim,
     /// The provider reports the volume as attached to a node without a claim.
     AttachedWithoutClaim,
-    /// The provider reports that data of the volume is lost.
+    /// The provider or a node reports that data of the volume is lost.
     DataLost,
-    /// The provider reports that no node can use the volume.
+    /// The provider reports that no node can use the volume, or a node that it cannot.
     VolumeInaccessible,
-    /// The provider reports another problem of the volume.
+    /// The provider or a node reports another problem of the volume.
     ConditionAbnormal,
     /// Files were written beside the volume while it was not mounted.
     FilesBeside,
@@ -172,6 +172,8 @@ pub enum FactSource {
     Evaluations,
     /// The provider's list of volumes.
     Provider,
+    /// What a plugin reports of the health of a volume or of its storage.
+    Health,
 }
 
 impl FactSource {
@@ -185,6 +187,7 @@ impl FactSource {
             Self::Allocations => "allocations",
             Self::Evaluations => "evaluations",
             Self::Provider => "provider",
+            Self::Health => "health",
         }
     }
 }

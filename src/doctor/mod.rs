@@ -12,6 +12,7 @@ mod claim_rules;
 mod diagnose;
 mod facts;
 mod finding;
+mod health_rules;
 mod kept_files;
 mod plugin_impact;
 mod plugin_rules;

@@ -4,10 +4,9 @@ use std::collections::BTreeSet;
 
 use super::facts::VolumeFacts;
 use super::finding::{Confidence, Evidence, FactSource, Finding, Rule};
+use super::health_rules::{Reporter, condition};
 use super::remedies::{act, run};
-use crate::model::{
-    AllocId, ExternalNodeId, ExternalVolume, NodeId, VolumeStatusKind, one_line, shell_quoted,
-};
+use crate::model::{AllocId, ExternalNodeId, ExternalVolume, NodeId, one_line, shell_quoted};
 use crate::plan::ProviderList;
 
 /// Returns what the provider's list says against the volume.
@@ -47,42 +46,7 @@ fn data_missing(facts: &VolumeFacts<'_>) -> Finding {
 
 fn abnormal(listed: &ExternalVolume) -> Option<Finding> {
     let statuses = listed.statuses().unwrap_or_default();
-    let known: Vec<String> = statuses
-        .iter()
-        .filter(|status| status.is_known())
-        .map(|status| match status.kind {
-            VolumeStatusKind::Abnormal => one_line(&status.message),
-            VolumeStatusKind::Degraded
-            | VolumeStatusKind::Inaccessible
-            | VolumeStatusKind::DataLoss
-            | VolumeStatusKind::Unknown(_) => one_line(&status.to_string()),
-        })
-        .collect();
-    if known.is_empty() {
-        return None;
-    }
-    let has = |kind| statuses.iter().any(|status| status.kind == kind);
-    let (rule, remedy) = if has(VolumeStatusKind::DataLoss) {
-        let remedy = "restore the volume from a snapshot or a backup";
-        (Rule::DataLost, remedy)
-    } else if has(VolumeStatusKind::Inaccessible) {
-        let remedy = "make the volume accessible again at the provider";
-        (Rule::VolumeInaccessible, remedy)
-    } else {
-        let remedy = "correct what the provider reports";
-        (Rule::ConditionAbnormal, remedy)
-    };
-    let message = known.join("; ");
-    Some(Finding {
-        rule,
-        verdict: format!("the provider reports a problem of the volume: {message}"),
-        confidence: Confidence::Known,
-        evidence: vec![Evidence::new(
-            FactSource::Provider,
-            format!("the provider reports: {message}"),
-        )],
-        remedies: vec![act(remedy)],
-    })
+    condition(&statuses.iter().collect::<Vec<_>>(), &Reporter::provider())
 }
 
 /// The provider has the volume attached to a node on which nothing claims it. Only a node whose ID at

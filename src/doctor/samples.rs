@@ -9,7 +9,7 @@ use crate::model::{
     Alloc, AllocId, BlockedEvaluation, Bytes, CapacityRange, ClaimProblem, ClientNode,
     ClientStatus, DesiredStatus, ExternalId, ExternalNodeId, ExternalVolume, Health, HealthCount,
     Namespace, NamespacedId, NodeCapabilities, NodeId, NodeInfo, Plugin, PluginId, PluginInstance,
-    PluginSummary, SeenNodes, Volume, VolumeAlias, VolumeClaim, VolumeId,
+    PluginSummary, SeenNodes, Volume, VolumeAlias, VolumeClaim, VolumeHealth, VolumeId,
 };
 use crate::plan::{DetachRule, PluginState, ProviderList};
 
@@ -28,6 +28,7 @@ pub(super) struct Facts {
     pub nodes: Option<Vec<ClientNode>>,
     pub detach: DetachRule,
     pub provider: ProviderList,
+    pub health: Option<VolumeHealth>,
     pub evaluations: Vec<BlockedEvaluation>,
     pub unclaimed: Option<Vec<Alloc>>,
 }
@@ -43,6 +44,7 @@ impl Facts {
             nodes: Some(vec![node("n1", "worker-1"), node("n2", "worker-2")]),
             detach: DetachRule::Releases,
             provider: ProviderList::Listed([(listed.external_id.clone(), listed)].into()),
+            health: None,
             evaluations: vec![],
             unclaimed: Some(vec![]),
         }
@@ -100,6 +102,7 @@ pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
         nodes: &nodes,
         detach: facts.detach,
         provider: &facts.provider,
+        health: facts.health.as_ref(),
         evaluations: &facts.evaluations,
         unclaimed: facts.unclaimed.as_deref(),
         now: NOW,

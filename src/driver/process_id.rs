@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use crate::private::start_time_in;
+
 /// The name of one process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -59,7 +61,7 @@ impl ProcessId {
     fn of_stat(stat: &str) -> io::Result<Self> {
         let pid = stat.split_once(' ').and_then(|(pid, _)| pid.parse().ok());
         let boot_id = boot_id()?;
-        let process = pid.zip(start_time(stat)).map(|(pid, start_time)| Self {
+        let process = pid.zip(start_time_in(stat)).map(|(pid, start_time)| Self {
             pid,
             start_time,
             boot_id,
@@ -112,27 +114,9 @@ pub(super) fn is_no_such_process(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
 }
 
-/// Returns field 22. The second field is the program's name in parentheses, which may contain spaces
-/// and parentheses.
-fn start_time(stat: &str) -> Option<u64> {
-    let (_, from_third) = stat.rsplit_once(')')?;
-    from_third.split_ascii_whitespace().nth(19)?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_start_time_is_read_after_any_program_name() {
-        let numbers: Vec<_> = (4..=52).map(|field| field.to_string()).collect();
-        for name in ["sh", "a) R 1 (b", "(", "two words"] {
-            let stat = format!("123 ({name}) S {}\n", numbers.join(" "));
-            assert_eq!(start_time(&stat), Some(22), "{name}");
-        }
-        assert_eq!(start_time("123 (sh) S 1 2"), None);
-        assert_eq!(start_time(""), None);
-    }
 
     #[test]
     fn a_process_has_the_same_name_as_long_as_it_lives() {

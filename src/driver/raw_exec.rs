@@ -24,7 +24,7 @@ use tokio::time::timeout;
 use super::output::{LastLines, forward};
 use super::predecessor::end_predecessor;
 use super::process_file;
-use crate::ports::{DriverError, StoppedProcess, Task, TaskCommand, TaskDriver};
+use crate::ports::{DriverError, PeerProcess, StoppedProcess, Task, TaskCommand, TaskDriver};
 
 /// The wait for output after the process has ended. A descendant may keep the pipe open.
 const OUTPUT_GRACE: Duration = Duration::from_millis(500);
@@ -153,7 +153,7 @@ impl Task for Process {
         }
     }
 
-    fn required_peer(&self) -> Option<i32> {
+    fn required_peer(&self) -> Option<PeerProcess> {
         None
     }
 

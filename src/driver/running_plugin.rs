@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use super::predecessor::has_ended;
 use super::process_file;
 use super::process_id::{ProcessId, register};
-use crate::ports::{DriverError, StoppedProcess, Task, TaskDriver};
+use crate::ports::{DriverError, PeerProcess, StoppedProcess, Task, TaskDriver};
 use crate::private::SocketPeer;
 
 /// A plugin that runs already.
@@ -74,13 +74,12 @@ impl RunningPlugin {
 
     async fn find(&self) -> io::Result<RunningProcess> {
         let peer = self.listener().await?;
-        let pid = peer.pid;
         let (file, calls_end) = (self.process_file.clone(), self.earlier_calls_end);
         let opened = tokio::task::spawn_blocking(move || record(peer, &file, calls_end));
-        let descriptor = opened.await.map_err(io::Error::other)??;
+        let (peer, descriptor) = opened.await.map_err(io::Error::other)??;
         Ok(RunningProcess {
             name: self.name.clone(),
-            pid,
+            peer,
             descriptor: register(descriptor)?,
             process_file: self.process_file.clone(),
         })
@@ -97,8 +96,12 @@ impl TaskDriver for RunningPlugin {
     }
 }
 
-/// Records the process. Blocks.
-fn record(peer: SocketPeer, file: &Path, earlier_calls_end: Instant) -> io::Result<OwnedFd> {
+/// Records the process, and names it for connections. Blocks.
+fn record(
+    peer: SocketPeer,
+    file: &Path,
+    earlier_calls_end: Instant,
+) -> io::Result<(PeerProcess, OwnedFd)> {
     let left = earlier_calls_end.saturating_duration_since(Instant::now());
     if let Some(recorded) = process_file::read(file)?
         && !left.is_zero()
@@ -116,7 +119,11 @@ fn record(peer: SocketPeer, file: &Path, earlier_calls_end: Instant) -> io::Resu
         return Err(exited());
     }
     process_file::record(file, &process)?;
-    Ok(peer.into_descriptor())
+    let named = PeerProcess {
+        pid: process.pid,
+        start_time: process.start_time,
+    };
+    Ok((named, peer.into_descriptor()))
 }
 
 /// What a process file says.
@@ -156,7 +163,7 @@ fn may_be_busy(pid: i32, left: Duration) -> io::Error {
 /// The process of a plugin that runs already.
 struct RunningProcess {
     name: String,
-    pid: i32,
+    peer: PeerProcess,
     /// Readable when the process has exited.
     descriptor: AsyncFd<OwnedFd>,
     process_file: PathBuf,
@@ -173,7 +180,7 @@ impl RunningProcess {
 impl Task for RunningProcess {
     async fn wait(&self) -> String {
         if let Err(error) = self.descriptor.readable().await {
-            tracing::warn!(pid = self.pid, %error, "the process of the plugin cannot be watched");
+            tracing::warn!(pid = self.peer.pid, %error, "the process of the plugin cannot be watched");
             // It is not known to have exited.
             return std::future::pending().await;
         }
@@ -200,8 +207,8 @@ impl Task for RunningProcess {
         }
     }
 
-    fn required_peer(&self) -> Option<i32> {
-        Some(self.pid)
+    fn required_peer(&self) -> Option<PeerProcess> {
+        Some(self.peer)
     }
 
     fn last_lines(&self) -> Vec<String> {

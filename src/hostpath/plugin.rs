@@ -6,7 +6,7 @@
 //! async. Only one operation runs on a volume at a time. A second one fails with ABORTED
 //! immediately, so no queue builds up (CSI, "Concurrency").
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,7 +18,7 @@ use super::data::DataDir;
 use super::error::{HostError, OperationPending};
 use super::profile::{PluginCapability, PluginProfile};
 
-use crate::ports::{BlockStorage, CallMeasurements, Clock, IdSource, MountCalls};
+use crate::ports::{BlockStorage, CallMeasurements, Clock, IdSource, LoopDevice, MountCalls};
 use crate::private::create_subdirectory;
 
 /// What the plugin needs from its host.
@@ -50,8 +50,15 @@ pub(super) struct Plugin {
     pub(super) node_id: String,
     pub(super) profile: PluginProfile,
     pending: Arc<Mutex<BTreeSet<OperationKey>>>,
+    held: HeldDevices,
     work: TaskTracker,
 }
+
+/// The devices of block volumes in use, by volume and whether they are read-only. A process that has a loop device open can
+/// ask the kernel to detach it, without a capability. The kernel does so when the last process closes the device, and
+/// then gives its number to another file. While the plugin holds it, it stays the volume's.
+#[derive(Debug, Default)]
+struct HeldDevices(Mutex<BTreeMap<(String, bool), LoopDevice>>);
 
 /// What an operation locks. A name and an ID may be equal texts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -99,6 +106,7 @@ impl Plugin {
             node_id,
             profile,
             pending: Arc::default(),
+            held: HeldDevices::default(),
             work: TaskTracker::new(),
             state_dir,
         };
@@ -141,6 +149,20 @@ impl Plugin {
     pub(super) fn has_operation(&self, key: &OperationKey) -> bool {
         let pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         pending.contains(key)
+    }
+
+    /// Keeps a device of a block volume attached, whatever others ask of it.
+    pub(super) fn hold_device(&self, volume: &str, read_only: bool, device: LoopDevice) {
+        let held = self.held.0.lock();
+        let mut held = held.unwrap_or_else(PoisonError::into_inner);
+        held.insert((volume.to_owned(), read_only), device);
+    }
+
+    /// Ends [`Self::hold_device`].
+    pub(super) fn let_go_of_device(&self, volume: &str, read_only: bool) {
+        let held = self.held.0.lock();
+        let mut held = held.unwrap_or_else(PoisonError::into_inner);
+        held.remove(&(volume.to_owned(), read_only));
     }
 
     /// Runs the work of one call on a blocking thread, to its end even if the caller goes away.

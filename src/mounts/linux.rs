@@ -12,7 +12,9 @@ use std::sync::{Mutex, PoisonError};
 use async_trait::async_trait;
 use rustix::mount::{MountFlags as Flags, MountPropagationFlags as Propagation, UnmountFlags};
 
-use super::source::open_source;
+use super::kernel_flags::to_kernel;
+use super::seal::{seal, unseal};
+use super::source::{mount_of_path, open_source};
 use super::table::{TableChanges, mount_table, topmost_mount};
 use crate::ports::{
     FileSystem, MountCalls, MountChanges, MountEntry, MountError, MountFlags, Mounter,
@@ -83,6 +85,20 @@ impl Mounter for LinuxMounter {
         .await
     }
 
+    async fn seal(&self, target: &Path) -> Result<bool, MountError> {
+        run_blocking(target, |target| {
+            named("seal what is below", target, || seal(target))
+        })
+        .await
+    }
+
+    async fn unseal(&self, target: &Path) -> Result<(), MountError> {
+        run_blocking(target, |target| {
+            named("remove the seal below", target, || unseal(target))
+        })
+        .await
+    }
+
     async fn identify(&self, target: &Path) -> Result<Option<SourceIdentity>, MountError> {
         run_blocking(target, |target| {
             let opened = named("examine", target, || open_source(target));
@@ -91,6 +107,13 @@ impl Mounter for LinuxMounter {
                 Err(error) if error.source.kind() == io::ErrorKind::NotFound => Ok(None),
                 Err(error) => Err(error),
             }
+        })
+        .await
+    }
+
+    async fn mount_of(&self, path: &Path) -> Result<Option<MountEntry>, MountError> {
+        run_blocking(path, |path| {
+            named("find the mount of", path, || mount_of_path(path))
         })
         .await
     }
@@ -214,20 +237,4 @@ pub fn share_directory(directory: &Path) -> io::Result<()> {
         &directory,
         Propagation::SHARED,
     )?)
-}
-
-/// Returns the flags as mount(2) takes them.
-pub(super) fn to_kernel(flags: MountFlags) -> Flags {
-    let mut kernel = Flags::empty();
-    for (is_set, flag) in [
-        (flags.read_only, Flags::RDONLY),
-        (flags.no_exec, Flags::NOEXEC),
-        (flags.no_suid, Flags::NOSUID),
-        (flags.no_dev, Flags::NODEV),
-        (flags.no_atime, Flags::NOATIME),
-        (flags.no_dir_atime, Flags::NODIRATIME),
-    ] {
-        kernel.set(flag, is_set);
-    }
-    kernel
 }

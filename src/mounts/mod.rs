@@ -7,9 +7,11 @@
 
 mod copy;
 mod file_system;
+mod kernel_flags;
 mod linux;
 mod loop_device;
 mod mountinfo;
+mod seal;
 mod source;
 mod storage;
 mod table;

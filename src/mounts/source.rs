@@ -9,9 +9,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx, StatxAttributes, StatxFlags, statx};
+use rustix::io::Errno;
 
 use super::table::{mount_table, topmost_mount};
-use crate::ports::{MountIdentity, SourceIdentity};
+use crate::ports::{MountEntry, MountIdentity, SourceIdentity};
 
 /// `STATX_MNT_ID_UNIQUE`: the number of a mount that is never given again.
 const UNIQUE_ID: StatxFlags = StatxFlags::from_bits_retain(0x4000);
@@ -43,6 +44,29 @@ pub fn open_source(path: &Path) -> io::Result<OpenedSource> {
         device_node: device_node(&found),
     };
     Ok(OpenedSource { file, identity })
+}
+
+/// Returns the mount that a path is on; `None` if the path does not exist. Blocks.
+///
+/// # Errors
+/// If the file system there does not respond, or the mount table cannot be read.
+pub(super) fn mount_of_path(path: &Path) -> io::Result<Option<MountEntry>> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let file = match rustix::fs::open(path, flags, Mode::empty()) {
+        Err(Errno::NOENT) => return Ok(None),
+        file => file?,
+    };
+    let asked = StatxFlags::TYPE | StatxFlags::MNT_ID;
+    let found = statx(&file, "", AtFlags::EMPTY_PATH, asked)?;
+    let mounts = mount_table()?;
+    if found.stx_mask & StatxFlags::MNT_ID.bits() != 0 {
+        let mut mounts = mounts.into_iter();
+        return Ok(mounts.find(|entry| entry.id == found.stx_mnt_id));
+    }
+    // Before Linux 5.8: the last one of the innermost mount points.
+    let path = path.canonicalize()?;
+    let around = mounts.into_iter().filter(|it| path.starts_with(&it.target));
+    Ok(around.max_by_key(|entry| entry.target.components().count()))
 }
 
 impl OpenedSource {
@@ -117,6 +141,15 @@ mod tests {
         let open = |path: &Path| std::fs::File::open(path).unwrap();
         assert!(opened.is_same_file(open(same)).unwrap());
         assert!(!opened.is_same_file(open(other)).unwrap());
+    }
+
+    #[test]
+    fn a_path_is_on_the_innermost_mount_around_it() {
+        let of = |path: &str| mount_of_path(Path::new(path)).unwrap();
+        for (path, expected) in [("/proc/self/status", "/proc"), ("/proc", "/proc")] {
+            assert_eq!(of(path).unwrap().target, Path::new(expected));
+        }
+        assert_eq!(of("/proc/nothing"), None);
     }
 
     #[test]

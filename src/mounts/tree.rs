@@ -13,7 +13,7 @@ use rustix::mount::{
     MountFlags as Flags, MountPropagationFlags as Propagation, MoveMountFlags, OpenTreeFlags,
 };
 
-use super::linux::to_kernel;
+use super::kernel_flags::to_kernel;
 use super::table::mount_table;
 use crate::ports::MountFlags;
 

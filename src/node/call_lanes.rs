@@ -1,17 +1,19 @@
 //! All lanes of this host, and the calls that run on them.
 //!
 //! A call is a task of its own: dropping the future of its caller cancels nothing. A lane is free when
-//! the plugin has answered, or when its process is gone. A call whose connection broke, or whose time
-//! limit passed, keeps its lane until the process is gone.
+//! the plugin has answered, or when its process is gone. A call whose connection broke, whose time
+//! limit passed, or whose work in this agent panicked keeps its lane until the process is gone.
 //!
 //! Idle lanes keep eight bytes beside their key for the order of requests; lanes that never had an
 //! ordered request keep nothing.
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures_util::FutureExt as _;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -193,14 +195,17 @@ impl CallLanes {
         let work = work(calls.clone());
         let (sender, result) = oneshot::channel();
         self.shared.tasks.spawn(async move {
-            let result = work.await;
-            if calls.is_unanswered() {
-                let _is_awaited = sender.send(result);
+            let result = AssertUnwindSafe(work).catch_unwind().await;
+            // The plugin may still work on a call of work that panicked.
+            let is_held = result.is_err() || calls.is_unanswered();
+            let held = is_held.then_some(permit);
+            // A lane that is free is free by now, so that the caller's next request finds it so.
+            match result {
+                Ok(result) => drop(sender.send(result)),
+                Err(_panic) => drop(sender),
+            }
+            if let Some(permit) = held {
                 calls.process.run.hold_until_gone(permit).await;
-            } else {
-                // First, so that the caller's next request finds the lane free.
-                drop(permit);
-                let _is_awaited = sender.send(result);
             }
         });
         result.await.unwrap_or(Err(lost))
@@ -231,10 +236,6 @@ impl LanePermit {
 
 impl Drop for LanePermit {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            // The plugin may still work on the call, so the lane stays busy.
-            return;
-        }
         let mut lanes = self.lanes.locked();
         if let Some(lane) = lanes.get_mut(&self.key) {
             lane.end();

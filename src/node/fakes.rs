@@ -18,9 +18,9 @@ use crate::ports::{
     Connector, Controller, ControllerPublishVolume, ControllerUnpublishVolume, CreateSnapshot,
     CreateVolume, CreatedVolume, Delivery, DriverError, ExpandVolume, ExpandedVolume, Identity,
     ListSnapshots, ListVolumeHealth, ListedHealth, NodeDescription, NodeExpandVolume, NodeService,
-    NodeVolumeHealth, Page, PageRequest, PluginCapabilities, PluginConnection, PluginError,
-    PluginInfo, PluginObserver, PublishVolume, ReportRefused, Rpc, StageVolume, StatusCode,
-    StoppedProcess, Task, TaskDriver, ValidateVolume,
+    NodeVolumeHealth, Page, PageRequest, PeerProcess, PluginCapabilities, PluginConnection,
+    PluginError, PluginInfo, PluginObserver, PublishVolume, ReportRefused, Rpc, StageVolume,
+    StatusCode, StoppedProcess, Task, TaskDriver, ValidateVolume,
 };
 use crate::retry::Verdict;
 
@@ -273,7 +273,7 @@ pub(crate) struct FakeConnector {
 }
 
 impl Connector for FakeConnector {
-    fn connect(&self, socket: &Path, _: Option<i32>) -> PluginConnection {
+    fn connect(&self, socket: &Path, _: Option<PeerProcess>) -> PluginConnection {
         self.sockets.lock().unwrap().push(socket.to_owned());
         self.plugin.clone().connection()
     }
@@ -443,7 +443,7 @@ impl Task for FakeTask {
         Ok(StoppedProcess::Exited)
     }
 
-    fn required_peer(&self) -> Option<i32> {
+    fn required_peer(&self) -> Option<PeerProcess> {
         None
     }
 

@@ -18,6 +18,7 @@ mod fake_host;
 mod fakes;
 mod fingerprint;
 mod host_mounts;
+mod host_volume_mounts;
 mod interpolation;
 mod laned_controller;
 mod plugin_tasks;

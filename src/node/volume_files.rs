@@ -165,25 +165,25 @@ impl Place {
         }
     }
 
-    /// Removes the mount point, which is not mounted. One with content is moved aside.
+    /// Removes the mount point, which is not mounted. One with content is moved aside. Returns where it is then.
     ///
     /// # Errors
     /// If it cannot be removed or moved.
-    pub(super) fn remove_mount_point(&self) -> Result<Removed, HostFileError> {
+    pub(super) fn remove_mount_point(&self) -> Result<Option<PathBuf>, HostFileError> {
         let failed = |error: io::Error| HostFileError::new("remove", &self.mount, &error);
         let found = match std::fs::symlink_metadata(&self.mount) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Removed::WasAbsent),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             found => found.map_err(failed)?,
         };
         if self.has_content(&found).map_err(failed)? {
-            return self.move_aside(&found).map(Removed::Kept);
+            return self.move_aside(&found).map(Some);
         }
         let removed = match found.is_dir() {
             true => std::fs::remove_dir(&self.mount),
             false => std::fs::remove_file(&self.mount),
         };
         done_or_absent(removed).map_err(failed)?;
-        Ok(Removed::Gone)
+        Ok(None)
     }
 
     /// Removes the record, what a crash has left of writing it, and the directories that are empty
@@ -272,17 +272,6 @@ impl Place {
             false => std::fs::rename(&self.mount, kept.join("file")),
         }
     }
-}
-
-/// How the removal of a mount point ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Removed {
-    /// It is gone.
-    Gone,
-    /// There was none.
-    WasAbsent,
-    /// It had files, which are in this directory now.
-    Kept(PathBuf),
 }
 
 /// What a record outlives.
@@ -511,8 +500,9 @@ mod tests {
         place.create_mount_point().unwrap();
         let found = Found::Target(place.clone(), path, record());
         assert_eq!(find_all(&root), Ok(vec![found]));
-        assert_eq!(place.remove_mount_point(), Ok(Removed::Gone));
-        assert_eq!(place.remove_mount_point(), Ok(Removed::WasAbsent));
+        assert_eq!(place.remove_mount_point(), Ok(None));
+        assert!(!place.mount.exists());
+        assert_eq!(place.remove_mount_point(), Ok(None));
         place.remove_record().unwrap();
         place.remove_record().unwrap();
         assert_eq!(find_all(&root), Ok(vec![]));
@@ -566,7 +556,7 @@ mod tests {
             let below = place.mount.join("below");
             std::fs::create_dir(&below).unwrap();
             std::fs::write(below.join("volume.json"), "precious").unwrap();
-            let Ok(Removed::Kept(path)) = place.remove_mount_point() else {
+            let Ok(Some(path)) = place.remove_mount_point() else {
                 panic!("{}", place.mount.display());
             };
             place.remove_record().unwrap();
@@ -581,7 +571,7 @@ mod tests {
         std::fs::write(&place.mount, "precious").unwrap();
         let path = place.keep_content().unwrap().unwrap();
         assert_eq!(place.keep_content(), Ok(None));
-        assert_eq!(place.remove_mount_point(), Ok(Removed::WasAbsent));
+        assert_eq!(place.remove_mount_point(), Ok(None));
         place.remove_record().unwrap();
         let file = std::fs::read_to_string(path.join("file"));
         assert_eq!(file.unwrap(), "precious");

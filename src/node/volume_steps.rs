@@ -9,9 +9,12 @@
 //! neither taken for the volume nor unmounted. Files that were written beside the volume, while nothing was mounted,
 //! are kept: they are moved aside, and the undo goes on.
 //!
-//! Undoing what is already undone succeeds. If the world has moved on (a reboot, a plugin that lost its
-//! memory), the mount table decides and not the text of an error, with one exception that Nomad has
-//! too: plugins report `no mount point` for a target that is gone.
+//! What is below a target is sealed while the volume is published, and the seal is removed before every call for the
+//! target: a plugin creates and removes it, and what was written there is moved.
+//!
+//! Undoing what is already undone succeeds, because the plugin says so: with success, or with NOT_FOUND. Any other error
+//! is one, also if nothing is mounted any more: the plugin may have unmounted the volume and still have a session of it
+//! open. The text of an error decides nothing.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,15 +22,15 @@ use std::sync::Arc;
 use super::call_lanes::PluginCalls;
 use super::source_comparison::loss_in_table;
 use super::volume_files::{
-    Durability, Found, Holder, Place, Removed, VolumeRecord, find_volume, record_source,
+    Durability, Found, Holder, Place, VolumeRecord, find_volume, record_source,
 };
 use crate::model::{
     AttachmentMode, Bytes, MountRoot, NodeCapabilities, RemoteVolume, StagingPath, TargetPath,
 };
 use crate::ports::{
-    Delivery, HostError, HostFileError, MountAction, MountEntry, MountEvent, MountIdentity,
-    MountObserver, Mounter, NodeExpandRequest, NodeExpandVolume, NodeService, PluginError,
-    PublishRequest, PublishVolume, SourceIdentity, StageRequest, StageVolume, SweepOutcome,
+    HostError, HostFileError, MountAction, MountEntry, MountEvent, MountIdentity, MountObserver,
+    Mounter, NodeExpandRequest, NodeExpandVolume, NodeService, PublishRequest, PublishVolume,
+    SourceIdentity, StageRequest, StageVolume, SweepOutcome,
 };
 
 /// What the steps of one request work with.
@@ -90,6 +93,7 @@ impl VolumeSteps {
         };
         self.check_uncovered(&place).await?;
         self.check_staging(&request.volume).await?;
+        self.unseal(&place).await?;
         self.keep_bare_content(&place).await?;
         let is_new = self.prepare(&place, record).await?;
         let mode = request.usage.capability.attachment_mode;
@@ -116,7 +120,12 @@ impl VolumeSteps {
             }
             AttachmentMode::FileSystem | AttachmentMode::BlockDevice => {}
         }
+        let is_mounted = found.mount.is_some();
         self.record_source(&place, found).await?;
+        // The step is done after this, so an agent that ends before it publishes again.
+        if is_mounted {
+            self.seal(&place).await;
+        }
         Ok(path)
     }
 
@@ -128,26 +137,18 @@ impl VolumeSteps {
     ) -> Result<(), HostError> {
         let place = Place::of_target(&self.root, path);
         self.check_owner(&place, volume).await?;
+        self.unseal(&place).await?;
         self.keep_bare_content(&place).await?;
         let target = path.in_plugin().to_owned();
         let call = self
             .node
             .unpublish_volume(volume.external_id.clone(), target);
-        let answer = self.calls.send(call).await;
-        if let Err(error) = &answer
-            && !is_final(error)
-        {
-            return answer;
-        }
+        // NOT_FOUND is a success: see the table of verdicts.
+        self.calls.send(call).await?;
         if self.is_mounted(&place.mount).await.map_err(after_call)? {
-            return answer.and(Err(self.still_there(&place)));
+            return Err(self.still_there(&place));
         }
-        let is_gone = answer.as_ref().err().is_none_or(reports_no_mount_point);
-        match self.remove(&place, is_gone).await {
-            Ok(true) => Ok(()),
-            Ok(false) => answer,
-            Err(error) => answer.and(Err(error)),
-        }
+        self.remove(&place).await
     }
 
     /// Undoes a staging.
@@ -169,7 +170,7 @@ impl VolumeSteps {
         if self.is_mounted(&place.mount).await.map_err(after_call)? {
             return Err(self.still_there(&place));
         }
-        self.remove(&place, true).await.map(drop)
+        self.remove(&place).await
     }
 
     /// Expands a volume where it is published, or where it is staged.
@@ -255,6 +256,26 @@ impl VolumeSteps {
         }
     }
 
+    /// Seals what is below a target. Where that is not possible, the look at each start of a task is the guard.
+    async fn seal(&self, place: &Place) {
+        match self.mounter.seal(&place.mount).await {
+            Ok(_) => {}
+            Err(error) => {
+                let reason = &error.source;
+                tracing::warn!(%error, %reason, "what is below a target is not sealed");
+            }
+        }
+    }
+
+    /// Removes the seal of a target. An agent that ended in between has left the seal, or none.
+    async fn unseal(&self, place: &Place) -> Result<(), HostError> {
+        let unsealed = self.mounter.unseal(&place.mount).await;
+        unsealed.map_err(|error| HostError::Sealed {
+            path: place.mount.clone(),
+            reason: error.source.to_string(),
+        })
+    }
+
     /// Moves aside what was written at a place of the volume while nothing was mounted there: a plugin would not remove
     /// it, and a mount would hide it. A staging at which the plugin mounts nothing is its own, and may have its files.
     async fn keep_bare_content(&self, place: &Place) -> Result<(), HostError> {
@@ -305,7 +326,7 @@ impl VolumeSteps {
         if self.is_mounted(&place.mount).await? {
             return self.require(false, "STAGE_UNSTAGE_VOLUME");
         }
-        self.remove(place, true).await.map(drop)
+        self.remove(place).await
     }
 
     /// Creates what the call needs. Returns whether the volume was not here before.
@@ -396,30 +417,25 @@ impl VolumeSteps {
         };
         let is_unused =
             is_new && !error.may_have_taken_effect() && !self.is_mounted(&place.mount).await?;
-        if is_unused && let Err(error) = self.remove(place, true).await {
+        if is_unused && let Err(error) = self.remove(place).await {
             tracing::warn!(%error, "the files of a volume that was not mounted are left");
         }
         answer
     }
 
-    /// Removes the mount point, and then the record if the mount point was there, or if it `is_gone` in
-    /// any case. Returns whether the record was removed.
-    async fn remove(&self, place: &Place, is_gone: bool) -> Result<bool, HostError> {
+    /// Removes the mount point, and then the record.
+    async fn remove(&self, place: &Place) -> Result<(), HostError> {
         let remove = move |place: &Place| {
             let record = place.read()?;
-            let removed = place.remove_mount_point()?;
-            let is_gone = is_gone || removed != Removed::WasAbsent;
-            if is_gone {
-                place.remove_record()?;
-            }
-            Ok((is_gone, removed, record))
+            let kept = place.remove_mount_point()?;
+            place.remove_record()?;
+            Ok(kept.zip(record))
         };
         let removed = blocking(place, remove).await;
-        let (is_gone, removed, record) = removed.map_err(HostError::NotFinished)?;
-        if let (Removed::Kept(kept), Some(record)) = (removed, record) {
+        if let Some((kept, record)) = removed.map_err(HostError::NotFinished)? {
             self.report_kept(&record, &kept);
         }
-        Ok(is_gone)
+        Ok(())
     }
 
     /// Sends the event of files that were written beside a volume.
@@ -482,24 +498,6 @@ fn after_call(error: HostError) -> HostError {
     match error {
         HostError::NotPrepared(error) => HostError::NotFinished(error),
         error => error,
-    }
-}
-
-/// Whether the plugin has answered, and will not do anything more.
-fn is_final(error: &HostError) -> bool {
-    match error {
-        HostError::Plugin(PluginError {
-            delivery, verdict, ..
-        }) => *delivery == Delivery::Answered && !verdict.is_retried(),
-        _ => false,
-    }
-}
-
-/// Whether a plugin says that the target is gone. CSI has no code for it.
-fn reports_no_mount_point(error: &HostError) -> bool {
-    match error {
-        HostError::Plugin(error) => error.message.contains("no mount point"),
-        _ => false,
     }
 }
 

@@ -65,8 +65,18 @@ pub(super) fn client_config(
     match client_identity(settings)? {
         Some((chain, key, file)) => builder
             .with_client_auth_cert(chain, key)
-            .map_err(|error| unusable(&quoted(&file), &error.to_string())),
+            .map_err(|error| unusable(&quoted(&file), &why_no_identity(&error))),
         None => Ok(builder.with_no_client_auth()),
+    }
+}
+
+/// Returns why a key cannot be used with the client certificate.
+fn why_no_identity(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InconsistentKeys(_) => {
+            "it is not the key of the client certificate".to_owned()
+        }
+        error => error.to_string(),
     }
 }
 

@@ -17,9 +17,19 @@ pub struct PluginConnection {
     pub node: Arc<dyn NodeService>,
 }
 
+/// A process at the other end of a connection. Its number is given to another process after its end, its number and
+/// start time together are not, until the machine starts again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerProcess {
+    /// The process ID.
+    pub pid: i32,
+    /// The start time in clock ticks since the boot.
+    pub start_time: u64,
+}
+
 /// Creates connections.
 pub trait Connector: Send + Sync {
     /// Returns a connection to the plugin at `socket`. Does no I/O, so the plugin may start later. With a
-    /// process ID, calls fail while another process listens there.
-    fn connect(&self, socket: &Path, required_peer: Option<i32>) -> PluginConnection;
+    /// process, calls fail while another one listens there.
+    fn connect(&self, socket: &Path, required_peer: Option<PeerProcess>) -> PluginConnection;
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::connector::PeerProcess;
+
 /// The command of a task that the agent starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskCommand {
@@ -66,9 +68,9 @@ pub trait Task: Send + Sync {
     /// time limit, and has exited when this returns. Any other process goes on; `is_idle` says that it has no
     /// call of this agent under way.
     async fn stop(&self, is_idle: bool) -> Result<StoppedProcess, DriverError>;
-    /// Returns the process ID that every connection to the task's socket must lead to; `None` if only the
-    /// task can listen there.
-    fn required_peer(&self) -> Option<i32>;
+    /// Returns the process that every connection to the task's socket must lead to; `None` if only the task can
+    /// listen there.
+    fn required_peer(&self) -> Option<PeerProcess>;
     /// Returns the last lines of its output, newest last, for error messages.
     fn last_lines(&self) -> Vec<String>;
 }

@@ -198,6 +198,14 @@ pub enum HostError {
         /// What it is mounted for.
         found: String,
     },
+    /// The seal below a target cannot be removed, so the plugin could not remove the target.
+    #[error("cannot remove the seal of what is below `{}`: {reason}", path.display())]
+    Sealed {
+        /// The target on the host.
+        path: PathBuf,
+        /// The operating system's reason.
+        reason: String,
+    },
     /// A file operation failed before the plugin was called.
     #[error("{0}")]
     NotPrepared(HostFileError),
@@ -230,6 +238,7 @@ impl HostError {
             | Self::StagingLost { .. }
             | Self::Unidentified { .. }
             | Self::Occupied { .. }
+            | Self::Sealed { .. }
             | Self::NotPrepared(_)
             | Self::Stopping => true,
             Self::Plugin(error) => error.delivery == Delivery::NotSent,
@@ -271,6 +280,7 @@ impl HostError {
             | Self::StagingLost { .. }
             | Self::Unidentified { .. }
             | Self::Occupied { .. }
+            | Self::Sealed { .. }
             | Self::NotPrepared(_)
             | Self::NotFinished(_)
             | Self::Stopping
@@ -297,6 +307,11 @@ impl HostError {
             Self::Occupied { path, .. } | Self::Unidentified { path } => {
                 format!("unmount `{}`", path.display())
             }
+            Self::Sealed { path, .. } => format!(
+                "run the agent as root with the capability `CAP_LINUX_IMMUTABLE`; or stop the tasks of the volume, \
+                 unmount `{0}`, and run `chattr -i {0}`",
+                path.display()
+            ),
             Self::NotPrepared(error) | Self::NotFinished(error) => {
                 format!("check `{}`", error.path.display())
             }

@@ -62,7 +62,7 @@ pub use claim_api::{ClaimApi, ClaimQuery, VolumeClaimRequest, VolumeReleaseReque
 pub use clock::{Clock, SystemClock};
 pub use cluster_api::ClusterApi;
 pub use cluster_reader::ClusterReader;
-pub use connector::{Connector, PluginConnection};
+pub use connector::{Connector, PeerProcess, PluginConnection};
 pub use contained::{ContainedPanic, contained};
 pub use control_plane::{
     AssignedAlloc, AssignedAllocs, ControlPlane, ControlPlaneError, LostMount, MountRefused,

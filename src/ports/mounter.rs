@@ -225,9 +225,16 @@ pub trait Mounter: Send + Sync {
     async fn unmount(&self, target: &Path) -> Result<(), MountError>;
     /// Returns the topmost mount exactly at `target`, if any.
     async fn entry(&self, target: &Path) -> Result<Option<MountEntry>, MountError>;
+    /// Seals the directory or the file below what is mounted at `target`: no process can write to it or remove it. Returns
+    /// whether it is sealed; not every file system can.
+    async fn seal(&self, target: &Path) -> Result<bool, MountError>;
+    /// Removes the seal of what is at `target` or below its mount, if it has one.
+    async fn unseal(&self, target: &Path) -> Result<(), MountError>;
     /// Returns what is at `target`; `None` if nothing is. An error may also mean that the file system there does not
     /// respond.
     async fn identify(&self, target: &Path) -> Result<Option<SourceIdentity>, MountError>;
+    /// Returns the mount that a path is on; `None` if the path does not exist.
+    async fn mount_of(&self, path: &Path) -> Result<Option<MountEntry>, MountError>;
     /// Returns all mounts of this process's mount namespace, in the order of their creation.
     async fn list(&self) -> Result<Vec<MountEntry>, MountError>;
     /// Follows the mounts of this process's mount namespace.

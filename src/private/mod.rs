@@ -16,6 +16,8 @@ mod given;
 mod lock_holder;
 mod problem;
 #[cfg(target_os = "linux")]
+mod process_stat;
+#[cfg(target_os = "linux")]
 mod search_right;
 #[cfg(unix)]
 mod socket;
@@ -37,6 +39,8 @@ pub use given::open_secret;
 pub use given::{open_given, own_network};
 pub use lock_holder::{LockProcess, foreign_holder};
 pub use problem::{NotPrivate, Problem};
+#[cfg(target_os = "linux")]
+pub use process_stat::start_time_in;
 #[cfg(target_os = "linux")]
 pub use search_right::{grant_search, revoke_search, users_with_search};
 #[cfg(unix)]

@@ -13,6 +13,8 @@ use nix::sys::socket::sockopt::{PeerCredentials, PeerPidfd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use super::process_stat::start_time_in;
+
 /// The process that made a connection, or that listens.
 #[derive(Debug)]
 pub struct SocketPeer {
@@ -57,6 +59,19 @@ impl SocketPeer {
         Ok(poll(&mut watched, Some(&at_once))? == 0)
     }
 
+    /// Returns when the process was started, in clock ticks since the boot. Blocks.
+    ///
+    /// # Errors
+    /// If it has ended, or `/proc` cannot be read.
+    pub fn start_time(&self) -> io::Result<u64> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid))?;
+        // Only now is it certain that the file was that of this process.
+        if !self.is_running()? {
+            return Err(Errno::ESRCH.into());
+        }
+        start_time_in(&stat).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
     /// Whether the process sees the processes and mounts of this process, as no task does. Blocks.
     ///
     /// # Errors
@@ -96,6 +111,8 @@ mod tests {
         assert_eq!(peer.user, rustix::process::geteuid().as_raw());
         assert!(peer.is_running().unwrap());
         assert!(peer.shares_namespaces().unwrap());
+        let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+        assert_eq!(start_time_in(&stat), Some(peer.start_time().unwrap()));
     }
 
     /// The peer of a client is the process that listens, which is this program as another process.
@@ -128,6 +145,7 @@ mod tests {
         assert!(peer.shares_namespaces().is_err());
         let late = SocketPeer::of(&stream).map(|peer| peer.is_running().unwrap());
         assert!(!late.unwrap_or(false), "the process has ended");
+        assert!(peer.start_time().is_err());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Reads the facts that a diagnosis of volumes needs.
 //!
-//! Nodes, providers and evaluations are optional: what cannot be read of them is reported as unread, and
+//! Nodes, providers, evaluations and health are optional: what cannot be read of them is reported as unread, and
 //! leads to no finding.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,6 +15,7 @@ use crate::diagnostic::Diagnostic;
 use crate::doctor::VolumeFacts;
 use crate::model::{
     Alloc, BlockedEvaluation, Namespace, NamespacedId, PluginId, SeenNodes, Volume, VolumeClaim,
+    VolumeHealth,
 };
 use crate::plan::{AskedPlugins, DetachRule, PluginState, ProviderList, UnlistedReason};
 use crate::ports::{ApiError, ClaimQuery, ClusterApi, ServerKind};
@@ -29,6 +30,8 @@ pub(super) struct FactOptions {
     pub(super) asks_providers: bool,
     /// Whether Nomad's blocked evaluations are read, and the allocations that use a volume without a claim.
     pub(super) reads_evaluations: bool,
+    /// Whether the agent's plugins are asked for the health of the volumes that are in use.
+    pub(super) reads_health: bool,
     /// The largest number of concurrent requests.
     pub(super) parallelism: usize,
     /// The time, in nanoseconds since the epoch.
@@ -41,6 +44,7 @@ impl FactOptions {
         Self {
             asks_providers: false,
             reads_evaluations: false,
+            reads_health: false,
             parallelism: 1,
             now,
         }
@@ -55,6 +59,7 @@ pub(super) struct FactReading {
     nodes: SeenNodes,
     detach: DetachRule,
     providers: BTreeMap<PluginId, ProviderList>,
+    health: BTreeMap<NamespacedId, VolumeHealth>,
     evaluations: BTreeMap<Namespace, Vec<BlockedEvaluation>>,
     unclaimed: BTreeMap<NamespacedId, Vec<Alloc>>,
     now: i64,
@@ -90,6 +95,7 @@ impl FactReading {
             nodes: SeenNodes::default(),
             detach: server.detach_rule(),
             providers: BTreeMap::new(),
+            health: BTreeMap::new(),
             evaluations: BTreeMap::new(),
             unclaimed: BTreeMap::new(),
             now: options.now,
@@ -100,6 +106,9 @@ impl FactReading {
             reading
                 .read_providers(api, volumes, options.parallelism)
                 .await;
+        }
+        if options.reads_health && is_agent {
+            reading.read_health(api, volumes, options.parallelism).await;
         }
         if options.reads_evaluations && !is_agent {
             reading.read_evaluations(api, volumes).await;
@@ -129,6 +138,29 @@ impl FactReading {
         for warning in self.unread_providers() {
             let why = warning.notes.first().cloned().unwrap_or_default();
             self.unread.push(format!("{}: {why}", warning.message));
+        }
+    }
+
+    /// Reads what the plugins report of the volumes that are in use, for which nodes can answer.
+    async fn read_health(&mut self, api: &dyn ClusterApi, volumes: &[Volume], parallelism: usize) {
+        let used = volumes.iter().map(Volume::key);
+        let used = used.filter(|key| self.claims.as_ref().is_some_and(|it| it.contains_key(key)));
+        let reads: Vec<_> = used
+            .map(async |key| (api.volume_health(&key).await, key))
+            .collect();
+        let mut answers = stream::iter(reads).buffered(parallelism.max(1));
+        while let Some((answer, key)) = answers.next().await {
+            let health = match answer {
+                Ok(health) => health,
+                Err(error) => VolumeHealth {
+                    unknown: vec![error.message],
+                    ..VolumeHealth::default()
+                },
+            };
+            let unknown = health.unknown.iter();
+            let unknown = unknown.map(|why| format!("health of volume `{key}`: {why}"));
+            self.unread.extend(unknown);
+            self.health.insert(key, health);
         }
     }
 
@@ -173,6 +205,7 @@ impl FactReading {
             nodes: &self.nodes,
             detach: self.detach,
             provider: provider.unwrap_or(&NOT_ASKED),
+            health: self.health.get(&volume.key()),
             evaluations: evaluations.map_or(&[][..], Vec::as_slice),
             unclaimed: self.unclaimed.get(&volume.key()).map(Vec::as_slice),
             now: self.now,

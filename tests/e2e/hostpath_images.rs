@@ -395,8 +395,10 @@ fn a_block_device_has_its_exact_size_and_can_be_read_only() {
     );
 }
 
-/// Another program can detach a loop device, and the next file gets its number. The node at the target is still what the
-/// plugin bound there: it is replaced by the device of the volume, or given back, and the other file keeps its device.
+/// A program that can open the node of a block volume can ask the kernel to detach its loop device. Nothing comes of it while the
+/// plugin holds the device. When the plugin is killed then, the next file gets the number of the device. The node at the
+/// target is still what the plugin bound there: it is replaced by the device of the volume, or given back, and the other
+/// file keeps its device.
 #[test]
 fn a_target_whose_device_was_taken_away_is_published_again_and_given_back() {
     let test =
@@ -449,11 +451,20 @@ fn a_target_whose_device_was_taken_away_is_published_again_and_given_back() {
             device.sync_all().unwrap();
             drop(device);
             let device = take_away();
+            assert_eq!(Path::new(&backing(&device)), image, "the plugin holds it");
+            let next = run_command(&["losetup", "--find", "--show", other.to_str().unwrap()]);
+            assert_ne!(next, device, "its number is not free");
+            run_command(&["losetup", "--detach", &next]);
+            let mut read = [0; 4];
+            let mut kept = std::fs::File::open(&target).unwrap();
+            kept.read_exact(&mut read).unwrap();
+            assert_eq!(&read, b"data");
+            drop(kept);
+            fixture.kill();
             run_command(&["losetup", &device, other.to_str().unwrap()]);
             devices.push(device);
             taken = true;
-            // A restart knows it too.
-            client = fixture.restart().await;
+            client = fixture.start().await;
         }
         client.unpublish(&id, &target).await.unwrap();
         client.unstage(&id, &staging).await.unwrap();

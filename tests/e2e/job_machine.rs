@@ -44,13 +44,17 @@ impl Machine {
 
     /// A machine whose agent has these options too.
     pub(crate) fn with_options(options: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let mut machine = Self {
-            directory,
-            agent: None,
-        };
+        let mut machine = Self::without_agent();
         machine.start_with(options);
         machine
+    }
+
+    /// A machine whose agent was not started yet.
+    pub(crate) fn without_agent() -> Self {
+        Self {
+            directory: tempfile::tempdir().unwrap(),
+            agent: None,
+        }
     }
 
     pub(crate) fn data(&self) -> PathBuf {
@@ -92,12 +96,18 @@ impl Machine {
     }
 
     pub(crate) fn create_volume(&self, id: &str, access: &str, attachment: &str) {
+        let is_block = attachment == "block-device";
+        let size = if is_block { 16 << 20 } else { 0 };
+        self.create_sized_volume(id, access, attachment, size);
+    }
+
+    pub(crate) fn create_sized_volume(&self, id: &str, access: &str, attachment: &str, size: u64) {
         let document = json!({
             "ID": id,
             "Name": id,
             "PluginID": "hostpath",
             "RequestedCapabilities": [{"AccessMode": access, "AttachmentMode": attachment}],
-            "RequestedCapacityMin": if attachment == "block-device" { 16 << 20 } else { 0 },
+            "RequestedCapacityMin": size,
         });
         self.put(
             &format!("/v1/volume/csi/{id}/create"),
@@ -152,17 +162,26 @@ impl Machine {
 
     /// Nothing of any allocation is left.
     pub(crate) fn assert_clean(&self) {
+        self.assert_no_claims();
+        self.assert_nothing_mounted_below(&self.data());
+    }
+
+    /// No task runs, and nothing is mounted below a directory.
+    pub(crate) fn assert_nothing_mounted_below(&self, directory: &Path) {
+        let left: Vec<String> = mounts()
+            .into_iter()
+            .filter(|mounted| Path::new(mounted).starts_with(directory))
+            .collect();
+        assert!(left.is_empty(), "{left:?}");
+        assert_eq!(self.tasks(), Vec::<u32>::new());
+    }
+
+    /// Every claim is released.
+    pub(crate) fn assert_no_claims(&self) {
         until("all claims to be gone", || match self.claims() {
             left if left.is_empty() => Ok(()),
             left => Err(format!("{left:#?}")),
         });
-        let data = self.data();
-        let left: Vec<String> = mounts()
-            .into_iter()
-            .filter(|mounted| Path::new(mounted).starts_with(&data))
-            .collect();
-        assert!(left.is_empty(), "{left:?}");
-        assert_eq!(self.tasks(), Vec::<u32>::new());
     }
 
     /// The processes of tasks of this test.

@@ -26,6 +26,7 @@ mod claims_load;
 mod crowds;
 #[path = "../support/damage.rs"]
 mod damage;
+mod doctor_health;
 mod embedded;
 #[path = "../support/filled_journal.rs"]
 mod filled_journal;

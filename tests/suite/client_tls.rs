@@ -463,7 +463,12 @@ async fn unusable_client_certificates_are_named() {
             "sealed.pem",
             "is encrypted",
         ),
-        (certificate, Some(other), "other-key.pem", ""),
+        (
+            certificate,
+            Some(other),
+            "other-key.pem",
+            "it is not the key of the client certificate",
+        ),
     ] {
         let tls = TlsSettings {
             client_certificate: certificate,

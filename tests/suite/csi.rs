@@ -11,9 +11,11 @@ use nomad_csi::model::{
 };
 use nomad_csi::ports::fake::{FakeBackend, Fault, PluginSettings};
 use nomad_csi::ports::{
-    Connector as _, CreateVolume, CreatedVolume, Delivery, NodeDescription, PluginCapabilities,
-    PluginConnection, PluginError, PublishVolume, Rpc, StageVolume, StatusCode, ValidateVolume,
+    Connector as _, CreateVolume, CreatedVolume, Delivery, NodeDescription, PeerProcess,
+    PluginCapabilities, PluginConnection, PluginError, PublishVolume, Rpc, StageVolume, StatusCode,
+    ValidateVolume,
 };
+use nomad_csi::private::start_time_in;
 use nomad_csi::retry::Verdict;
 
 use crate::support::fake_plugin::FakePluginServer;
@@ -421,16 +423,33 @@ async fn a_socket_of_another_process_gets_no_calls() {
     let fixture = start_plugin(PluginSettings::default());
     let connector = GrpcConnector::new();
     let socket = fixture.server.socket();
-    let own = i32::try_from(std::process::id()).unwrap();
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let own = PeerProcess {
+        pid: i32::try_from(std::process::id()).unwrap(),
+        start_time: start_time_in(&stat).unwrap(),
+    };
     let connected = |required| connector.connect(socket, required).identity;
     connected(Some(own)).plugin_info().await.unwrap();
     let before = fixture.server.backend.count(Rpc::GetPluginInfo);
-
-    let refused = connected(Some(1)).plugin_info().await.unwrap_err();
-    assert_eq!(refused.code, StatusCode::Unavailable);
-    assert_eq!(refused.delivery, Delivery::NotSent);
-    let why = format!("process {own} listens on the socket now, and process 1 has not exited");
-    assert!(refused.message.contains(&why), "{refused}");
+    let first = PeerProcess { pid: 1, ..own };
+    // The process that was meant has ended, and this one has its number.
+    let earlier = PeerProcess {
+        start_time: own.start_time - 1,
+        ..own
+    };
+    for (required, found) in [
+        (first, format!("process {}", own.pid)),
+        (earlier, "another process with its number".to_owned()),
+    ] {
+        let refused = connected(Some(required)).plugin_info().await.unwrap_err();
+        assert_eq!(refused.code, StatusCode::Unavailable);
+        assert_eq!(refused.delivery, Delivery::NotSent);
+        let why = format!(
+            "{found} listens on the socket now, and not process {}",
+            required.pid
+        );
+        assert!(refused.message.contains(&why), "{refused}");
+    }
     assert_eq!(fixture.server.backend.count(Rpc::GetPluginInfo), before);
 
     connected(None).plugin_info().await.unwrap();

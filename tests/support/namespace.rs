@@ -58,6 +58,13 @@ pub(crate) fn run_in_mount_namespace(test: &str, body: impl FnOnce()) {
         .env("TMPDIR", directory.path())
         .output()
         .expect("cannot run unshare");
+    // A test that failed, or killed its agent for good, leaves sealed directories. Without `chattr` there are none.
+    let mut unseal = Command::new("chattr");
+    let unsealed = unseal
+        .args(["-R", "-f", "-i"])
+        .arg(directory.path())
+        .output();
+    drop(unsealed);
     let text = format!(
         "{}{}",
         String::from_utf8_lossy(&output.stdout),

@@ -12,6 +12,13 @@ use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{escape_json, escape_json_for_yaml, is_invisible, one_line};
 use crate::ports::Document;
 
+/// The longest expression in bytes.
+const LONGEST_EXPRESSION: usize = 4096;
+/// How deep parentheses may be nested: the parser calls itself for each.
+const DEEPEST_PARENTHESES: usize = 64;
+/// How deep brackets may be nested: the parser reads the inside of a filter twice, so each level doubles its time.
+const DEEPEST_BRACKETS: usize = 8;
+
 /// An output format.
 #[derive(Clone, Debug)]
 pub(crate) enum OutputFormat {
@@ -51,6 +58,7 @@ impl OutputFormat {
             let words = Self::NAMES.join(", ");
             return Err(format!("expected one of {words}EXPRESSION"));
         };
+        check_size(expression)?;
         JsonPath::parse(expression)
             .map(Self::JsonPath)
             .map_err(|error| {
@@ -137,6 +145,34 @@ fn no_match(path: &JsonPath, is_list: bool) -> Diagnostic {
     }
 }
 
+/// Refuses an expression that the parser has no stack or no time for.
+fn check_size(expression: &str) -> Result<(), String> {
+    if expression.len() > LONGEST_EXPRESSION {
+        return Err(format!(
+            "the expression is longer than {LONGEST_EXPRESSION} bytes"
+        ));
+    }
+    for (open, close, deepest) in [
+        ('(', ')', DEEPEST_PARENTHESES),
+        ('[', ']', DEEPEST_BRACKETS),
+    ] {
+        let mut depth = 0_usize;
+        for character in expression.chars() {
+            if character == open {
+                depth += 1;
+            } else if character == close {
+                depth = depth.saturating_sub(1);
+            }
+            if depth > deepest {
+                return Err(format!(
+                    "`{open}` is nested more than {deepest} deep in the expression"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Returns indented JSON with a final line end.
 pub(crate) fn json_text(document: &(impl Serialize + ?Sized)) -> String {
     let mut text = escape_json(&serde_json::to_string_pretty(document).unwrap_or_default());
@@ -180,6 +216,37 @@ mod tests {
 
     fn output(format: &str) -> OutputFormat {
         OutputFormat::parse(format).expect("a known format")
+    }
+
+    /// The parser would end the program.
+    #[test]
+    fn an_expression_without_end_is_refused() {
+        let nested = |open: &str, close: &str, depth: usize| {
+            format!(
+                "jsonpath=$[?{}@.a{}]",
+                open.repeat(depth),
+                close.repeat(depth)
+            )
+        };
+        for expression in [
+            nested("(", ")", 1000),
+            nested("!(", ")", 1000),
+            nested("@[?", "]", 1000),
+            nested("@[?", "]", 20),
+            nested("(", ")", 100_000),
+            format!("jsonpath=${}", ".a".repeat(100_000)),
+        ] {
+            let refused = OutputFormat::parse(&expression).unwrap_err();
+            assert!(refused.contains("the expression"), "{refused}");
+        }
+        for expression in [
+            nested("(", ")", 60),
+            nested("!(", ")", 60),
+            nested("@[?", "]", 7),
+        ] {
+            OutputFormat::parse(&expression).unwrap();
+        }
+        output("jsonpath=$[?@.a == '((((']");
     }
 
     #[test]

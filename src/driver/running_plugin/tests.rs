@@ -55,9 +55,13 @@ async fn refusal(plugin: &RunningPlugin) -> DriverError {
 async fn the_process_behind_the_socket_is_recorded() {
     let bed = Bed::new();
     let task = bed.plugin().start().await.unwrap();
-    assert_eq!(task.required_peer(), Some(own_pid()));
-    let recorded = process_file::read(&bed.record()).unwrap();
-    assert_eq!(recorded.map(|process| process.pid), Some(own_pid()));
+    let recorded = process_file::read(&bed.record()).unwrap().unwrap();
+    assert_eq!(recorded.pid, own_pid());
+    let peer = PeerProcess {
+        pid: recorded.pid,
+        start_time: recorded.start_time,
+    };
+    assert_eq!(task.required_peer(), Some(peer));
 }
 
 #[test]
@@ -135,7 +139,10 @@ async fn the_end_of_the_process_is_noticed() {
     let recorded = process_file::read(&record).unwrap().unwrap();
     let process = RunningProcess {
         name: "ebs".to_owned(),
-        pid: recorded.pid,
+        peer: PeerProcess {
+            pid: recorded.pid,
+            start_time: recorded.start_time,
+        },
         descriptor: register(recorded.open().unwrap().unwrap()).unwrap(),
         process_file: record,
     };

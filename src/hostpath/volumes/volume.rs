@@ -344,24 +344,29 @@ impl Volume {
         Ok(())
     }
 
-    /// Returns the writable or read-only device of a block volume. Sets it up if it does not exist.
+    /// Returns the writable or read-only device of a block volume. Sets it up if it does not exist, and holds it.
     pub(in crate::hostpath) fn block_device(&self, read_only: bool) -> Result<PathBuf, HostError> {
         let storage = &self.plugin.host.storage;
         let set_up = || {
             let devices = storage.attached(&self.data)?;
-            let found = devices
-                .into_iter()
-                .find(|device| device.read_only == read_only);
-            if let Some(device) = found {
-                return Ok(device.path);
+            let mut fitting = devices
+                .iter()
+                .filter(|device| device.read_only == read_only);
+            if let Some(device) = fitting.next()
+                && let Some(held) = storage.open(device)?
+            {
+                return Ok(held);
             }
             let how = AttachOptions {
                 read_only,
                 persistent: true,
             };
-            Ok(storage.attach(&self.data, how, &self.tuning())?.path)
+            storage.attach(&self.data, how, &self.tuning())
         };
-        set_up().map_err(HostError::io("set up a loop device"))
+        let held = set_up().map_err(HostError::io("set up a loop device"))?;
+        let path = held.path.clone();
+        self.plugin.hold_device(self.id(), read_only, held);
+        Ok(path)
     }
 
     /// Detaches the devices of a block volume that no path except `except` needs.
@@ -380,6 +385,11 @@ impl Volume {
                 } => self.is_read_only(capability, *read_only),
             })
             .collect();
+        for read_only in [false, true] {
+            if !needed.contains(&read_only) {
+                self.plugin.let_go_of_device(self.id(), read_only);
+            }
+        }
         let storage = &self.plugin.host.storage;
         let devices = storage.attached(&self.data);
         let released = devices.and_then(|devices| {

@@ -172,13 +172,15 @@ impl AllocProgress {
         }
     }
 
-    /// Like [`Self::lose_volume`], for the volume whose target has this path.
+    /// Like [`Self::lose_volume`], for the CSI volume whose target has this path. A host volume is the operator's, and
+    /// cannot be mounted again.
     pub(super) fn lose_source(&mut self, source: &Path, reason: &str, now: i64) {
         let Setup::Ready(targets) = &self.setup else {
             return;
         };
         let mut targets = targets.iter();
-        let lost = targets.find(|(_, target)| target.as_deref() == Ok(source));
+        let of_csi = |alias| self.tasks.iter().any(|task| task.volumes.contains(alias));
+        let lost = targets.find(|(alias, target)| target.as_deref() == Ok(source) && of_csi(alias));
         if let Some(alias) = lost.map(|(alias, _)| alias.clone()) {
             self.lose_volume(&alias, reason, now);
         }

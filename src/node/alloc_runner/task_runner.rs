@@ -3,7 +3,8 @@
 //! A run that an earlier agent started is found by its directory, and waited for. A second run never starts beside
 //! one whose end is not known: when the driver cannot say how a run ends, it is asked again. What was decided about
 //! the end of a run is recorded before the next one starts. Before each start the mounts of its volumes are compared
-//! with what was recorded, and the driver compares once more; a mount that vanished is no failure of the task.
+//! with what was recorded, and the driver compares once more; a mount that vanished is no failure of the task. The agent
+//! mounts a CSI volume again, and the operator a host volume.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,6 +15,8 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::super::alloc_directory::{TaskDirectory, blocking};
+use super::super::host_mounts::is_host_volume;
+use super::super::host_volume_mounts::check_host_volume;
 use super::super::plugin_tasks::PluginSupervision;
 use super::super::published_source::check_source;
 use super::super::task_mounts::{MountSources, MountTargets, MountedVolumes};
@@ -296,7 +299,7 @@ impl TaskRunner {
         state: &mut RunnerState,
     ) -> Result<RunRequest, RunOutcome> {
         self.update(|task, _| task.has_run = false);
-        let (targets, sources) = loop {
+        let (targets, mut sources) = loop {
             let targets = self.ready_targets().await?;
             match self.sources(&targets).await {
                 Ok(sources) => break (targets, sources),
@@ -307,6 +310,7 @@ impl TaskRunner {
                 }
             }
         };
+        sources.extend(self.host_sources(&targets).await?);
         let refused = |reason: &String| RunOutcome::Refused(reason.clone());
         let plan = self.plan.as_ref().map_err(refused)?;
         let mounted = MountedVolumes {
@@ -363,6 +367,28 @@ impl TaskRunner {
             match check_source(&*self.mounter, path).await {
                 Ok(source) => drop(sources.insert(alias, source)),
                 Err(reason) => return Err((alias, reason)),
+            }
+        }
+        Ok(sources)
+    }
+
+    /// Returns what is mounted at the host volumes of the task that are mount points.
+    async fn host_sources(&self, targets: &MountTargets) -> Result<MountSources, RunOutcome> {
+        let mut sources = MountSources::new();
+        let task = self.group.tasks.get(self.position);
+        for mount in task.map_or(&[][..], |task| &task.volume_mounts) {
+            let alias = &mount.volume;
+            let is_of_host = self.group.volumes.get(alias).is_some_and(is_host_volume);
+            let Some(Ok(path)) = targets.get(alias).filter(|_| is_of_host) else {
+                continue;
+            };
+            match check_host_volume(&*self.mounter, &self.data, path).await {
+                Ok(None) => {}
+                Ok(Some(found)) => drop(sources.insert(alias.clone(), found)),
+                Err(reason) => {
+                    let source = path.clone();
+                    return Err(RunOutcome::Ended(RunEnd::SourceLost { source, reason }));
+                }
             }
         }
         Ok(sources)

@@ -151,13 +151,17 @@ async fn the_end_of_the_process_ends_its_calls() {
     assert!(refused.was_not_sent(), "{refused}");
 }
 
-/// A panic of the agent proves nothing about the plugin.
+/// A panic of the agent proves nothing about the plugin. The end of its process does.
 #[tokio::test]
-async fn a_lost_call_keeps_its_lane() {
+async fn a_lost_call_keeps_its_lane_until_the_process_is_gone() {
     let lanes = lanes();
+    let process = process();
     let permit = lanes.admit(key("v"), &order("now", 1), STAGE).ok().unwrap();
     let work = |_: PluginCalls| async { panic!("a mistake") };
-    let lost = lanes.run::<(), _>(permit, process(), work).await;
+    let lost = lanes.run::<(), _>(permit, process.clone(), work).await;
     assert!(matches!(lost, Err(HostError::Lost { .. })), "{lost:?}");
     assert!(is_busy(&lanes));
+    process.run.end().await;
+    lanes.drain().await;
+    assert_eq!(lanes.running(), []);
 }

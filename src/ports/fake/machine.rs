@@ -86,7 +86,9 @@ impl FakeMachine {
     pub(super) fn unpublish(&self, path: &Path) -> Result<(), Refusal> {
         self.unmount(path)?;
         let path = self.on_machine(path);
-        let removed = if path.is_dir() {
+        let removed = if self.mounter.is_sealed(&path) {
+            Err(std::io::ErrorKind::PermissionDenied.into())
+        } else if path.is_dir() {
             std::fs::remove_dir(&path)
         } else {
             std::fs::remove_file(&path)

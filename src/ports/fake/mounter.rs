@@ -1,5 +1,6 @@
 //! A fake mount table in memory.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,6 +36,7 @@ struct Table {
     /// Whether the last of these calls ends its thread once it has its effect.
     ends_thread: bool,
     busy: Vec<PathBuf>,
+    sealed: BTreeSet<PathBuf>,
 }
 
 const DEVICE: &str = "0:1";
@@ -152,6 +154,11 @@ impl FakeMounter {
         drop(table);
         self.notify();
         Ok(())
+    }
+
+    /// Whether the directory at `target` is sealed: it cannot be removed.
+    pub fn is_sealed(&self, target: &Path) -> bool {
+        self.table().sealed.contains(target)
     }
 
     /// Returns the current mounts.
@@ -334,6 +341,20 @@ impl Mounter for FakeMounter {
             .into_iter()
             .rev()
             .find(|mount| mount.target == target))
+    }
+
+    async fn mount_of(&self, path: &Path) -> Result<Option<MountEntry>, MountError> {
+        Ok(path.exists().then(|| self.table().over(path)).flatten())
+    }
+
+    async fn seal(&self, target: &Path) -> Result<bool, MountError> {
+        self.table().sealed.insert(target.to_owned());
+        Ok(true)
+    }
+
+    async fn unseal(&self, target: &Path) -> Result<(), MountError> {
+        self.table().sealed.remove(target);
+        Ok(())
     }
 
     async fn identify(&self, target: &Path) -> Result<Option<SourceIdentity>, MountError> {

@@ -22,7 +22,7 @@ use crate::model::{
 use crate::ports::attachment::{
     ControllerPublishVolume, ControllerUnpublishVolume, NodeExpandVolume,
 };
-use crate::ports::connector::{Connector, PluginConnection};
+use crate::ports::connector::{Connector, PeerProcess, PluginConnection};
 use crate::ports::health::{ListVolumeHealth, ListedHealth, NodeVolumeHealth};
 use crate::ports::plugin::{
     Controller, CreateVolume, CreatedVolume, Delivery, Identity, NodeDescription, NodeService,
@@ -437,7 +437,7 @@ impl NodeService for FakePlugin {
 pub struct FakeConnector(pub FakePlugin);
 
 impl Connector for FakeConnector {
-    fn connect(&self, _: &Path, _: Option<i32>) -> PluginConnection {
+    fn connect(&self, _: &Path, _: Option<PeerProcess>) -> PluginConnection {
         self.0.connection()
     }
 }
