@@ -1,11 +1,11 @@
 //! What decisions about claims need to know besides the record.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::NodeId;
 
 /// The steps that a plugin needs before it publishes a volume.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PluginSteps {
     /// PUBLISH_UNPUBLISH_VOLUME: its controller attaches volumes to nodes.
     pub attach: bool,
@@ -16,9 +16,11 @@ pub struct PluginSteps {
 /// The facts about plugins and nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Facts {
-    /// The steps of the plugin; `None` while no instance has reported them. Then nothing is set up, and
-    /// what exists is undone from the record.
+    /// The steps of the plugin's newest instances; `None` while none has reported them. Then nothing is set
+    /// up, and what exists is undone from the record.
     pub plugin: Option<PluginSteps>,
+    /// Whether the instance that carries out the steps on a node stages volumes, where one is known.
+    pub stages: BTreeMap<NodeId, bool>,
     /// Nodes that are gone, fenced, or declared lost by an operator, until they are swept. A node that
     /// is merely silent is not among them.
     pub lost: BTreeSet<NodeId>,
@@ -27,6 +29,13 @@ pub struct Facts {
 }
 
 impl Facts {
+    /// Returns the steps towards a target on a node: those of the instances that carry them out (rule 18).
+    pub fn steps_on(&self, node: &NodeId) -> Option<PluginSteps> {
+        let plugin = self.plugin?;
+        let stage = self.stages.get(node).copied().unwrap_or(plugin.stage);
+        Some(PluginSteps { stage, ..plugin })
+    }
+
     /// Whether a node is lost.
     pub fn is_lost(&self, node: &NodeId) -> bool {
         self.lost.contains(node)

@@ -38,6 +38,9 @@
 //!     allocation.
 //! 17. A target or staging whose mount vanished is *Maybe*. No task starts on a source that is not the
 //!     recorded mount.
+//! 18. A step is decided for the instance of the plugin that carries it out, as that instance reports itself,
+//!     and never for another node's. The request says what it was decided for, and a host whose instance has
+//!     gained or lost it since refuses: decide again.
 
 mod admit;
 mod denied;

@@ -1,7 +1,8 @@
 //! [`next_steps`]: from what is wanted and what is known to what must be done now.
 //!
 //! A held claim needs the attachment, then the staging, then its target, in that order. [`Known::Maybe`]
-//! is not enough: the same idempotent call is repeated. A released claim undoes its target, then the
+//! is not enough: the same idempotent call is repeated. Where the plugin attaches no longer, an attachment
+//! that is `Maybe` is undone before anything is there. A released claim undoes its target, then the
 //! staging if no other claim on the node uses it, then the attachment, then itself; here `Maybe` must be
 //! undone too. On a lost node nothing is called: what it has is given up explicitly, and the attachment
 //! is undone at the controller. A node that returned is swept before it is used again.
@@ -46,9 +47,12 @@ fn setup(record: &Claims, facts: &Facts, key: &ClaimKey, claim: &Claim) -> Optio
     if claim.published == Known::Yes {
         return expansion(record, node);
     }
-    let plugin = facts.plugin?;
+    let plugin = facts.steps_on(node)?;
     Some(if plugin.attach && record.attached(node) != Known::Yes {
         Step::ControllerPublish(node.clone())
+    } else if record.attached(node) == Known::Maybe && is_given_up(record, node) {
+        // The plugin no longer attaches, and a detach that is still under way would cut the target off.
+        Step::ControllerUnpublish(node.clone())
     } else if plugin.stage && record.staged(node) != Known::Yes {
         Step::NodeStage(node.clone())
     } else {

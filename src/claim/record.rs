@@ -342,6 +342,17 @@ impl Claims {
         }
     }
 
+    /// Returns a call on the node whose effect is possible, if there is one.
+    pub fn open_call(&self, node: &NodeId) -> Option<&StartedCall> {
+        let staging = self.stagings.get(node);
+        let staged = staging.filter(|staging| staging.state == Known::Maybe);
+        let targets = self.on(node).map(|(_, claim)| claim);
+        let open = targets.filter(|claim| claim.published == Known::Maybe);
+        open.filter_map(|claim| claim.call.as_ref())
+            .chain(staged.map(|staging| &staging.call))
+            .next()
+    }
+
     /// Whether the volume is attached to the node.
     pub fn attached(&self, node: &NodeId) -> Known {
         self.attachments

@@ -212,6 +212,16 @@ impl FakeHost {
         contexts.next().unwrap_or_default()
     }
 
+    fn attaches(&self) -> bool {
+        let controller = self.backend.settings().controller;
+        controller.is_some_and(|controller| controller.publish_unpublish_volume)
+    }
+
+    fn stages(&self) -> bool {
+        let node = self.backend.settings().node;
+        node.is_some_and(|node| node.stage_unstage_volume)
+    }
+
     pub(super) fn attach_request(&self) -> ControllerPublishRequest {
         ControllerPublishRequest {
             volume: volume(),
@@ -238,6 +248,7 @@ impl FakeHost {
             volume: volume(),
             name: name(),
             usage: self.usage(),
+            attaches: self.attaches(),
             publish_context: self.context(),
             volume_context: BTreeMap::new(),
             secrets: settings().secrets,
@@ -251,6 +262,8 @@ impl FakeHost {
             alloc: alloc.into(),
             alias: "data".into(),
             usage: self.usage(),
+            attaches: self.attaches(),
+            stages: self.stages(),
             read_only: false,
             publish_context: self.context(),
             volume_context: BTreeMap::new(),

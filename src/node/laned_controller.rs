@@ -1,7 +1,7 @@
 //! A controller whose calls take the lane of their volume.
 //!
-//! The registry hands it out, so every caller of this process takes the same lanes. What changes
-//! nothing passes. A lane that is busy answers `ABORTED` as CSI names it, with the verdict of a call
+//! The registry hands it out, so every caller of this process takes the same lanes: CSI wants one call per
+//! volume at a time, also if it changes nothing. Lists and health pass. A lane that is busy answers `ABORTED` as CSI names it, with the verdict of a call
 //! that was not sent.
 
 use std::future::Future;
@@ -114,7 +114,12 @@ impl Controller for LanedController {
     }
 
     async fn validate_volume(&self, request: ValidateVolume) -> Result<(), PluginError> {
-        self.inner.validate_volume(request).await
+        let key = self.volume(&request.external_id);
+        let rpc = Rpc::ValidateVolumeCapabilities;
+        self.call((key, HostOperation::Validate, rpc), |inner| async move {
+            inner.validate_volume(request).await
+        })
+        .await
     }
 
     async fn list_volumes(&self, page: PageRequest) -> Result<Page<ExternalVolume>, PluginError> {

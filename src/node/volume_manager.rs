@@ -101,6 +101,7 @@ impl VolumeManager {
         let RunningInstance {
             connection,
             node,
+            controller,
             run,
             volumes_in_plugin,
             ..
@@ -123,6 +124,7 @@ impl VolumeManager {
                 root,
                 node: connection.node,
                 capabilities,
+                attaches: controller.map(|controller| controller.publish_unpublish_volume),
                 mounter,
                 observer: observer.clone(),
                 calls,

@@ -38,6 +38,8 @@ pub(super) struct VolumeSteps {
     pub(super) root: MountRoot,
     pub(super) node: Arc<dyn NodeService>,
     pub(super) capabilities: NodeCapabilities,
+    /// Whether the plugin attaches volumes; `None` if its controller is not the same process.
+    pub(super) attaches: Option<bool>,
     pub(super) mounter: Arc<dyn Mounter>,
     pub(super) observer: Arc<dyn MountObserver>,
     pub(super) calls: PluginCalls,
@@ -50,6 +52,7 @@ impl VolumeSteps {
             self.capabilities.stage_unstage_volume,
             "STAGE_UNSTAGE_VOLUME",
         )?;
+        self.check_attaches(request.attaches)?;
         let path = self.root.staging(&request.volume.external_id);
         let place = Place::of_staging(&self.root, &path);
         let record = VolumeRecord {
@@ -82,6 +85,10 @@ impl VolumeSteps {
 
     /// Publishes a volume.
     pub(super) async fn publish(&self, request: PublishRequest) -> Result<TargetPath, HostError> {
+        self.check_attaches(request.attaches)?;
+        if request.stages != self.capabilities.stage_unstage_volume {
+            return Err(self.changed("STAGE_UNSTAGE_VOLUME"));
+        }
         let id = &request.volume.external_id;
         let path = self.root.target(id, &request.alloc, &request.alias);
         let place = Place::of_target(&self.root, &path);
@@ -475,6 +482,20 @@ impl VolumeSteps {
         }
         let plugin = self.calls.plugin().clone();
         Err(HostError::Unsupported { plugin, what })
+    }
+
+    /// Refuses what was decided without an attachment, if the plugin attaches volumes now (rule 18 of the claims
+    /// machine). One that does not may be called beside a controller that does, while it is upgraded.
+    fn check_attaches(&self, decided: bool) -> Result<(), HostError> {
+        match self.attaches {
+            Some(true) if !decided => Err(self.changed("PUBLISH_UNPUBLISH_VOLUME")),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn changed(&self, what: &'static str) -> HostError {
+        let plugin = self.calls.plugin().clone();
+        HostError::Changed { plugin, what }
     }
 
     fn not_there(&self, place: &Place, found: &'static str) -> HostError {

@@ -35,6 +35,8 @@ pub enum HostOperation {
     Delete,
     /// ControllerExpandVolume.
     Expand,
+    /// ValidateVolumeCapabilities.
+    Validate,
     /// CreateSnapshot.
     Snapshot,
     /// CreateVolume.
@@ -53,6 +55,7 @@ impl HostOperation {
             Self::Sweep => "sweep",
             Self::Attach => "attach",
             Self::Detach => "detach",
+            Self::Validate => "validate",
             Self::Delete => "delete",
             Self::Snapshot => "snapshot",
             Self::Create => "create",
@@ -132,6 +135,14 @@ pub enum HostError {
     /// The plugin does not have a service or a capability that the request needs.
     #[error("plugin `{plugin}` does not support {what}")]
     Unsupported {
+        /// The plugin.
+        plugin: PluginId,
+        /// CSI's name of the capability.
+        what: &'static str,
+    },
+    /// The plugin was started again with other capabilities than the request was decided for.
+    #[error("plugin `{plugin}` has gained or lost {what} since the step was decided")]
+    Changed {
         /// The plugin.
         plugin: PluginId,
         /// CSI's name of the capability.
@@ -234,6 +245,7 @@ impl HostError {
             | Self::OtherSession { .. }
             | Self::NoPlugin { .. }
             | Self::Unsupported { .. }
+            | Self::Changed { .. }
             | Self::InUse { .. }
             | Self::StagingLost { .. }
             | Self::Unidentified { .. }
@@ -258,18 +270,23 @@ impl HostError {
         }
     }
 
-    /// Whether the request was decided for another run of the host, or before one that arrived. It says
+    /// Whether the request was decided for another run of the host or the plugin, or before one that arrived. It says
     /// nothing about the step: decide again.
     pub fn is_out_of_date(&self) -> bool {
-        matches!(self, Self::OtherSession { .. } | Self::Overtaken { .. })
+        matches!(
+            self,
+            Self::OtherSession { .. } | Self::Overtaken { .. } | Self::Changed { .. }
+        )
     }
 
-    /// Whether the plugin can never carry out this step.
+    /// Whether the plugin can never carry out this step. A capability that it lacks, it had when the step was
+    /// decided (rule 18 of the claims machine), so the next decision is another one.
     pub fn is_permanent(&self) -> bool {
         match self {
             Self::Plugin(error) => error.verdict == Verdict::Permanent,
-            Self::Unsupported { .. } => true,
-            Self::OtherSession { .. }
+            Self::Unsupported { .. }
+            | Self::Changed { .. }
+            | Self::OtherSession { .. }
             | Self::Overtaken { .. }
             | Self::Busy { .. }
             | Self::NoPlugin { .. }
@@ -316,6 +333,7 @@ impl HostError {
                 format!("check `{}`", error.path.display())
             }
             Self::Plugin(_)
+            | Self::Changed { .. }
             | Self::Overtaken { .. }
             | Self::OtherSession { .. }
             | Self::InUse { .. }

@@ -40,6 +40,8 @@ pub struct StageRequest {
     pub name: NamespacedId,
     /// What it is staged for.
     pub usage: Usage,
+    /// Whether it was decided for a plugin that attaches volumes.
+    pub attaches: bool,
     /// The answer of ControllerPublishVolume; empty without one.
     pub publish_context: PublishContext,
     /// The volume context.
@@ -61,6 +63,10 @@ pub struct PublishRequest {
     pub alias: VolumeAlias,
     /// What the volume is used for.
     pub usage: Usage,
+    /// Whether it was decided for a plugin that attaches volumes.
+    pub attaches: bool,
+    /// Whether it was decided for an instance that stages volumes.
+    pub stages: bool,
     /// Whether the target refuses writes.
     pub read_only: bool,
     /// The answer of ControllerPublishVolume; empty without one.

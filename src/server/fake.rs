@@ -100,7 +100,8 @@ impl FakeAgent {
     ) -> Result<Self, JournalError> {
         let cell = StateCell::open(Arc::new(journal.clone()), CellOptions::default()).await?;
         let directory = Arc::new(FakeDirectory::default());
-        let connection = FakePlugin::new(backend.clone()).connection();
+        let controllers = Self::host(&backend, None);
+        let connection = controllers.laned_plugin().connection();
         directory.insert(Self::PLUGIN.into(), Self::ALLOC.into(), connection);
         let sealer = FakeSealer::default();
         let ports = VolumePorts {
@@ -111,7 +112,11 @@ impl FakeAgent {
             ids: Arc::new(ids.clone()),
             calls: Self::call_lines(),
         };
-        let services = Services::new(ports, Self::hosts(&backend), limits, Self::agent_info());
+        let hosts = ClaimHosts {
+            controllers: Arc::new(controllers),
+            ..Self::hosts(&backend)
+        };
+        let services = Services::new(ports, hosts, limits, Self::agent_info());
         let agent = Self {
             _end: services.stopping.clone().drop_guard(),
             volumes: services.volumes.clone(),
@@ -148,17 +153,20 @@ impl FakeAgent {
 
     /// The hosts of steps: the node, and the controllers.
     pub fn hosts(backend: &Arc<FakeBackend>) -> ClaimHosts {
-        let host = |node| FakeStepHost::new(backend.clone(), Self::PLUGIN.into(), node, "session");
         let node = |id: &str, node| -> (NodeId, Arc<dyn NodeHost>) {
-            (NodeId::new(id), Arc::new(host(node)))
+            (NodeId::new(id), Arc::new(Self::host(backend, node)))
         };
         ClaimHosts {
             nodes: NodeHosts::new([
                 node(Self::NODE, None),
                 node(Self::SECOND_NODE, Some(Self::second_external_node())),
             ]),
-            controllers: Arc::new(host(None)),
+            controllers: Arc::new(Self::host(backend, None)),
         }
+    }
+
+    fn host(backend: &Arc<FakeBackend>, node: Option<ExternalNodeId>) -> FakeStepHost {
+        FakeStepHost::new(backend.clone(), Self::PLUGIN.into(), node, "session")
     }
 
     /// The limits that it was started with.

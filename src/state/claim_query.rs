@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::claims_record::{AllocRecord, ClaimsRecord, NodeLoss};
+use super::plugin_record::{PluginAlloc, PluginRecord};
 use super::record::VolumeRecord;
 use super::tables::State;
-use crate::claim::{ClaimKey, Facts, NodeVolumes, PluginSteps, Step, next_steps};
+use crate::claim::{ClaimKey, Claims, Facts, NodeVolumes, PluginSteps, Step, next_steps};
 use crate::model::{
     AllocId, ExternalNodeId, NamespacedId, NodeId, PluginId, PluginInstance, RemoteVolume,
     VolumeAlias,
@@ -88,22 +89,49 @@ impl State {
     }
 
     /// Returns the facts for decisions about the claims of a plugin's volumes.
-    pub fn claim_facts(&self, plugin: &PluginId) -> Facts {
+    pub fn claim_facts(&self, plugin: &PluginId, record: &Claims) -> Facts {
         let returned = self.losses.iter().filter(|(_, loss)| loss.has_returned);
+        let instances = self.plugins.get(plugin);
+        let stages = record.nodes().into_iter().filter_map(|node| {
+            let stages = stages_on(instances?, record, node)?;
+            Some((node.clone(), stages))
+        });
         Facts {
-            plugin: plugin_steps(self, plugin),
+            plugin: self.plugin_steps(plugin),
+            stages: stages.collect(),
             lost: self.losses.keys().cloned().collect(),
             returned: returned.map(|(node, _)| node.clone()).collect(),
         }
     }
 
+    /// Returns the steps that the plugin's newest instances need; `None` while they are not known. A plugin that
+    /// requires a controller attaches volumes only as its controller reports (W18).
+    pub fn plugin_steps(&self, plugin: &PluginId) -> Option<PluginSteps> {
+        let record = self.plugins.get(plugin)?;
+        let instances = || record.allocs.values().map(|alloc| &alloc.instance);
+        let requires_controller = instances().any(|instance| instance.requires_controller);
+        let attach = match newest(record, |alloc| alloc.instance.controller.is_some()) {
+            Some(alloc) => alloc
+                .instance
+                .controller
+                .as_ref()
+                .is_some_and(|info| info.capabilities.publish_unpublish_volume),
+            None if requires_controller => return None,
+            None => false,
+        };
+        let node = newest(record, |alloc| alloc.instance.node.is_some())?;
+        Some(PluginSteps {
+            attach: attach && requires_controller,
+            stage: stages(node)?,
+        })
+    }
+
     /// Returns the steps that are due for an external volume.
     pub fn claim_steps(&self, volume: &RemoteVolume) -> BTreeSet<Step> {
-        let facts = self.claim_facts(&volume.plugin_id);
-        match self.claims.get(volume) {
-            Some(record) => next_steps(&record.claims, &facts),
-            None => next_steps(&Default::default(), &facts),
-        }
+        let unclaimed = Claims::default();
+        let record = self.claims.get(volume);
+        let record = record.map_or(&unclaimed, |record| &record.claims);
+        next_steps(record, &self.claim_facts(&volume.plugin_id, record))
     }
 
     /// Returns the newest healthy instance of the plugin with the node service on a node.
@@ -169,30 +197,129 @@ impl State {
     }
 }
 
-/// The steps that the plugin needs; `None` while they are not known. A plugin that requires a
-/// controller attaches volumes only as its controller reports (W18).
-fn plugin_steps(state: &State, plugin: &PluginId) -> Option<PluginSteps> {
-    let record = state.plugins.get(plugin)?;
-    let instances = || record.allocs.values().map(|alloc| &alloc.instance);
-    let newest = |has: fn(&PluginInstance) -> bool| {
-        let serving = record.allocs.values().filter(|alloc| has(&alloc.instance));
-        let by_age = |alloc: &&super::plugin_record::PluginAlloc| {
-            (alloc.instance.health.healthy, alloc.create_index)
-        };
-        serving.max_by_key(by_age).map(|alloc| &alloc.instance)
+/// Returns the newest allocation of a plugin, a healthy one if there is any.
+fn newest(plugin: &PluginRecord, is_meant: impl Fn(&PluginAlloc) -> bool) -> Option<&PluginAlloc> {
+    let meant = plugin.allocs.values().filter(|alloc| is_meant(alloc));
+    meant.max_by_key(|alloc| (alloc.instance.health.healthy, alloc.create_index))
+}
+
+/// Whether an allocation of a plugin stages volumes; `None` without the node service.
+fn stages(alloc: &PluginAlloc) -> Option<bool> {
+    let node = alloc.instance.node.as_ref()?;
+    Some(node.capabilities.stage_unstage_volume)
+}
+
+/// Whether what carries out the steps on a node stages volumes: the allocation that got a call whose effect
+/// is possible (rule 4 of the claims machine), else the newest one there.
+fn stages_on(plugin: &PluginRecord, record: &Claims, node: &NodeId) -> Option<bool> {
+    let bound = record
+        .open_call(node)
+        .and_then(|call| plugin.allocs.get(&call.instance));
+    let there = || {
+        newest(plugin, |alloc| {
+            alloc.node == *node && stages(alloc).is_some()
+        })
     };
-    let requires_controller = instances().any(|instance| instance.requires_controller);
-    let attach = match newest(|instance| instance.controller.is_some()) {
-        Some(instance) => instance
-            .controller
-            .as_ref()
-            .is_some_and(|info| info.capabilities.publish_unpublish_volume),
-        None if requires_controller => return None,
-        None => false,
-    };
-    let node = newest(|instance| instance.node.is_some())?.node.as_ref()?;
-    Some(PluginSteps {
-        attach: attach && requires_controller,
-        stage: node.capabilities.stage_unstage_volume,
-    })
+    stages(bound.or_else(there)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claim::{ClaimEvent, Known, samples};
+    use crate::model::AccessMode;
+    use crate::state::samples::{instance, key, registered, started, state_of};
+    use crate::state::{Event, EventKind, apply, check};
+
+    const NODES: [&str; 2] = ["n1", "n2"];
+
+    struct Story(State, RemoteVolume);
+
+    impl Story {
+        fn change(&mut self, kind: EventKind) {
+            let event = Event::new(1, kind);
+            assert!(check(&self.0, &event).is_ok(), "{event:?}");
+            apply(&mut self.0, &event);
+        }
+
+        fn observe(&mut self, alloc: &str, node: &str, stages: bool) {
+            let mut instance = instance(true);
+            instance.alloc_id = AllocId::new(alloc);
+            instance.controller = None;
+            instance.requires_controller = false;
+            if let Some(node) = &mut instance.node {
+                node.capabilities.stage_unstage_volume = stages;
+            }
+            self.change(EventKind::PluginAllocObserved {
+                plugin: self.1.plugin_id.clone(),
+                node: NodeId::new(node),
+                instance: Box::new(instance),
+            });
+        }
+
+        fn claim(&mut self, event: ClaimEvent) {
+            self.change(EventKind::Claim {
+                volume: self.1.clone(),
+                event: Box::new(event),
+            });
+        }
+    }
+
+    /// Rule 18: the instance of the node decides, however the newest one of the plugin does it.
+    #[test]
+    fn the_instance_on_a_node_decides_for_it() {
+        for (first, second) in [(false, true), (true, false)] {
+            let state = state_of([started(), registered(&key("default", "db"), "ext-1")]);
+            let volume = state.remote_volume(&key("default", "db")).unwrap();
+            let mut story = Story(state, volume);
+            story.observe("p1", NODES[0], first);
+            story.observe("p2", NODES[1], second);
+            for (alloc, node) in [("a1", NODES[0]), ("a2", NODES[1])] {
+                story.change(EventKind::AllocStarted {
+                    alloc: AllocId::new(alloc),
+                    node: NodeId::new(node),
+                });
+                let request = samples::request(alloc, node, AccessMode::MultiNodeMultiWriter);
+                let (key, claim) = request.granted(0);
+                let claim = Box::new(claim);
+                story.claim(ClaimEvent::Granted { key, claim });
+            }
+            let step = |alloc: &str, node: &str, stages| match stages {
+                true => Step::NodeStage(NodeId::new(node)),
+                false => Step::NodePublish(samples::key(alloc)),
+            };
+            let expected = [step("a1", NODES[0], first), step("a2", NODES[1], second)];
+            assert_eq!(story.0.claim_steps(&story.1), expected.into());
+        }
+    }
+
+    /// Rules 4 and 18: while the effect of a call is possible, the instance that got it decides.
+    #[test]
+    fn the_instance_of_an_open_call_decides() {
+        let state = state_of([started(), registered(&key("default", "db"), "ext-1")]);
+        let volume = state.remote_volume(&key("default", "db")).unwrap();
+        let mut story = Story(state, volume);
+        story.observe("p1", NODES[0], false);
+        story.change(EventKind::AllocStarted {
+            alloc: AllocId::new("a1"),
+            node: NodeId::new(NODES[0]),
+        });
+        let request = samples::request("a1", NODES[0], AccessMode::MultiNodeMultiWriter);
+        let (key, claim) = request.granted(0);
+        let claim = Box::new(claim);
+        story.claim(ClaimEvent::Granted { key, claim });
+        let publish = Step::NodePublish(samples::key("a1"));
+        story.claim(ClaimEvent::StepStarted {
+            step: publish.clone(),
+            instance: AllocId::new("p1"),
+            inputs: None,
+        });
+        story.observe("p2", NODES[0], true);
+        let claims = story.0.claims(&story.1).unwrap();
+        assert_eq!(
+            claims.claims.claims[&samples::key("a1")].published,
+            Known::Maybe
+        );
+        assert_eq!(story.0.claim_steps(&story.1), [publish].into());
+    }
 }

@@ -249,11 +249,24 @@ impl Host {
         detached.unwrap();
     }
 
+    /// Whether the running plugin attaches and stages volumes.
+    fn runs(&self) -> (bool, bool) {
+        let instance = self.registry.running(&PLUGIN.into(), &TASK.into());
+        let instance = instance.ok();
+        let controller = instance.as_ref().and_then(|instance| instance.controller);
+        let node = instance.as_ref().and_then(|instance| instance.node);
+        (
+            controller.is_some_and(|controller| controller.publish_unpublish_volume),
+            node.is_some_and(|node| node.stage_unstage_volume),
+        )
+    }
+
     pub(crate) async fn stage(&self, index: u64, volume: &Volume) -> Result<(), HostError> {
         let request = StageRequest {
             volume: volume.remote(),
             name: volume.name.clone(),
             usage: self.usage(),
+            attaches: self.runs().0,
             publish_context: volume.publish_context.clone(),
             volume_context: volume.context.clone(),
             secrets: Secrets::default(),
@@ -273,6 +286,8 @@ impl Host {
             alloc: alloc.into(),
             alias: "data".into(),
             usage: self.usage(),
+            attaches: self.runs().0,
+            stages: self.runs().1,
             read_only: false,
             publish_context: volume.publish_context.clone(),
             volume_context: volume.context.clone(),

@@ -1,10 +1,10 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::model::AttachmentMode;
+use crate::model::{AttachmentMode, MountOptions};
 use crate::node::fake_host::{FakeHost, settings, volume};
 use crate::ports::fake::{Fault, PluginSettings};
-use crate::ports::{PluginDirectory as _, Rpc, StatusCode};
+use crate::ports::{PluginDirectory as _, Rpc, StatusCode, ValidateVolume};
 use crate::retry::Verdict;
 
 /// Attach and detach carry the secrets (B24, B25, W06) and the plugin's own ID of the node (B36), or the
@@ -63,7 +63,7 @@ async fn a_plugin_without_the_capability_is_not_called() {
         .publish(host.order(1), host.attach_request());
     let refused = refused.await.unwrap_err();
     assert!(
-        refused.is_permanent() && refused.was_not_sent(),
+        !refused.is_permanent() && refused.was_not_sent(),
         "{refused}"
     );
     let mut order = host.order(2);
@@ -123,7 +123,18 @@ async fn attach_and_detach_have_the_same_rules() {
     }
 }
 
-/// Deletes, expansions and snapshots of the forwarder run on the same lane as attach and detach.
+fn validation(host: &FakeHost) -> ValidateVolume {
+    ValidateVolume {
+        external_id: volume().external_id,
+        capabilities: vec![host.usage().capability],
+        mount_options: MountOptions::default(),
+        parameters: BTreeMap::new(),
+        context: BTreeMap::new(),
+        secrets: settings().secrets,
+    }
+}
+
+/// Deletes, expansions, snapshots and validations of the forwarder run on the same lane as attach and detach.
 #[tokio::test]
 async fn a_delete_does_not_run_into_an_attach() {
     let host = FakeHost::start();
@@ -144,11 +155,21 @@ async fn a_delete_does_not_run_into_an_attach() {
             (StatusCode::Aborted, Verdict::Retry)
         );
         assert!(refused.message.contains("attach"), "{refused}");
+        let refused = controller
+            .validate_volume(validation(&host))
+            .await
+            .unwrap_err();
+        assert_eq!(
+            (refused.code, refused.verdict),
+            (StatusCode::Aborted, Verdict::Retry)
+        );
         backend.release();
     };
     let (attached, ()) = tokio::join!(attaching, deleting);
     attached.unwrap();
     assert_eq!(backend.count(Rpc::DeleteVolume), 0);
+    assert_eq!(backend.count(Rpc::ValidateVolumeCapabilities), 0);
+    controller.validate_volume(validation(&host)).await.unwrap();
     let detached = host
         .controller
         .unpublish(host.order(2), FakeHost::detach_request());

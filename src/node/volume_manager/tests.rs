@@ -83,8 +83,8 @@ async fn a_plugin_that_does_not_stage_is_not_asked_to() {
     for step in [Rpc::NodeStageVolume, Rpc::NodeUnstageVolume] {
         let refused = host.take(step, 1).await.unwrap_err();
         assert!(
-            refused.is_permanent() && refused.was_not_sent(),
-            "{refused}"
+            !refused.is_permanent() && refused.was_not_sent(),
+            "decided again: {refused}"
         );
     }
     host.take(Rpc::NodePublishVolume, 1).await.unwrap();
@@ -94,6 +94,58 @@ async fn a_plugin_that_does_not_stage_is_not_asked_to() {
     host.take(Rpc::ControllerUnpublishVolume, 1).await.unwrap();
     assert_eq!(host.backend.count(Rpc::NodeStageVolume), 0);
     host.check_nothing_left("").await;
+}
+
+/// Rule 18: what was decided for the plugin as it was before it started again is refused, and not sent.
+#[tokio::test]
+async fn a_request_that_was_decided_for_another_plugin_is_refused() {
+    for (attaches, stages) in [(false, false), (true, false), (false, true), (true, true)] {
+        let mut plugin = settings();
+        if let Some(controller) = &mut plugin.controller {
+            controller.publish_unpublish_volume = attaches;
+        }
+        plugin.node = Some(NodeCapabilities {
+            stage_unstage_volume: stages,
+            ..NodeCapabilities::default()
+        });
+        let host = FakeHost::with(plugin, FILES);
+        let other_staging = PublishRequest {
+            stages: !stages,
+            ..host.publish_request(ALLOC)
+        };
+        let unattached = PublishRequest {
+            attaches: false,
+            ..host.publish_request(ALLOC)
+        };
+        let unattached_stage = StageRequest {
+            attaches: false,
+            ..host.stage_request()
+        };
+        let sent = host.backend.calls().len();
+        let mut refused = vec![
+            host.manager
+                .publish(host.order(1), other_staging)
+                .await
+                .err(),
+        ];
+        if attaches {
+            refused.push(host.manager.publish(host.order(2), unattached).await.err());
+        }
+        if attaches && stages {
+            refused.push(
+                host.manager
+                    .stage(host.order(3), unattached_stage)
+                    .await
+                    .err(),
+            );
+        }
+        for refused in refused {
+            let refused = refused.unwrap();
+            assert!(matches!(refused, HostError::Changed { .. }), "{refused}");
+            assert!(refused.was_not_sent() && !refused.is_permanent());
+        }
+        assert_eq!(host.backend.calls().len(), sent, "{attaches}, {stages}");
+    }
 }
 
 /// W04: a time-out is an error and never success. The lane stays busy, because the plugin may go on.

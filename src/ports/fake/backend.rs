@@ -6,7 +6,7 @@
 //! violations that the test did not take fails the test.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::{oneshot, watch};
@@ -188,6 +188,21 @@ impl FakeBackend {
         if let Some(Some(machine)) = inner.state.machines.get(node) {
             machine.mounter.reboot();
         }
+    }
+
+    /// Removes what is mounted at a path of a node without a call, as `umount` does. Returns whether something
+    /// was there.
+    pub fn unmount(&self, node: &ExternalNodeId, path: &Path) -> bool {
+        let state = &mut self.inner().state;
+        let mounts = |state: &ProviderState| state.targets.len() + state.stagings.len();
+        let before = mounts(state);
+        state
+            .targets
+            .retain(|(at, _, target), _| at != node || target != path);
+        state
+            .stagings
+            .retain(|(at, _), staging| at != node || staging.path != path);
+        mounts(state) != before
     }
 
     /// Declares a node lost: volumes may be detached from it although it has them.

@@ -14,6 +14,7 @@ use super::backend::{CallError, FakeBackend, FakeLane};
 use super::provider_state::ProviderState;
 use super::refusal::Refusal;
 use super::settings::PluginSettings;
+use super::step_host::FakeLanes;
 use crate::model::{
     AllocId, Bytes, ControllerCapabilities, ExternalId, ExternalNodeId, ExternalVolume,
     NodeCapabilities, PluginId, PublishContext, Secrets, Snapshot, SnapshotId, StorageStatus,
@@ -72,19 +73,44 @@ pub struct FakePlugin {
     backend: Arc<FakeBackend>,
     /// The node; `None` for that of the settings.
     node: Option<ExternalNodeId>,
+    /// The lanes that the controller's calls for a volume take, if they take any.
+    lanes: Option<FakeLanes>,
+}
+
+/// A lane that a call has taken.
+struct TakenLane(FakeLanes, ExternalId);
+
+impl Drop for TakenLane {
+    fn drop(&mut self) {
+        let mut lanes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        lanes.remove(&self.1);
+    }
 }
 
 impl FakePlugin {
     /// Creates the ports of this backend.
     pub fn new(backend: Arc<FakeBackend>) -> Self {
-        let node = None;
-        Self { backend, node }
+        Self {
+            backend,
+            node: None,
+            lanes: None,
+        }
     }
 
     /// Creates the ports of this backend on a node that [`FakeBackend::add_node`] added.
     pub fn on_node(backend: Arc<FakeBackend>, node: ExternalNodeId) -> Self {
-        let node = Some(node);
-        Self { backend, node }
+        Self {
+            node: Some(node),
+            ..Self::new(backend)
+        }
+    }
+
+    /// The same ports, whose controller calls for a volume take these lanes.
+    pub(super) fn on_lanes(self, lanes: FakeLanes) -> Self {
+        Self {
+            lanes: Some(lanes),
+            ..self
+        }
     }
 
     fn node(&self) -> ExternalNodeId {
@@ -108,8 +134,30 @@ impl FakePlugin {
         subject: &str,
         act: impl Fn(&mut ProviderState) -> Result<T, Refusal> + Send + Sync + 'static,
     ) -> Result<T, PluginError> {
+        let _taken = self.take_lane(rpc, subject)?;
         let lane = FakeLane::Controller;
         self.call_in(lane, (rpc, subject), act).await
+    }
+
+    /// Takes the lane of a volume, or refuses as a laned controller does.
+    fn take_lane(&self, rpc: Rpc, subject: &str) -> Result<Option<TakenLane>, PluginError> {
+        let is_about_volume = !subject.is_empty() && rpc != Rpc::ControllerGetVolumeHealth;
+        let Some(lanes) = self.lanes.as_ref().filter(|_| is_about_volume) else {
+            return Ok(None);
+        };
+        let id = ExternalId::new(subject);
+        let is_free = lanes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(id.clone());
+        if is_free {
+            return Ok(Some(TakenLane(lanes.clone(), id)));
+        }
+        Err(PluginError {
+            verdict: verdict_unsent(rpc),
+            delivery: Delivery::NotSent,
+            ..failed(rpc, StatusCode::Aborted, "another call for the volume runs")
+        })
     }
 
     /// Sends a call of the node service.

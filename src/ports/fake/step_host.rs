@@ -11,8 +11,8 @@ use async_trait::async_trait;
 use super::backend::FakeBackend;
 use super::plugin::FakePlugin;
 use crate::model::{
-    Bytes, ExternalId, ExternalNodeId, HostSession, MountRoot, PluginId, PublishContext,
-    RemoteVolume, StagingPath, TargetPath,
+    Bytes, ControllerCapabilities, ExternalId, ExternalNodeId, HostSession, MountRoot, PluginId,
+    PublishContext, RemoteVolume, StagingPath, TargetPath,
 };
 use crate::ports::attachment::{
     ControllerPublishVolume, ControllerUnpublishVolume, NodeExpandVolume,
@@ -39,8 +39,11 @@ pub struct FakeStepHost {
     node: ExternalNodeId,
     session: HostSession,
     root: MountRoot,
-    busy: Arc<Mutex<HashSet<ExternalId>>>,
+    busy: FakeLanes,
 }
+
+/// The volumes for which a call runs on a host.
+pub(super) type FakeLanes = Arc<Mutex<HashSet<ExternalId>>>;
 
 impl FakeStepHost {
     /// The host of a plugin on a node. Another session is another run of the host.
@@ -71,6 +74,11 @@ impl FakeStepHost {
         }
     }
 
+    /// The ports of the plugin, whose calls for a volume take the lanes of this host.
+    pub fn laned_plugin(&self) -> FakePlugin {
+        self.plugin.clone().on_lanes(self.busy.clone())
+    }
+
     fn staging(&self, volume: &RemoteVolume) -> StagingPath {
         self.root.staging(&volume.external_id)
     }
@@ -81,7 +89,7 @@ impl FakeStepHost {
         order: &CallOrder,
         volume: &RemoteVolume,
         running: HostOperation,
-        call: impl Future<Output = Result<T, PluginError>> + Send + 'static,
+        call: impl Future<Output = Result<T, HostError>> + Send + 'static,
     ) -> Result<T, HostError> {
         if order.session != self.session {
             return Err(HostError::OtherSession {
@@ -111,28 +119,14 @@ impl FakeStepHost {
             operation: running,
             volume: volume.external_id.clone(),
         };
-        task.await.map_err(lost)?.map_err(HostError::Plugin)
+        task.await.map_err(lost)?
     }
 
-    /// Refuses what the plugin does not advertise, as the hosts do.
-    fn require(&self, is_there: bool, what: &'static str) -> Result<(), HostError> {
-        let plugin = self.plugin_id.clone();
-        is_there
-            .then_some(())
-            .ok_or(HostError::Unsupported { plugin, what })
-    }
-
-    fn require_staging(&self) -> Result<(), HostError> {
-        let node = self.backend.settings().node.unwrap_or_default();
-        self.require(node.stage_unstage_volume, "STAGE_UNSTAGE_VOLUME")
-    }
-
-    fn require_attachment(&self) -> Result<(), HostError> {
-        let controller = self.backend.settings().controller.unwrap_or_default();
-        self.require(
-            controller.publish_unpublish_volume,
-            "PUBLISH_UNPUBLISH_VOLUME",
-        )
+    fn running(&self) -> Running {
+        Running {
+            backend: self.backend.clone(),
+            plugin: self.plugin_id.clone(),
+        }
     }
 
     fn targets(&self, volume: &RemoteVolume) -> Vec<std::path::PathBuf> {
@@ -147,11 +141,58 @@ impl FakeStepHost {
     }
 }
 
+/// The plugin's process that gets a call, asked when the call is sent.
+struct Running {
+    backend: Arc<FakeBackend>,
+    plugin: PluginId,
+}
+
+impl Running {
+    fn stages(&self) -> bool {
+        let node = self.backend.settings().node.unwrap_or_default();
+        node.stage_unstage_volume
+    }
+
+    fn controller(&self) -> ControllerCapabilities {
+        self.backend.settings().controller.unwrap_or_default()
+    }
+
+    /// Refuses what the plugin does not advertise, as the hosts do.
+    fn require(&self, is_there: bool, what: &'static str) -> Result<(), HostError> {
+        let plugin = self.plugin.clone();
+        is_there
+            .then_some(())
+            .ok_or(HostError::Unsupported { plugin, what })
+    }
+
+    fn require_staging(&self) -> Result<(), HostError> {
+        self.require(self.stages(), "STAGE_UNSTAGE_VOLUME")
+    }
+
+    fn require_attachment(&self) -> Result<(), HostError> {
+        let attaches = self.controller().publish_unpublish_volume;
+        self.require(attaches, "PUBLISH_UNPUBLISH_VOLUME")
+    }
+
+    /// Refuses what was decided for other capabilities, as the hosts do.
+    fn require_same(&self, decided: bool, now: bool, what: &'static str) -> Result<(), HostError> {
+        let plugin = self.plugin.clone();
+        (decided == now)
+            .then_some(())
+            .ok_or(HostError::Changed { plugin, what })
+    }
+
+    fn require_attaches(&self, decided: bool) -> Result<(), HostError> {
+        let needs_attachment = self.controller().publish_unpublish_volume && !decided;
+        self.require_same(false, needs_attachment, "PUBLISH_UNPUBLISH_VOLUME")
+    }
+}
+
 /// A teardown of what does not exist is done.
-fn ignore_done(answer: Result<(), PluginError>) -> Result<(), PluginError> {
+fn ignore_done(answer: Result<(), PluginError>) -> Result<(), HostError> {
     match answer {
         Err(error) if error.verdict == Verdict::AlreadyDone => Ok(()),
-        answer => answer,
+        answer => answer.map_err(HostError::Plugin),
     }
 }
 
@@ -162,8 +203,8 @@ impl NodeHost for FakeStepHost {
     }
 
     async fn stage(&self, order: CallOrder, request: StageRequest) -> Result<(), HostError> {
-        self.require_staging()?;
-        let plugin = self.plugin.clone();
+        let (plugin, running) = (self.plugin.clone(), self.running());
+        let attaches = request.attaches;
         let call = StageVolume {
             external_id: request.volume.external_id.clone(),
             publish_context: request.publish_context,
@@ -173,7 +214,12 @@ impl NodeHost for FakeStepHost {
             secrets: request.secrets,
             context: request.volume_context,
         };
-        let call = async move { plugin.stage_volume(call).await };
+        let call = async move {
+            running.require_attaches(attaches)?;
+            running.require_staging()?;
+            let staged = plugin.stage_volume(call).await;
+            staged.map_err(HostError::Plugin)
+        };
         self.run(&order, &request.volume, HostOperation::Stage, call)
             .await
     }
@@ -183,16 +229,16 @@ impl NodeHost for FakeStepHost {
         order: CallOrder,
         request: PublishRequest,
     ) -> Result<TargetPath, HostError> {
-        let plugin = self.plugin.clone();
+        let (plugin, running) = (self.plugin.clone(), self.running());
         let target = self
             .root
             .target(&request.volume.external_id, &request.alloc, &request.alias);
-        let stages = self.backend.settings().node.unwrap_or_default();
+        let (attaches, stages) = (request.attaches, request.stages);
         let staging = self.staging(&request.volume).in_plugin().to_owned();
         let call = PublishVolume {
             external_id: request.volume.external_id.clone(),
             publish_context: request.publish_context,
-            staging_path: stages.stage_unstage_volume.then_some(staging),
+            staging_path: stages.then_some(staging),
             target_path: target.in_plugin().to_owned(),
             capability: request.usage.capability,
             mount_options: request.usage.mount_options,
@@ -200,7 +246,12 @@ impl NodeHost for FakeStepHost {
             secrets: request.secrets,
             context: request.volume_context,
         };
-        let call = async move { plugin.publish_volume(call).await };
+        let call = async move {
+            running.require_attaches(attaches)?;
+            running.require_same(stages, running.stages(), "STAGE_UNSTAGE_VOLUME")?;
+            let published = plugin.publish_volume(call).await;
+            published.map_err(HostError::Plugin)
+        };
         self.run(&order, &request.volume, HostOperation::Publish, call)
             .await?;
         Ok(target)
@@ -223,11 +274,13 @@ impl NodeHost for FakeStepHost {
     }
 
     async fn unstage(&self, order: CallOrder, request: UnstageRequest) -> Result<(), HostError> {
-        self.require_staging()?;
-        let plugin = self.plugin.clone();
+        let (plugin, running) = (self.plugin.clone(), self.running());
         let id = request.volume.external_id.clone();
         let path = self.staging(&request.volume).in_plugin().to_owned();
-        let call = async move { ignore_done(plugin.unstage_volume(id, path).await) };
+        let call = async move {
+            running.require_staging()?;
+            ignore_done(plugin.unstage_volume(id, path).await)
+        };
         self.run(&order, &request.volume, HostOperation::Unstage, call)
             .await
     }
@@ -252,7 +305,10 @@ impl NodeHost for FakeStepHost {
             mount_options: request.usage.mount_options,
             secrets: request.secrets,
         };
-        let call = async move { plugin.node_expand_volume(call).await };
+        let call = async move {
+            let expanded = plugin.node_expand_volume(call).await;
+            expanded.map_err(HostError::Plugin)
+        };
         self.run(&order, &request.volume, HostOperation::ExpandOnNode, call)
             .await
     }
@@ -283,10 +339,7 @@ impl NodeHost for FakeStepHost {
     ) -> Result<SweepOutcome, HostError> {
         let (targets, is_staged) = (self.targets(&volume), self.is_staged(&volume));
         let is_clean = targets.is_empty() && !is_staged;
-        if is_staged {
-            self.require_staging()?;
-        }
-        let plugin = self.plugin.clone();
+        let (plugin, running) = (self.plugin.clone(), self.running());
         let id = volume.external_id.clone();
         let staging = self.staging(&volume).in_plugin().to_owned();
         let call = async move {
@@ -294,6 +347,7 @@ impl NodeHost for FakeStepHost {
                 ignore_done(plugin.unpublish_volume(id.clone(), target).await)?;
             }
             if is_staged {
+                running.require_staging()?;
                 ignore_done(plugin.unstage_volume(id, staging).await)?;
             }
             Ok(())
@@ -319,9 +373,8 @@ impl ControllerHost for FakeStepHost {
         order: CallOrder,
         request: ControllerPublishRequest,
     ) -> Result<PublishContext, HostError> {
-        self.require_attachment()?;
-        let plugin = self.plugin.clone();
-        let capabilities = self.backend.settings().controller.unwrap_or_default();
+        let (plugin, running) = (self.plugin.clone(), self.running());
+        let capabilities = running.controller();
         let call = ControllerPublishVolume {
             external_id: request.volume.external_id.clone(),
             node_id: request.node,
@@ -331,7 +384,11 @@ impl ControllerHost for FakeStepHost {
             secrets: request.secrets,
             context: request.volume_context,
         };
-        let call = async move { plugin.controller_publish_volume(call).await };
+        let call = async move {
+            running.require_attachment()?;
+            let attached = plugin.controller_publish_volume(call).await;
+            attached.map_err(HostError::Plugin)
+        };
         self.run(&order, &request.volume, HostOperation::Attach, call)
             .await
     }
@@ -341,14 +398,16 @@ impl ControllerHost for FakeStepHost {
         order: CallOrder,
         request: ControllerUnpublishRequest,
     ) -> Result<(), HostError> {
-        self.require_attachment()?;
-        let plugin = self.plugin.clone();
+        let (plugin, running) = (self.plugin.clone(), self.running());
         let call = ControllerUnpublishVolume {
             external_id: request.volume.external_id.clone(),
             node_id: request.node,
             secrets: request.secrets,
         };
-        let call = async move { ignore_done(plugin.controller_unpublish_volume(call).await) };
+        let call = async move {
+            running.require_attachment()?;
+            ignore_done(plugin.controller_unpublish_volume(call).await)
+        };
         self.run(&order, &request.volume, HostOperation::Detach, call)
             .await
     }

@@ -31,7 +31,7 @@ pub(super) fn follow_up(state: &State, done: &DoneStep<'_>) -> Option<Step> {
     let before = &state.claims(done.volume)?.claims;
     let lane = lane(before, done.step);
     let record = after(before, done.event);
-    let facts = state.claim_facts(&done.volume.plugin_id);
+    let facts = state.claim_facts(&done.volume.plugin_id, &record);
     let steps = next_steps(&record, &facts);
     if let Some(release) = steps.iter().find(|step| matches!(step, Step::Release(_))) {
         return Some(release.clone());
@@ -63,7 +63,8 @@ pub(super) fn first_step(
         return None;
     }
     let record = after(&Claims::default(), granted);
-    let mut steps = next_steps(&record, &state.claim_facts(&volume.plugin_id)).into_iter();
+    let facts = state.claim_facts(&volume.plugin_id, &record);
+    let mut steps = next_steps(&record, &facts).into_iter();
     let (Some(step), None) = (steps.next(), steps.next()) else {
         return None;
     };

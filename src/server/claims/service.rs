@@ -252,8 +252,7 @@ impl ClaimService {
         let options = overridden(options.unwrap_or_default(), request.mount_options.as_ref());
         let flags = self.sealer.seal_flags(volume, &options.mount_flags);
         let attaches = state
-            .claim_facts(&record.definition.plugin_id)
-            .plugin
+            .plugin_steps(&record.definition.plugin_id)
             .is_some_and(|steps| steps.attach);
         let external_node = attaches
             .then(|| state.external_node(&record.definition.plugin_id, &node))
@@ -718,7 +717,7 @@ fn check_node_plugin(
     request: &ClaimRequest,
 ) -> Result<(), ServerError> {
     let plugin = &remote.plugin_id;
-    let steps = state.claim_facts(plugin).plugin;
+    let steps = state.plugin_steps(plugin);
     let lacks_id = steps.is_some_and(|s| s.attach) && request.external_node.is_none();
     if state.node_instance(plugin, &request.node).is_some() && steps.is_some() && !lacks_id {
         return Ok(());

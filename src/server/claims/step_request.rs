@@ -8,7 +8,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::claim::{Claim, ClaimEvent, ClaimKey, Claims, SetupInputs, Step};
+use crate::claim::{
+    Claim, ClaimEvent, ClaimKey, Claims, Facts, PluginSteps, SetupInputs, Step, next_steps,
+};
 use crate::model::{
     AllocId, CapacityRange, NamespacedId, NodeId, PublishContext, RemoteVolume, SealedSecrets,
     Secrets,
@@ -90,6 +92,8 @@ pub(super) struct StepContext {
     pub(super) record: Arc<ClaimsRecord>,
     /// The registration of the step, or another one whose claims are on record.
     registration: Registration,
+    /// What the steps were decided for (rule 18 of the claims machine).
+    facts: Facts,
 }
 
 impl StepContext {
@@ -123,8 +127,18 @@ impl StepContext {
         Some(Self {
             volume: volume.clone(),
             registration,
+            facts: state.claim_facts(&volume.plugin_id, claims),
             record,
         })
+    }
+
+    /// Whether the step is still to be done, as its call is about to be sent.
+    pub(super) fn is_due(&self, step: &Step) -> bool {
+        next_steps(self.claims(), &self.facts).contains(step)
+    }
+
+    fn decided_for(&self, node: &NodeId) -> PluginSteps {
+        self.facts.steps_on(node).unwrap_or_default()
     }
 
     fn claims(&self) -> &Claims {
@@ -207,6 +221,7 @@ impl StepContext {
             volume: self.volume.clone(),
             name: staging.volume.clone(),
             usage: sealer.open_usage(&staging.volume, &staging.usage)?,
+            attaches: self.decided_for(node).attach,
             publish_context: self.publish_context(node),
             volume_context: self.volume_context(staging.volume_context.as_ref()),
             secrets: self.secrets(sealer)?,
@@ -228,12 +243,15 @@ impl StepContext {
         let Some(claim) = self.claims().claims.get(key) else {
             return Ok(None);
         };
+        let decided_for = self.decided_for(&claim.node);
         Ok(Some(PublishRequest {
             volume: self.volume.clone(),
             name: claim.volume.clone(),
             alloc: key.alloc.clone(),
             alias: key.alias.clone(),
             usage: sealer.open_usage(&claim.volume, &claim.usage)?,
+            attaches: decided_for.attach,
+            stages: decided_for.stage,
             read_only: claim.read_only || only_reads(claim),
             publish_context: self.publish_context(&claim.node),
             volume_context: self.volume_context(claim.volume_context.as_ref()),

@@ -234,6 +234,10 @@ impl StepRunner {
             let failure = (error.to_owned(), None);
             return ControlFlow::Break(self.failed(volume, &call.step, failure).await);
         };
+        if !context.is_due(&call.step) {
+            call.place.release();
+            return ControlFlow::Break(StepEnd::Pause);
+        }
         let answer = self.answer(&context, call).await;
         let answer = match answer {
             // A node whose plugin does not expand sees the new size without a call (W17).

@@ -3,7 +3,7 @@
 //! A broken rule is a wrapper here around the real code: it changes what the code is asked, or its
 //! answer. Production code has no switches.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use nomad_csi::claim::{
     Admission, AdmissionFacts, ClaimKey, ClaimRequest, Claims, Effect, Facts, Intent, Known, Lane,
@@ -72,6 +72,8 @@ mutations! {
     RepeatAsNow          = "attach: a repeated call is read-only as the claims are now"
     NodeIdAtGrant        = "attach: only a claim that was granted with the ID of its node can be attached"
     DropWithoutAttach    = "down: what a plugin attached before it lost the capability is forgotten"
+    NewestDecides        = "up: the newest instance of the plugin decides for every node whether it stages"
+    ObeyOldSteps         = "host: a request that was decided for other capabilities of the plugin is carried out"
     SendRefused          = "journal: a call whose start was refused is sent all the same"
 }
 
@@ -164,6 +166,13 @@ impl Rules {
                     .into_iter()
                     .chain(sweeps)
                     .collect()
+            }
+            Mutation::NewestDecides => {
+                let facts = Facts {
+                    stages: BTreeMap::new(),
+                    ..facts.clone()
+                };
+                next_steps(record, &facts)
             }
             _ => next_steps(record, facts),
         }
@@ -264,6 +273,17 @@ impl Rules {
         });
         let is_sweep = matches!(call.step, Step::Sweep(_));
         let is_controller = *lane == Lane::Controller;
+        let runs = world.facts.steps_on(&call.node).unwrap_or_default();
+        let needs_attachment = runs.attach && !call.decided_for.attach;
+        let is_out_of_date = match call.step {
+            Step::ControllerPublish(_) => !runs.attach,
+            Step::NodeStage(_) => needs_attachment || !runs.stage,
+            Step::NodePublish(_) => needs_attachment || call.decided_for.stage != runs.stage,
+            _ => false,
+        };
+        if is_out_of_date && self.broken != Mutation::ObeyOldSteps {
+            return false;
+        }
         match self.busy {
             Busy::Unchecked => true,
             Busy::Host => match self.broken {

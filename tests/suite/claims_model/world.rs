@@ -8,6 +8,7 @@ use nomad_csi::claim::{
 };
 use nomad_csi::model::{AccessMode, AllocId, ExternalNodeId, NamespacedId, NodeId};
 
+use super::Instances;
 use super::rules::{Mutation, Rules};
 
 /// The requests of a layout: which allocation claims the volume where.
@@ -36,6 +37,8 @@ pub(super) struct Call {
     pub(super) started: u64,
     /// The order in which requests of the lane were sent.
     pub(super) order: u64,
+    /// What the step was decided for.
+    pub(super) decided_for: PluginSteps,
     pub(super) phase: Phase,
     pub(super) is_effective: bool,
 }
@@ -63,14 +66,14 @@ pub(super) struct World {
     pub(super) calls: Vec<Call>,
     /// The access mode of all claims.
     pub(super) mode: AccessMode,
-    /// Whether the plugin gains and loses capabilities.
-    pub(super) changes_plugin: bool,
+    /// How the instances of the plugin differ.
+    pub(super) instances: Instances,
     /// The highest order that the host of each lane has seen.
     pub(super) seen: BTreeMap<Lane, u64>,
 }
 
 impl World {
-    pub(super) fn new(mode: AccessMode, changes_plugin: bool) -> Self {
+    pub(super) fn new(mode: AccessMode, instances: Instances) -> Self {
         Self {
             record: Claims::default(),
             facts: Facts::default(),
@@ -79,7 +82,7 @@ impl World {
             plugin: BTreeMap::new(),
             calls: vec![],
             mode,
-            changes_plugin,
+            instances,
             seen: BTreeMap::new(),
         }
     }
@@ -144,6 +147,7 @@ impl World {
                 (node.clone(), usage.map(of).unwrap_or_default(), read_only)
             }
         };
+        let decided_for = self.facts.steps_on(&node).unwrap_or_default();
         Call {
             step,
             node,
@@ -151,6 +155,7 @@ impl World {
             read_only,
             started: 0,
             order: 0,
+            decided_for,
             phase: Phase::Awaited,
             is_effective: false,
         }
@@ -219,6 +224,19 @@ impl World {
     /// Keeps states finite. Of starts only matters which calls belong to the last one of their effect,
     /// and of orders how the requests of a lane that are held up compare with what the host has seen.
     pub(super) fn forget_numbers(&mut self) {
+        let is_held_up = |call: &Call| call.phase == Phase::HeldUp;
+        self.calls.sort_by(|one, other| {
+            let key = |call: &Call| (is_held_up(call), call.lane());
+            let order = key(one).cmp(&key(other));
+            // Requests of one lane that are held up stay in the order in which they were sent.
+            order.then_with(|| {
+                if is_held_up(one) {
+                    std::cmp::Ordering::Equal
+                } else {
+                    one.cmp(other)
+                }
+            })
+        });
         for call in &mut self.calls {
             let is_last = call.step.effect().is_some_and(|effect| {
                 let recorded = self.record.call(&call.step);
@@ -241,6 +259,11 @@ impl World {
     }
 
     fn rank_orders(&mut self) {
+        if self.calls.iter().all(|call| call.phase != Phase::HeldUp) {
+            self.calls.iter_mut().for_each(|call| call.order = 0);
+            self.seen.clear();
+            return;
+        }
         let mut orders: BTreeMap<Lane, BTreeSet<u64>> = BTreeMap::new();
         for call in &mut self.calls {
             match (call.phase, call.lane()) {
@@ -309,10 +332,9 @@ pub(super) fn forbidden(world: &World, call: &Call, starts: bool) -> &'static st
     } = call;
     let attached = world.usage(&Effect::Attached(node.clone()));
     let staged = world.usage(&Effect::Staged(node.clone()));
-    let PluginSteps { attach, stage } = world.steps();
+    let PluginSteps { attach, stage } = world.facts.steps_on(node).unwrap_or_default();
     let is_single = world.is_single();
-    // A plugin may change between the start of a call and its effect.
-    let is_decided = starts || !world.changes_plugin;
+    let is_changed = world.instances == Instances::Change;
     let attached_read_only = world
         .plugin
         .get(&Effect::Attached(node.clone()))
@@ -338,13 +360,11 @@ pub(super) fn forbidden(world: &World, call: &Call, starts: bool) -> &'static st
             }
         }
         Step::Sweep(_) if starts && is_lost && !has_returned => "calls a lost node",
-        Step::ControllerPublish(_) if !attach && is_decided => "is not a call of this plugin",
-        Step::NodeStage(_) if !stage && is_decided => "is not a call of this plugin",
+        Step::ControllerPublish(_) if !attach => "is not a call of this plugin",
+        Step::NodeStage(_) if !stage => "is not a call of this plugin",
         // What a plugin has made it can undo, whatever it reports now.
-        Step::ControllerUnpublish(_) if !attach && !world.changes_plugin => {
-            "is not a call of this plugin"
-        }
-        Step::NodeUnstage(_) if !stage && !world.changes_plugin => "is not a call of this plugin",
+        Step::ControllerUnpublish(_) if !attach && !is_changed => "is not a call of this plugin",
+        Step::NodeUnstage(_) if !stage && !is_changed => "is not a call of this plugin",
         Step::ControllerPublish(_) if differs(attached) => "while attached for another usage",
         Step::ControllerPublish(_)
             if attached_read_only.is_some_and(|attached| attached != call.read_only) =>
@@ -353,14 +373,10 @@ pub(super) fn forbidden(world: &World, call: &Call, starts: bool) -> &'static st
         }
         Step::ControllerPublish(_) if is_single && is_elsewhere => "while attached elsewhere",
         Step::NodeStage(_) if differs(staged) => "while staged for another usage",
-        Step::NodeStage(_) | Step::NodePublish(_)
-            if attach && is_decided && attached != Some(usage) =>
-        {
+        Step::NodeStage(_) | Step::NodePublish(_) if attach && attached != Some(usage) => {
             "not attached for its usage"
         }
-        Step::NodePublish(_) if stage && is_decided && staged != Some(usage) => {
-            "not staged for its usage"
-        }
+        Step::NodePublish(_) if stage && staged != Some(usage) => "not staged for its usage",
         Step::NodePublish(_) if !call.read_only && attached_read_only == Some(true) => {
             "writes through a read-only attachment"
         }

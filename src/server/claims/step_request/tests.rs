@@ -145,6 +145,29 @@ fn a_repeated_attach_is_the_same_whatever_claims_and_registrations_did() {
     }
 }
 
+/// Rule 18: a request says what it was decided for, and what is not due any more is not sent.
+#[test]
+fn a_request_says_what_it_was_decided_for() {
+    let mut story = Story::new(false);
+    story.claim("db", "a1", AccessMode::MultiNodeMultiWriter, false);
+    let publish = Step::NodePublish(samples::key("a1"));
+    let stage = Step::NodeStage(NodeId::new(NODE));
+    assert!(story.context(&attach()).is_due(&attach()));
+    assert!(!story.context(&publish).is_due(&publish));
+    story.start(&attach(), "task-1");
+    story.start(&stage, "task-1");
+    let node = NodeId::new(NODE);
+    let staged = story.context(&stage).stage(&story.sealer, &node).unwrap();
+    assert!(staged.unwrap().attaches);
+    let key = samples::key("a1");
+    let sent = story
+        .context(&publish)
+        .publish(&story.sealer, &key)
+        .unwrap();
+    let sent = sent.unwrap();
+    assert!(sent.attaches && sent.stages);
+}
+
 #[test]
 fn a_mode_of_readers_is_attached_read_only_where_the_plugin_can() {
     for attaches_read_only in [false, true] {
