@@ -3,7 +3,7 @@
 //! Failures look as they do through the gRPC adapter: the same verdicts, the same deadlines in
 //! virtual time, and a broken connection is `UNAVAILABLE`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -14,7 +14,6 @@ use super::backend::{CallError, FakeBackend, FakeLane};
 use super::provider_state::ProviderState;
 use super::refusal::Refusal;
 use super::settings::PluginSettings;
-use super::step_host::FakeLanes;
 use crate::model::{
     AllocId, Bytes, ControllerCapabilities, ExternalId, ExternalNodeId, ExternalVolume,
     NodeCapabilities, PluginId, PublishContext, Secrets, Snapshot, SnapshotId, StorageStatus,
@@ -76,6 +75,9 @@ pub struct FakePlugin {
     /// The lanes that the controller's calls for a volume take, if they take any.
     lanes: Option<FakeLanes>,
 }
+
+/// The volumes for which a call runs on a host.
+pub(super) type FakeLanes = Arc<Mutex<HashSet<ExternalId>>>;
 
 /// A lane that a call has taken.
 struct TakenLane(FakeLanes, ExternalId);

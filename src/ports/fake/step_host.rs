@@ -4,12 +4,12 @@
 use std::collections::HashSet;
 use std::future::Future;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use async_trait::async_trait;
 
 use super::backend::FakeBackend;
-use super::plugin::FakePlugin;
+use super::plugin::{FakeLanes, FakePlugin};
 use crate::model::{
     Bytes, ControllerCapabilities, ExternalId, ExternalNodeId, HostSession, MountRoot, PluginId,
     PublishContext, RemoteVolume, StagingPath, TargetPath,
@@ -41,9 +41,6 @@ pub struct FakeStepHost {
     root: MountRoot,
     busy: FakeLanes,
 }
-
-/// The volumes for which a call runs on a host.
-pub(super) type FakeLanes = Arc<Mutex<HashSet<ExternalId>>>;
 
 impl FakeStepHost {
     /// The host of a plugin on a node. Another session is another run of the host.
