@@ -343,8 +343,10 @@ impl FakeBackend {
             Some(Fault::Hang) => {
                 let mut released = self.released.subscribe();
                 tokio::select! {
-                    _ = released.changed() => act(),
+                    // A process that has ended does nothing any more.
+                    biased;
                     _ = lives.changed() => Err(lost),
+                    _ = released.changed() => act(),
                 }
             }
             Some(Fault::DelayReply) => {
