@@ -493,7 +493,7 @@ mod tests {
         // CAP_NET_BIND_SERVICE, permitted and effective, revision 2.
         let capability = [1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         let name = "security.capability";
-        for (file, owner) in [("of-root", 0), ("of-nobody", 65_534)] {
+        for (file, owner) in [("of-root", 0), ("of-another", 65_534)] {
             let path = from.join(file);
             std::fs::write(&path, "program").unwrap();
             std::os::unix::fs::chown(&path, Some(owner), Some(owner)).unwrap();
@@ -501,7 +501,7 @@ mod tests {
             rustix::fs::setxattr(&path, name, &capability, flags).unwrap();
         }
         copy_directory(&from, &to).unwrap();
-        for file in ["of-root", "of-nobody"] {
+        for file in ["of-root", "of-another"] {
             let mut found = [0; 64];
             let length = rustix::fs::getxattr(to.join(file), name, &mut found[..]).unwrap();
             assert_eq!(found[..length], capability, "{file}");

@@ -346,7 +346,7 @@ async fn the_user_of_a_task_has_no_groups_and_no_new_rights() {
             "2345",
             "2345",
             "CapPrm:\t0000000000000000",
-            "CapBnd:\t00000000a00425fb",
+            "CapBnd:\t00000000800405fb",
             "NoNewPrivs:\t1",
         ]
     );

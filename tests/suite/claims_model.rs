@@ -19,7 +19,7 @@
 //! are ever published together exactly if their mode allows it and their nodes differ or their usages
 //! agree.
 //!
-//! States are told apart by 128-bit fingerprints, and an error names its way by making it once more. The
+//! States are distinguished by 128-bit fingerprints, and an error names its way by making it once more. The
 //! suite explores the layouts that are small enough for one call at a time, and finds each breakage in the
 //! smallest one that has it; the long form has all layouts, and up to three calls.
 //!
@@ -285,7 +285,7 @@ fn arrive(world: &mut World, call: Call, rules: &Rules) -> Result<(), String> {
 struct Next<'a> {
     from: &'a World,
     found: Vec<Result<World, String>>,
-    /// What each of them is; only told on the way to an error, because names take most of the time.
+    /// What each of them is; only given on the way to an error, because names take most of the time.
     names: Option<Vec<String>>,
 }
 

@@ -171,6 +171,11 @@ const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
         "one_problem_counts_and_names_what_is_unknown_and_what_was_not_begun",
     ),
     (
+        Code::CliNoMatch,
+        "src/cli/ui/output.rs",
+        "a_path_that_leads_to_nothing_is_an_error_unless_it_is_a_search",
+    ),
+    (
         Code::CliOutputFailed,
         "tests/suite/bad_input.rs",
         "a_closed_pipe_is_no_error_and_a_full_disk_is_one",

@@ -131,7 +131,8 @@ impl OutputFormat {
 
 /// Returns whether a path has a filter, so that no match is an answer.
 fn is_search(path: &JsonPath) -> bool {
-    path.to_string().contains('?')
+    let shown = path.to_string();
+    shown.contains('?')
 }
 
 fn no_match(path: &JsonPath, is_list: bool) -> Diagnostic {

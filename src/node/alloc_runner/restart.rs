@@ -56,7 +56,7 @@ pub(super) fn next_run(policy: &RestartPolicy, facts: &EndFacts<'_>) -> NextRun 
     }
     let interval = nanoseconds(policy.interval);
     let mut window = facts.window;
-    // A window that begins later than now was begun before the clock was set back: nobody knows when it ends.
+    // A window that begins later than now was begun before the clock was set back: its end is not known.
     let has_begun = window.started_at <= facts.now;
     if !has_begun || facts.now > window.started_at.saturating_add(interval) {
         window = RestartWindow {

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use super::backend::FakeBackend;
 use super::plugin::{FakeLanes, FakePlugin};
 use crate::model::{
-    Bytes, ControllerCapabilities, ExternalId, ExternalNodeId, HostSession, MountRoot, PluginId,
+    Bytes, ControllerCapabilities, ExternalNodeId, HostSession, MountRoot, PluginId,
     PublishContext, RemoteVolume, StagingPath, TargetPath,
 };
 use crate::ports::attachment::{

@@ -801,7 +801,7 @@ async fn a_snapshot_of_a_volume_that_is_used_meanwhile_is_taken_again() {
         let asked = provider.asked.lock().unwrap();
         let names: BTreeSet<_> = asked.iter().map(|request| &request.name).collect();
         assert_eq!(names.len(), asked.len(), "each has a name of its own");
-        assert_eq!(outcome.warnings.len(), asked.len(), "each is told");
+        assert_eq!(outcome.warnings.len(), asked.len(), "each is reported");
         let writes = server.writes();
         if is_replaced {
             assert_eq!(asked.len(), uses + 1);
