@@ -480,6 +480,7 @@ mod tests {
 
     /// The kernel takes the capabilities of a program whose owner changes.
     #[test]
+    #[expect(clippy::print_stderr, reason = "a skipped test must report it")]
     fn the_capabilities_of_a_program_of_another_user_are_copied() {
         if !rustix::process::geteuid().is_root() {
             eprintln!("SKIPPED: only root gives files away");

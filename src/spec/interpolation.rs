@@ -216,7 +216,7 @@ mod tests {
         ] {
             match runtime_text(text) {
                 Err(TextProblem::Malformed { range }) => {
-                    assert_eq!(&text[range], expected, "{text}")
+                    assert_eq!(&text[range], expected, "{text}");
                 }
                 other => panic!("{text}: {other:?}"),
             }

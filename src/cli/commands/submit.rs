@@ -10,7 +10,7 @@ use crate::cli::exit::Exit;
 use crate::cli::ledger::ledger_access;
 use crate::cli::specs::{EmptyFiles, LoadOptions, load_specifications_in};
 use crate::cli::ui::{OutputFormat, report_outcomes, volume_detail, volume_list};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::Diagnostics;
 use crate::model::{Namespace, NamespacedId, Volume, VolumeSummary};
 use crate::plan::SavedPlan;
 use crate::ports::{Document, WithDocument};
@@ -157,7 +157,7 @@ fn print_volumes(
     is_one: bool,
     volumes: &[WithDocument<Volume>],
     output: &OutputFormat,
-) -> Result<(), Diagnostic> {
+) -> Result<(), Diagnostics> {
     let documents: Vec<Document> = volumes.iter().map(|one| one.document.clone()).collect();
     let rendered = match documents.as_slice() {
         [one] if is_one => output.render_one(one)?,

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json_path::JsonPath;
 
-use crate::diagnostic::{Code, Diagnostic};
+use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::model::{escape_json, escape_json_for_yaml, is_invisible, one_line};
 use crate::ports::Document;
 
@@ -79,7 +79,7 @@ impl OutputFormat {
     ///
     /// # Errors
     /// If a path leads to nothing. One with a filter is a search, and may.
-    pub(crate) fn render_one(&self, document: &Document) -> Result<Option<String>, Diagnostic> {
+    pub(crate) fn render_one(&self, document: &Document) -> Result<Option<String>, Diagnostics> {
         self.render_machine(document, std::slice::from_ref(document))
     }
 
@@ -87,7 +87,10 @@ impl OutputFormat {
     ///
     /// # Errors
     /// If a path leads to nothing. In an empty list every path does, and one with a filter is a search.
-    pub(crate) fn render_list(&self, documents: &[Document]) -> Result<Option<String>, Diagnostic> {
+    pub(crate) fn render_list(
+        &self,
+        documents: &[Document],
+    ) -> Result<Option<String>, Diagnostics> {
         self.render_machine(documents, documents)
     }
 
@@ -96,7 +99,7 @@ impl OutputFormat {
         &self,
         whole: &(impl Serialize + ?Sized),
         parts: &[Document],
-    ) -> Result<Option<String>, Diagnostic> {
+    ) -> Result<Option<String>, Diagnostics> {
         Ok(match self {
             Self::Table | Self::Wide => None,
             Self::Json => Some(json_text(whole)),
@@ -106,7 +109,7 @@ impl OutputFormat {
                 let whole = serde_json::to_value(whole).unwrap_or_default();
                 let matches = path.query(&whole).all();
                 if matches.is_empty() && !parts.is_empty() && !is_search(path) {
-                    return Err(no_match(path, whole.is_array()));
+                    return Err(no_match(path, whole.is_array()).into());
                 }
                 Some(matches.into_iter().map(line).collect())
             }
@@ -298,7 +301,8 @@ mod tests {
     fn a_path_that_leads_to_nothing_is_an_error_unless_it_is_a_search() {
         let document = Document::of(&json!({"ID": "b"}));
         let (path, documents) = (output("jsonpath=$.ExternalID"), [document]);
-        let problem = path.render_one(&documents[0]).expect_err("no match");
+        let problems = path.render_one(&documents[0]).expect_err("no match");
+        let problem = problems.iter().next().expect("a problem");
         assert_eq!(
             problem.message,
             "`$.ExternalID` matches nothing in the result"

@@ -6,7 +6,7 @@ use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::given_secrets::given_secrets;
 use crate::cli::ui::{one_line, orphan_document, orphan_list};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::Diagnostics;
 use crate::model::PluginId;
 use crate::ports::Document;
 use crate::reconcile::ListedVolume;
@@ -56,7 +56,7 @@ fn print_orphans(
     context: &CommandContext,
     arguments: &OrphansArgs,
     inventory: &OrphanInventory,
-) -> Result<(), Diagnostic> {
+) -> Result<(), Diagnostics> {
     let plugin = one_line(inventory.plugin.as_str());
     let inventory = &inventory.inventory;
     let orphans: Vec<&ListedVolume> = inventory.orphans().collect();

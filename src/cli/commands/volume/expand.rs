@@ -9,7 +9,7 @@ use crate::cli::exit::Exit;
 use crate::cli::ledger::ledger_access;
 use crate::cli::specs::{EmptyFiles, LoadOptions, load_specifications, parse_set_name};
 use crate::cli::ui::{one_line, volume_detail};
-use crate::diagnostic::{Code, Diagnostic, SourceMap};
+use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
 use crate::model::{Bytes, Volume};
 use crate::ports::WithDocument;
 use crate::reconcile::workflow::{
@@ -129,8 +129,8 @@ fn print_outcome(
             if let Some(reading) = reading {
                 match print_expanded(context, arguments, existing, &reading) {
                     Ok(()) => Exit::Done,
-                    Err(problem) => {
-                        diagnostics.push(problem);
+                    Err(problems) => {
+                        diagnostics.extend(problems);
                         Exit::Error
                     }
                 }
@@ -159,7 +159,7 @@ fn print_expanded(
     arguments: &ExpandArgs,
     existing: &Volume,
     reading: &WithDocument<Volume>,
-) -> Result<(), Diagnostic> {
+) -> Result<(), Diagnostics> {
     let now = &reading.value;
     let key = one_line(&now.key().to_string());
     let size = |size: Bytes| {

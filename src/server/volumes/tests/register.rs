@@ -436,7 +436,8 @@ async fn what_a_claim_relies_on_stays_although_it_came_during_the_update() {
         AccessMode::MultiNodeMultiWriter,
     ];
     let both = both.map(|mode| capability(mode, AttachmentMode::FileSystem));
-    let updates: [(fn(&mut VolumeRequest), Option<&str>); 3] = [
+    type Update = fn(&mut VolumeRequest);
+    let updates: [(Update, Option<&str>); 3] = [
         (
             |request| request.mount_options = Some(ext4()),
             Some("can not update mount options while volume is in use"),
