@@ -52,7 +52,10 @@ pub(super) async fn check_host_volume(
     let recorded = blocking(move || read_or_record(&file, wanted, now)).await;
     let recorded = recorded.map_err(|error| {
         let record = record.display();
-        format!("cannot use the record `{record}` of host volume `{shown}`: {error}")
+        format!(
+            "cannot use the record `{record}` of host volume `{shown}`: {error}; remove it if the host volume is mounted \
+             as it should be"
+        )
     })?;
     if recorded != around {
         let (before, now, record) = (recorded.display(), around.display(), record.display());

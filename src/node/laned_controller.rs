@@ -1,8 +1,8 @@
 //! A controller whose calls take the lane of their volume.
 //!
 //! The registry hands it out, so every caller of this process takes the same lanes: CSI wants one call per
-//! volume at a time, also if it changes nothing. Lists and health pass. A lane that is busy answers `ABORTED` as CSI names it, with the verdict of a call
-//! that was not sent.
+//! volume at a time, also if it changes nothing. Lists and health pass. A lane that is busy answers `ABORTED` as CSI
+//! names it, with the verdict of a call that was not sent.
 
 use std::future::Future;
 use std::sync::Arc;

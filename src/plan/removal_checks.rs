@@ -153,7 +153,7 @@ pub(super) fn shared_data_error(volume: &Volume, others: &[VolumeSummary]) -> Op
         {
             true => problem,
             false => {
-                problem.note("both plugins are of one provider, or their provider is not known")
+                problem.note("both plugins are of one provider, or their provider is not known").help("if they serve different storage, delete the data there, then deregister the volume")
             }
         },
     )

@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::plugin::{Delivery, PluginError};
-use crate::model::{AllocId, ExternalId, HostSession, PluginId, RemoteVolume};
+use crate::model::{AllocId, ExternalId, HostSession, PluginId, RemoteVolume, shell_quoted};
 use crate::retry::Verdict;
 
 /// An operation that a host carries out for one volume.
@@ -326,8 +326,9 @@ impl HostError {
             }
             Self::Sealed { path, .. } => format!(
                 "run the agent as root with the capability `CAP_LINUX_IMMUTABLE`; or stop the tasks of the volume, \
-                 unmount `{0}`, and run `chattr -i {0}`",
-                path.display()
+                 unmount `{}`, and run `chattr -i {}`",
+                path.display(),
+                shell_quoted(path.to_string_lossy())
             ),
             Self::NotPrepared(error) | Self::NotFinished(error) => {
                 format!("check `{}`", error.path.display())

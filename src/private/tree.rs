@@ -19,6 +19,8 @@ use super::task_directory::{open_below, set_mode_below};
 const LONGEST: usize = 2048;
 /// How many directories are remembered before only one of each directory is taken at a time.
 const MOST_PENDING: usize = 1024;
+/// The most steps that wait: those, and three for each directory of a path, whose names have a byte or more.
+const MOST_STEPS: usize = MOST_PENDING + 3 * (LONGEST / 2 + 1);
 
 /// Removes a directory and its contents. A mount point and the directories above it stay, and the error names it.
 /// The rest is removed also after an error.
@@ -117,6 +119,7 @@ impl Removal<'_> {
                 Ok(()) | Err(Errno::NOENT) => {}
                 Err(error) => self.note(&directory, error),
             }
+            debug_assert!(pending.len() <= MOST_STEPS, "{} steps", pending.len());
         }
     }
 
@@ -263,7 +266,7 @@ mod tests {
             fs::write(level.join("file"), "").unwrap();
             level.push("d".repeat(180));
         }
-        for number in 0..3 * MOST_PENDING {
+        for number in 0..MOST_STEPS + MOST_PENDING {
             fs::create_dir(tree.join(format!("top-{number}"))).unwrap();
         }
         remove_tree(&tree).unwrap();

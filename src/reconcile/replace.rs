@@ -15,7 +15,7 @@ use super::outcome::{Outcome, Status};
 use super::remove::{check_removable, secrets_for, send_planned};
 use super::until_sent::{Check, until_sent};
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{NamespacedId, Snapshot, UnresolvedRequest, Volume};
+use crate::model::{NamespacedId, Snapshot, UnresolvedRequest, Volume, shell_quoted};
 use crate::plan::{ClaimDrops, PlannedVolume, Removal, Replace, ReplaceSteps};
 use crate::ports::SnapshotRequest;
 
@@ -107,28 +107,33 @@ async fn remove_old(
 ) -> Outcome {
     let mut warnings = vec![];
     let removed = async {
-        let mut check = Check::begin();
+        let check = Check::begin();
         let Some(mut existing) = check_old(execution, planned, removal).await? else {
             return Ok(Outcome::plain(Status::Removed));
         };
-        let mut snapshots = 0;
-        let mut is_safe = !snapshot_first;
-        while !is_safe {
-            if snapshots == MAX_SNAPSHOTS {
-                return Err(Outcome::plain(Status::Stale(used_meanwhile(&planned.key))));
-            }
-            take_snapshot(execution, planned, &existing, &mut warnings)
+        if !snapshot_first {
+            return Ok(send_planned(execution, &existing, removal, check).await);
+        }
+        for _ in 0..MAX_SNAPSHOTS {
+            let snapshot = take_snapshot(execution, planned, &existing, &mut warnings)
                 .await
                 .map_err(Outcome::plain)?;
-            snapshots += 1;
-            check = Check::begin();
-            let Some(now) = check_old(execution, planned, removal).await? else {
-                return Ok(Outcome::plain(Status::Removed));
-            };
-            is_safe = now.modify_index == existing.modify_index;
-            existing = now;
+            let check = Check::begin();
+            let now = check_old(execution, planned, removal).await;
+            if let Ok(Some(now)) = &now
+                && now.modify_index != existing.modify_index
+            {
+                warnings.push(snapshot_outdated(&existing, &snapshot));
+                existing = now.clone();
+                continue;
+            }
+            warnings.push(snapshot_taken(&existing, &snapshot));
+            return Ok(match now? {
+                Some(now) => send_planned(execution, &now, removal, check).await,
+                None => Outcome::plain(Status::Removed),
+            });
         }
-        Ok(send_planned(execution, &existing, removal, check).await)
+        Err(Outcome::plain(Status::Stale(used_meanwhile(&planned.key))))
     };
     let (Ok(mut outcome) | Err(mut outcome)): Result<Outcome, Outcome> = removed.await;
     warnings.append(&mut outcome.warnings);
@@ -176,13 +181,13 @@ const SNAPSHOT_PAUSES: [Duration; 6] = [
     Duration::from_secs(40),
 ];
 
-/// Takes a snapshot and waits until it is ready. Reports the snapshot even if the replacement fails.
+/// Takes a snapshot and waits until it is ready. Reports one that is not.
 async fn take_snapshot(
     execution: &Execution<'_>,
     planned: &PlannedVolume,
     existing: &Volume,
     warnings: &mut Vec<Diagnostic>,
-) -> Result<(), Status> {
+) -> Result<Snapshot, Status> {
     let key = &planned.key;
     let request = SnapshotRequest {
         volume: key.clone(),
@@ -201,10 +206,7 @@ async fn take_snapshot(
             }
         }
         match execution.snapshots.create_snapshot(&request).await {
-            Ok(snapshot) if snapshot.is_ready => {
-                warnings.push(snapshot_taken(existing, &snapshot));
-                return Ok(());
-            }
+            Ok(snapshot) if snapshot.is_ready => return Ok(snapshot),
             Ok(snapshot) => taken = Some(snapshot_taken(existing, &snapshot)),
             Err(error) => {
                 warnings.extend(taken);
@@ -238,6 +240,20 @@ fn snapshot_taken(existing: &Volume, snapshot: &Snapshot) -> Diagnostic {
         )
     };
     Diagnostic::warning(Code::ApplySnapshotTaken, message).help(Code::ApplySnapshotTaken.advice())
+}
+
+/// Reports a snapshot that does not have all data, so that it is not restored by mistake.
+fn snapshot_outdated(existing: &Volume, snapshot: &Snapshot) -> Diagnostic {
+    let (id, plugin) = (&snapshot.id, &existing.plugin_id);
+    let message = format!(
+        "snapshot `{id}` of volume {} at plugin `{plugin}` lacks what was written while it was made",
+        existing.key().quoted()
+    );
+    Diagnostic::warning(Code::ApplySnapshotTaken, message).help(format!(
+        "another one is taken; to delete this one, run `nomad-csi snapshot delete {} {}`",
+        shell_quoted(plugin.as_str()),
+        shell_quoted(id.as_str())
+    ))
 }
 
 fn not_replaced(key: &NamespacedId, why: Diagnostic) -> Diagnostic {

@@ -2,8 +2,9 @@
 //!
 //! A file is read as a whole, up to [`MAX_BYTES`]. One line break at its end is not part of the
 //! value, because editors and `echo` add it. The file must be a regular file: a pipe can be read
-//! only once, and each volume that refers to the secret reads it. A file that another user owns or can write is refused (`private`). A file that they can
-//! read gives a warning, because users cannot change the permissions of secrets that containers mount.
+//! only once, and each volume that refers to the secret reads it. A file that another user owns or can write is
+//! refused (`private`). A file that they can read gives a warning, because users cannot change the permissions of
+//! secrets that containers mount.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read as _};

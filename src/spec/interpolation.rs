@@ -64,9 +64,9 @@ pub(crate) fn runtime_text(text: &str) -> Result<Cow<'_, str>, TextProblem> {
 pub(super) fn malformed_part(text: &str) -> Option<Range<usize>> {
     let bytes = text.as_bytes();
     let mut at = 0;
-    while let Some(sigil @ (b'$' | b'%')) = bytes[at..].iter().find(|b| matches!(b, b'$' | b'%')) {
-        let sigil = *sigil;
-        at += bytes[at..].iter().position(|b| *b == sigil)?;
+    while let Some(next) = bytes[at..].iter().position(|b| matches!(b, b'$' | b'%')) {
+        at += next;
+        let sigil = bytes[at];
         let run = bytes[at..].iter().take_while(|b| **b == sigil).count();
         let start = at + run - 1;
         at += run;

@@ -55,6 +55,15 @@ fn appending(machine: &Machine, id: &str, source: &str) -> Value {
     job
 }
 
+/// Creates volume `data`, and returns the allocation of job `writer`, whose task has written to it.
+fn start_writer(machine: &Machine) -> Value {
+    machine.create_volume("data", WRITER, "file-system");
+    machine.run(&appending(machine, "writer", "data"));
+    let alloc = machine.wait_for("writer", "running", 1).remove(0);
+    until_true("the task to write", || machine.output(&alloc) == "ready\n");
+    alloc
+}
+
 /// Reads what a volume has, with a job of its own.
 fn lines_in(machine: &Machine, source: &str) -> String {
     let script = "wc -l < /data/lines";
@@ -71,10 +80,7 @@ fn a_restarted_task_does_not_write_beside_a_volume_that_was_unmounted() {
     run_in_namespace(test, async {
         for lost in [&["/targets/"][..], &["/targets/", "/staging/"]] {
             let mut machine = Machine::new();
-            machine.create_volume("data", WRITER, "file-system");
-            machine.run(&appending(&machine, "writer", "data"));
-            let alloc = machine.wait_for("writer", "running", 1).remove(0);
-            until_true("the task to write", || machine.output(&alloc) == "ready\n");
+            let alloc = start_writer(&machine);
             machine.kill();
             kill_tasks(&machine);
             let paths: Vec<_> = lost.iter().map(|part| unmount(&machine, part)).collect();
@@ -121,10 +127,7 @@ fn a_task_that_runs_on_a_lost_mount_is_restarted_on_its_volume() {
     run_in_namespace(test, async {
         for lost in [&["/targets/"][..], &["/targets/", "/staging/"]] {
             let machine = Machine::new();
-            machine.create_volume("data", WRITER, "file-system");
-            machine.run(&appending(&machine, "writer", "data"));
-            let alloc = machine.wait_for("writer", "running", 1).remove(0);
-            until_true("the task to write", || machine.output(&alloc) == "ready\n");
+            let alloc = start_writer(&machine);
             for part in lost {
                 unmount(&machine, part);
             }
@@ -161,10 +164,7 @@ fn a_file_system_over_a_target_is_not_taken_for_the_volume() {
 
 fn cover_target(cover: impl Fn(&Path)) {
     let mut machine = Machine::new();
-    machine.create_volume("data", WRITER, "file-system");
-    machine.run(&appending(&machine, "writer", "data"));
-    let alloc = machine.wait_for("writer", "running", 1).remove(0);
-    until_true("the task to write", || machine.output(&alloc) == "ready\n");
+    let alloc = start_writer(&machine);
     let target = target_of(&machine);
     machine.kill();
     kill_tasks(&machine);
@@ -285,10 +285,7 @@ fn files_beside_a_volume_are_kept_and_the_release_goes_on() {
     let test = "lost_mounts::files_beside_a_volume_are_kept_and_the_release_goes_on";
     run_in_namespace(test, async {
         let mut machine = Machine::new();
-        machine.create_volume("data", WRITER, "file-system");
-        machine.run(&appending(&machine, "writer", "data"));
-        let alloc = machine.wait_for("writer", "running", 1).remove(0);
-        until_true("the task to write", || machine.output(&alloc) == "ready\n");
+        start_writer(&machine);
         machine.kill();
         kill_tasks(&machine);
         for part in ["/targets/", "/staging/"] {
@@ -377,10 +374,7 @@ fn no_process_writes_beside_a_volume_whose_mount_vanishes() {
             let mut machine = Machine::without_agent();
             mount_for_data(&machine, file_system);
             machine.start();
-            machine.create_volume("data", WRITER, "file-system");
-            machine.run(&appending(&machine, "writer", "data"));
-            let alloc = machine.wait_for("writer", "running", 1).remove(0);
-            until_true("the task to write", || machine.output(&alloc) == "ready\n");
+            start_writer(&machine);
             let target = target_of(&machine);
             let file = target.join("beside");
             machine.run(&appending_to_host(&machine, "host", &file));
@@ -423,10 +417,7 @@ fn a_seal_that_others_set_or_removed_stops_nothing() {
     run_in_namespace(test, async {
         for flag in ["+i", "-i"] {
             let mut machine = Machine::new();
-            machine.create_volume("data", WRITER, "file-system");
-            machine.run(&appending(&machine, "writer", "data"));
-            let alloc = machine.wait_for("writer", "running", 1).remove(0);
-            until_true("the task to write", || machine.output(&alloc) == "ready\n");
+            let alloc = start_writer(&machine);
             machine.kill();
             let target = unmount(&machine, "/targets/");
             assert!(std::fs::remove_dir(&target).is_err(), "it is sealed");

@@ -9,15 +9,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use nomad_csi::model::{Task, TaskEnvironment};
+use nomad_csi::mounts::LinuxBlockStorage;
 use nomad_csi::node::NodeTaskLogs;
 use nomad_csi::ports::{
-    AssignedAlloc, LogOrigin, LogStream, RunEnd, TaskLogs as _, TaskMount, TaskOutput,
+    AssignedAlloc, AttachOptions, BlockStorage as _, DeviceTuning, LogOrigin, LogStream, RunEnd,
+    TaskLogs as _, TaskMount, TaskOutput,
 };
 use rustix::fs::{CWD, RenameFlags};
 
 use crate::alloc_runner::{ID, Node, alloc, drivers, mount, shell};
 use crate::task_fixture::{TestRun, exec, exited, is_root, mount as mount_at};
-use crate::task_root::{exec_request, run_command, run_isolated};
+use crate::task_root::{DeviceVolume, exec_request, run_command, run_isolated};
 
 /// The file of the host that the attack is on.
 const VICTIM: &str = "NOMAD_CSI_TEST_VICTIM";
@@ -299,6 +301,92 @@ fn a_task_cannot_detach_its_block_device() {
         assert_eq!(lines, ["content", "1048576"]);
         assert_eq!(Path::new(&attached), image);
     });
+}
+
+/// The node of a device is the host's, also that of a volume: what a task does to it stays for its next user. Each value
+/// is written as it was, so that the test changes nothing where it fails.
+#[test]
+fn root_in_a_task_cannot_change_the_nodes_of_devices() {
+    let test = "task_attacks::root_in_a_task_cannot_change_the_nodes_of_devices";
+    run_isolated(test, || async {
+        let base = tempfile::tempdir().unwrap();
+        let volume = DeviceVolume::create(base.path());
+        run_command(&["umount", volume.path()]);
+        let run = TestRun::new(exec(), base.path());
+        let script = "cd /dev; for node in null zero full random urandom tty /blk; do \
+                      chmod $(stat -c %a $node) $node 2>/dev/null && echo \"mode of $node\"; \
+                      chown $(stat -c %u:%g $node) $node 2>/dev/null && echo \"owner of $node\"; \
+                      touch -d @$(stat -c %Y $node) $node 2>/dev/null && echo \"time of $node\"; done; \
+                      echo x > /dev/null && head -c 3 /dev/zero | wc -c; \
+                      echo content | dd of=/blk conv=notrunc,fsync status=none; head -c 8 /blk";
+        let mounts = vec![mount_at(Path::new(&volume.device), "/blk")];
+        let lines = output_of_root(&run, script, mounts).await;
+        run_command(&["losetup", "--detach", &volume.device]);
+        assert_eq!(lines, ["3", "content"]);
+    });
+}
+
+/// A node may be as its last user left it.
+#[test]
+fn the_node_of_a_device_is_private_before_it_shows_a_volume() {
+    let test = "task_attacks::the_node_of_a_device_is_private_before_it_shows_a_volume";
+    run_isolated(test, || async {
+        let base = tempfile::tempdir().unwrap();
+        let image = base.path().join("image");
+        std::fs::File::create(&image)
+            .unwrap()
+            .set_len(1 << 20)
+            .unwrap();
+        // Which of the free devices it gets is not known.
+        let free = |number: &u32| {
+            std::fs::read(format!("/sys/block/loop{number}/loop/backing_file")).is_err()
+        };
+        let nodes = (0..16)
+            .filter(free)
+            .map(|number| format!("/dev/loop{number}"));
+        let nodes = nodes.filter_map(|node| Some((std::fs::metadata(&node).ok()?, node)));
+        let nodes: Vec<_> = nodes.collect();
+        for (_, node) in &nodes {
+            let open = std::fs::Permissions::from_mode(0o666);
+            std::fs::set_permissions(node, open).unwrap();
+        }
+        let how = AttachOptions {
+            read_only: false,
+            persistent: false,
+        };
+        let storage = LinuxBlockStorage::default();
+        let device = storage
+            .attach(&image, how, &DeviceTuning::default())
+            .unwrap();
+        let found = std::fs::metadata(&device.path).unwrap();
+        for (before, node) in &nodes {
+            std::fs::set_permissions(node, before.permissions()).unwrap();
+        }
+        assert_eq!(
+            (found.mode() & 0o777, found.uid(), found.gid()),
+            (0o600, 0, 0)
+        );
+    });
+}
+
+/// Root in a task has the user of its supervisor, and nothing else is needed to lower limits: without files to open, a
+/// supervisor could never record the end of the run.
+#[cfg(target_arch = "x86_64")]
+#[tokio::test]
+async fn a_task_changes_no_limits_of_its_supervisor() {
+    if !is_root() {
+        return;
+    }
+    let base = tempfile::tempdir().unwrap();
+    let run = TestRun::new(exec(), base.path());
+    // prlimit64 of process 1 and of the caller: RLIMIT_NOFILE and RLIMIT_FSIZE.
+    let script = "exec perl -e 'my $most = pack(\"QQ\", 64, 64); for my $limit (7, 1) { \
+                  for my $process (1, 0) { \
+                  my $done = syscall(302, $process, $limit, $most, 0); \
+                  print \"$process \", $done == 0 ? \"changed\" : $!{EPERM} ? \"refused\" : $!, \"\\n\" } }'";
+    let lines = output_of_root(&run, script, vec![]).await;
+    let expected = ["1 refused", "0 changed"];
+    assert_eq!(lines, [expected, expected].concat());
 }
 
 /// A program of 32 bits that exits with status 7: its numbers of system calls are others, which no filter knows.

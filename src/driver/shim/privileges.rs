@@ -3,8 +3,8 @@
 //! Root in the task keeps the capabilities that Docker leaves a container, except three: with CAP_MKNOD it could make a
 //! node of any disk of the host and write to it, because no cgroup restricts its devices; with CAP_NET_RAW it could read
 //! every secret that crosses the host's loopback, whose network it shares; with CAP_AUDIT_WRITE it could forge records of
-//! the host. Without CAP_SYS_ADMIN it cannot undo
-//! the read-only mounts, and without CAP_SYS_PTRACE it cannot enter the host through `/proc/1/root` of its shim.
+//! the host. Without CAP_SYS_ADMIN it cannot undo the read-only mounts, and without CAP_SYS_PTRACE it cannot enter the
+//! host through `/proc/1/root` of its shim.
 
 use std::io;
 

@@ -12,7 +12,7 @@ use std::process::Stdio;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use rustix::process::{Pid, Resource, Rlimit, setrlimit};
+use rustix::process::Pid;
 use tokio::io::AsyncReadExt as _;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
@@ -37,8 +37,6 @@ const WRITE_RETRY: RetryPolicy = RetryPolicy {
     initial: Duration::from_millis(100),
     max: Duration::from_secs(30),
 };
-/// How many files a shim may have open.
-const OPEN_FILES: u64 = 1024;
 /// The kernel's preference when memory runs out: the task goes before its shim.
 const OOM_SCORE: &str = "-900";
 
@@ -107,23 +105,7 @@ fn write_final_state(run: &RunFiles, state: &RunState) {
             Err(error) if attempt == 0 => report(&error),
             Err(_) => {}
         }
-        raise_limits();
         std::thread::sleep(WRITE_RETRY.delay(attempt, 1.0));
-    }
-}
-
-/// Takes back limits of this process that the task may have lowered: root in the task has the shim's user ID, and lowering
-/// needs no other right. Without the right to raise them they stay.
-fn raise_limits() {
-    for (resource, most) in [
-        (Resource::Fsize, None),
-        (Resource::Nofile, Some(OPEN_FILES)),
-    ] {
-        let limits = Rlimit {
-            current: most,
-            maximum: most,
-        };
-        let _is_raised = setrlimit(resource, limits).is_ok();
     }
 }
 

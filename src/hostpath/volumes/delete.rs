@@ -44,24 +44,6 @@ fn has_data(plugin: &Plugin, record: &VolumeRecord) -> Result<bool, HostError> {
     Ok(found.is_some())
 }
 
-/// Returns a device that stays attached to an image. The kernel releases one shortly after its last unmount, in whichever
-/// namespace that is, so one that stays is in use.
-pub(super) fn lingering_device(
-    plugin: &Plugin,
-    data: &std::path::Path,
-) -> Result<Option<std::path::PathBuf>, HostError> {
-    for attempt in 0.. {
-        let devices = plugin.host.storage.attached(data);
-        let devices = devices.map_err(HostError::io("list loop devices"))?;
-        match devices.into_iter().next() {
-            Some(device) if attempt == DEVICE_RELEASE_ATTEMPTS => return Ok(Some(device.path)),
-            Some(_) => std::thread::sleep(DEVICE_RELEASE_INTERVAL),
-            None => break,
-        }
-    }
-    Ok(None)
-}
-
 /// Returns where a volume is in use: the node it is attached to, a mount or a device.
 fn find_use(
     plugin: &Plugin,
@@ -78,9 +60,22 @@ fn find_use(
     if record.content.backing == Backing::Directory {
         return Ok(None);
     }
-    let mut attempts = DEVICE_RELEASE_ATTEMPTS;
+    device_in_use(plugin, &data, record.content.backing)
+}
+
+/// Returns where the device of a volume is mounted, or the device. The kernel releases that of an image shortly after its
+/// last unmount, in whichever namespace that is, so one that stays is in use. That of a block volume stays.
+pub(super) fn device_in_use(
+    plugin: &Plugin,
+    data: &std::path::Path,
+    backing: Backing,
+) -> Result<Option<std::path::PathBuf>, HostError> {
+    let mut attempts = match backing {
+        Backing::Image => DEVICE_RELEASE_ATTEMPTS,
+        Backing::Block | Backing::Directory => 0,
+    };
     loop {
-        let devices = plugin.host.storage.attached(&data);
+        let devices = plugin.host.storage.attached(data);
         let devices = devices.map_err(HostError::io("list loop devices"))?;
         let Some(device) = devices.into_iter().next() else {
             return Ok(None);
@@ -92,9 +87,7 @@ fn find_use(
         if let Some(mount) = exposing {
             return Ok(Some(mount.target.clone()));
         }
-        // The kernel releases a device shortly after its last unmount. A device that stays is in
-        // use.
-        if record.content.backing == Backing::Block || attempts == 0 {
+        if attempts == 0 {
             return Ok(Some(device.path));
         }
         attempts -= 1;

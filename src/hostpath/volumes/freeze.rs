@@ -12,7 +12,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::delete::lingering_device;
+use super::delete::device_in_use;
 use super::volume::Volume;
 use crate::hostpath::catalog::{Backing, Content};
 use crate::hostpath::error::{CreateSnapshotError, FailedPrecondition, HostError};
@@ -55,7 +55,9 @@ impl CopySource {
         };
         let plugin = &volume.plugin;
         let hidden_use = match volume.backing() {
-            Backing::Image if mount.is_none() => lingering_device(plugin, &volume.data)?,
+            Backing::Image if mount.is_none() => {
+                device_in_use(plugin, &volume.data, Backing::Image)?
+            }
             Backing::Image | Backing::Directory | Backing::Block => None,
         };
         let is_shared = plugin.host.storage.supports_reflink(plugin.images.path());

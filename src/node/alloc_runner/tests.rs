@@ -281,6 +281,27 @@ async fn a_host_volume_that_is_taken_away_ends_no_task_that_runs() {
     assert_eq!(node.driver.started(), ["web"]);
 }
 
+/// The server may refuse a claim to which it would not agree any more. A task that runs was given its volume.
+#[tokio::test(start_paused = true)]
+async fn a_final_refusal_ends_no_task_that_runs() {
+    let mut node = Node::new();
+    node.provide("data");
+    node.driver.script("web", &[lasting(600)]);
+    node.control
+        .assign(alloc(JobType::Batch, vec![task("web", "main")], &["data"]));
+    node.event("web", "Started").await;
+    node.control
+        .refuse("data", "the allocation claims it in another way", true);
+    node.restart_agent().await;
+    let begun = Instant::now();
+    let report = node
+        .report(|report| report.tasks["web"].phase == TaskPhase::Dead)
+        .await;
+    assert!(begun.elapsed() >= Duration::from_secs(500), "{report:#?}");
+    assert!(!report.tasks["web"].has_failed, "{report:#?}");
+    assert_eq!(node.driver.started(), ["web"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_final_refusal_fails_the_allocation_with_its_reason() {
     let node = Node::new();

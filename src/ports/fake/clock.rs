@@ -24,6 +24,12 @@ impl FakeClock {
         let by = i64::try_from(by.as_nanos()).unwrap_or(i64::MAX);
         self.0.fetch_add(by, Ordering::SeqCst);
     }
+
+    /// Sets the clock back.
+    pub fn set_back(&self, by: Duration) {
+        let by = i64::try_from(by.as_nanos()).unwrap_or(i64::MAX);
+        self.0.fetch_sub(by, Ordering::SeqCst);
+    }
 }
 
 impl Default for FakeClock {

@@ -63,7 +63,7 @@ pub async fn diagnose_volumes(
     let options = FactOptions {
         asks_providers: request.asks_providers,
         reads_evaluations: true,
-        reads_health: true,
+        reads_health: request.asks_providers,
         parallelism: context.parallelism,
         now: context.clock.now(),
     };

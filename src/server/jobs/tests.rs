@@ -628,6 +628,24 @@ async fn a_failing_job_is_placed_as_often_as_its_policy_says() {
     }
 }
 
+/// What was recorded with a later time waits for nothing.
+#[tokio::test(start_paused = true)]
+async fn a_job_is_placed_again_although_the_clock_was_set_back() {
+    let agent = agent().await;
+    agent.services.jobs.register(web(), None).await.unwrap();
+    let alloc = assigned_of(&agent, "web").await.id;
+    report(&agent, &alloc, ClientStatus::Failed).await;
+    until(&agent, |state| {
+        state.alloc(&alloc).is_some_and(|it| it.has_ended)
+    })
+    .await;
+    agent
+        .clock
+        .set_back(Duration::from_secs(10 * 365 * 24 * 3600));
+    let next = assigned_of(&agent, "web").await.id;
+    assert_ne!(next, alloc);
+}
+
 /// A decision survives the agent: nothing is placed twice.
 #[tokio::test(start_paused = true)]
 async fn a_restarted_agent_keeps_its_allocations() {

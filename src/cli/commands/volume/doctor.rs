@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::cli::args::{NO_PROVIDER_HELP, ParallelismArgs, REPORT_FORMAT_HELP, ReportFormat};
+use crate::cli::args::{ParallelismArgs, REPORT_FORMAT_HELP, ReportFormat};
 use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
@@ -20,7 +20,8 @@ pub(crate) struct DoctorArgs {
     /// Diagnose all volumes of the namespace
     #[arg(long, conflicts_with = "id")]
     pub all: bool,
-    #[arg(long, help = NO_PROVIDER_HELP)]
+    /// Ask neither providers which volumes they have, nor plugins for the health of volumes
+    #[arg(long)]
     pub no_provider: bool,
     /// Run the remedies that cannot lose data, then diagnose again
     ///

@@ -126,16 +126,13 @@ fn print_outcome(
             Exit::Done
         }
         Status::Done(reading) => {
-            if let Some(reading) = reading {
-                match print_expanded(context, arguments, existing, &reading) {
-                    Ok(()) => Exit::Done,
-                    Err(problems) => {
-                        diagnostics.extend(problems);
-                        Exit::Error
-                    }
+            let print = |reading| print_expanded(context, arguments, existing, &reading);
+            match reading.map_or(Ok(()), |reading| print(*reading)) {
+                Ok(()) => Exit::Done,
+                Err(problems) => {
+                    diagnostics.extend(problems);
+                    Exit::Error
                 }
-            } else {
-                Exit::Done
             }
         }
         Status::Stale(why) | Status::DependencyFailed(why) => {
