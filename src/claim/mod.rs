@@ -38,6 +38,11 @@
 //!     allocation.
 //! 17. A target or staging whose mount vanished is *Maybe*. No task starts on a source that is not the
 //!     recorded mount.
+//! 18. The end of a use is the end of the tasks, and never the end of a mount: tasks have mounts of their own. A
+//!     node that returned is swept when every allocation that jobs placed there has reported its end. An
+//!     allocation whose job cannot be read has not.
+//! 19. A cut-off kills first. The claim stays held, and counts, until the node has reported that no run uses the
+//!     volume, or is lost.
 
 mod admit;
 mod denied;

@@ -13,10 +13,11 @@ use async_trait::async_trait;
 use rustix::mount::{MountFlags as Flags, MountPropagationFlags as Propagation, UnmountFlags};
 
 use super::source::open_source;
+use super::superblock::processes_that_keep;
 use super::table::{TableChanges, mount_table, topmost_mount};
 use crate::ports::{
-    FileSystem, MountCalls, MountChanges, MountEntry, MountError, MountFlags, Mounter,
-    SourceIdentity,
+    FileSystem, MountCalls, MountChanges, MountEntry, MountError, MountFlags, MountIdentity,
+    Mounter, SourceIdentity,
 };
 
 /// Mounts in the mount namespace of this process. Needs `CAP_SYS_ADMIN`, except for reading.
@@ -91,6 +92,19 @@ impl Mounter for LinuxMounter {
                 Err(error) if error.source.kind() == io::ErrorKind::NotFound => Ok(None),
                 Err(error) => Err(error),
             }
+        })
+        .await
+    }
+
+    async fn processes_that_keep(
+        &self,
+        mount: &MountIdentity,
+    ) -> Result<Option<Vec<u32>>, MountError> {
+        let mount = mount.clone();
+        run_blocking(Path::new("/"), move |root| {
+            named("look for users of a file system in", root, || {
+                processes_that_keep(&mount)
+            })
         })
         .await
     }

@@ -12,6 +12,7 @@ mod loop_device;
 mod mountinfo;
 mod source;
 mod storage;
+mod superblock;
 mod table;
 mod tree;
 

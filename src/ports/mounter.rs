@@ -228,6 +228,13 @@ pub trait Mounter: Send + Sync {
     /// Returns what is at `target`; `None` if nothing is. An error may also mean that the file system there does not
     /// respond.
     async fn identify(&self, target: &Path) -> Result<Option<SourceIdentity>, MountError>;
+    /// Returns the processes that keep the file system of a mount that is gone from this process's mount namespace, as
+    /// far as they can be found; `None` if the file system is gone too, is mounted here at another place, or cannot be
+    /// asked, because it has no device of its own.
+    async fn processes_that_keep(
+        &self,
+        mount: &MountIdentity,
+    ) -> Result<Option<Vec<u32>>, MountError>;
     /// Returns all mounts of this process's mount namespace, in the order of their creation.
     async fn list(&self) -> Result<Vec<MountEntry>, MountError>;
     /// Follows the mounts of this process's mount namespace.

@@ -92,10 +92,21 @@ impl Machine {
     }
 
     pub(crate) fn create_volume(&self, id: &str, access: &str, attachment: &str) {
+        self.create_volume_with("hostpath", id, access, attachment);
+    }
+
+    /// Creates a volume with this plugin.
+    pub(crate) fn create_volume_with(
+        &self,
+        plugin: &str,
+        id: &str,
+        access: &str,
+        attachment: &str,
+    ) {
         let document = json!({
             "ID": id,
             "Name": id,
-            "PluginID": "hostpath",
+            "PluginID": plugin,
             "RequestedCapabilities": [{"AccessMode": access, "AttachmentMode": attachment}],
             "RequestedCapacityMin": if attachment == "block-device" { 16 << 20 } else { 0 },
         });
