@@ -41,6 +41,8 @@ pub enum Rule {
     ConditionAbnormal,
     /// Files were written beside the volume while it was not mounted.
     FilesBeside,
+    /// A node was declared lost, and is not used until it is swept.
+    NodeFenced,
 }
 
 impl Rule {
@@ -65,6 +67,7 @@ impl Rule {
             Self::VolumeInaccessible => "volume-inaccessible",
             Self::ConditionAbnormal => "condition-abnormal",
             Self::FilesBeside => "files-beside-volume",
+            Self::NodeFenced => "node-fenced",
         }
     }
 
@@ -88,7 +91,8 @@ impl Rule {
             | Self::DataLost
             | Self::VolumeInaccessible
             | Self::ConditionAbnormal
-            | Self::FilesBeside => false,
+            | Self::FilesBeside
+            | Self::NodeFenced => false,
         }
     }
 
@@ -112,7 +116,8 @@ impl Rule {
             | Self::JobWaiting
             | Self::AttachedWithoutClaim
             | Self::ConditionAbnormal
-            | Self::FilesBeside => Severity::Warning,
+            | Self::FilesBeside
+            | Self::NodeFenced => Severity::Warning,
         }
     }
 }

@@ -11,6 +11,7 @@ mod cause;
 mod claim_rules;
 mod diagnose;
 mod facts;
+mod fenced_nodes;
 mod finding;
 mod health_rules;
 mod kept_files;

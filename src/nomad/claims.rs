@@ -139,21 +139,30 @@ impl ClaimApi for NomadClient {
         Ok(events)
     }
 
-    async fn fence_node(&self, node: &NodeId) -> Result<(), ApiError> {
-        self.change_node(node, "fence").await
+    async fn fence_node(&self, node: &NodeId, cuts_off: bool) -> Result<(), ApiError> {
+        let approval = cuts_off.then(|| ("cuts_off", node.as_str()));
+        self.change_node(node, "fence", approval).await
     }
 
     async fn unfence_node(&self, node: &NodeId) -> Result<(), ApiError> {
-        self.change_node(node, "unfence").await
+        self.change_node(node, "unfence", None).await
     }
 }
 
 impl NomadClient {
-    async fn change_node(&self, node: &NodeId, verb: &str) -> Result<(), ApiError> {
+    async fn change_node(
+        &self,
+        node: &NodeId,
+        verb: &str,
+        approval: Option<(&'static str, &str)>,
+    ) -> Result<(), ApiError> {
         let action = format!("{verb} node `{node}`");
         check_addressable(node.as_str(), &action)?;
         let path = ["node", node.as_str(), verb];
-        let put = ApiRequest::new(Method::PUT, &path);
+        let put = ApiRequest {
+            query: approval.into_iter().collect(),
+            ..ApiRequest::new(Method::PUT, &path)
+        };
         let changed = self.session.call(&put, &action, Access::Write).await;
         changed.map(drop)
     }

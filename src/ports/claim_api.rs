@@ -84,8 +84,8 @@ pub trait ClaimApi: Send + Sync {
         volume: &NamespacedId,
         most: usize,
     ) -> Result<Vec<WithDocument<VolumeEvent>>, ApiError>;
-    /// Declares a node lost.
-    async fn fence_node(&self, node: &NodeId) -> Result<(), ApiError>;
+    /// Declares a node lost. `cuts_off`: also one that is up, whose tasks still run.
+    async fn fence_node(&self, node: &NodeId, cuts_off: bool) -> Result<(), ApiError>;
     /// Lets a lost node be used again.
     async fn unfence_node(&self, node: &NodeId) -> Result<(), ApiError>;
 }

@@ -1,5 +1,6 @@
 //! The transitions of jobs and of the allocations that were placed for them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::claims_record::AllocRecord;
@@ -43,9 +44,9 @@ pub(super) fn is_alloc_event_valid(state: &State, alloc: &AllocId, event: &Alloc
                 && state.nodes.contains_key(node)
                 && state.jobs.get(job).is_some_and(has_group)
         }
-        AllocEvent::StopRequested { .. } | AllocEvent::Reported { .. } => {
-            record.is_some_and(is_running)
-        }
+        AllocEvent::StopRequested { .. }
+        | AllocEvent::CutOff { .. }
+        | AllocEvent::Reported { .. } => record.is_some_and(is_running),
     }
 }
 
@@ -145,6 +146,7 @@ pub(super) fn apply_alloc(state: &mut State, alloc: &AllocId, event: &AllocEvent
                 index: *index,
                 evaluation: evaluation.clone(),
                 stop_reason: None,
+                cut_off: BTreeSet::new(),
                 report: None,
             };
             let record = AllocRecord {
@@ -155,6 +157,9 @@ pub(super) fn apply_alloc(state: &mut State, alloc: &AllocId, event: &AllocEvent
         }
         AllocEvent::StopRequested { reason } => change_placement(state, alloc, at, |placement| {
             placement.stop_reason.get_or_insert_with(|| reason.clone());
+        }),
+        AllocEvent::CutOff { alias } => change_placement(state, alloc, at, |placement| {
+            placement.cut_off.insert(alias.clone());
         }),
         AllocEvent::Reported { report } => reported(state, alloc, report, at),
     }

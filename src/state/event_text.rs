@@ -245,6 +245,9 @@ fn alloc_text(alloc: &AllocId, event: &AllocEvent) -> String {
         AllocEvent::StopRequested { reason } => {
             format!("allocation `{alloc}` must stop: {reason}")
         }
+        AllocEvent::CutOff { alias } => {
+            format!("an operator cut allocation `{alloc}` off from its volume `{alias}`")
+        }
         AllocEvent::Reported { report } => {
             let status = report.status.as_str();
             match report.description.as_str() {

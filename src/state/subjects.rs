@@ -134,7 +134,9 @@ fn subjects_of_alloc(alloc: &AllocId, event: &AllocEvent) -> Vec<Subject> {
         AllocEvent::Placed { job, node, .. } => {
             vec![own, Subject::Job(job.clone()), Subject::Node(node.clone())]
         }
-        AllocEvent::StopRequested { .. } | AllocEvent::Reported { .. } => vec![own],
+        AllocEvent::StopRequested { .. }
+        | AllocEvent::CutOff { .. }
+        | AllocEvent::Reported { .. } => vec![own],
     }
 }
 

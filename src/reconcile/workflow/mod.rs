@@ -80,7 +80,7 @@ pub use job_progress::placement_reasons;
 pub use job_run::{JobOutcome, JobWait, report_warnings, run_job, stop_allocation, stop_job};
 pub use ledger_access::{LedgerAccess, SetSelection};
 pub use node_drain::{drain_node, set_eligibility};
-pub use node_fencing::{fence_node, unfence_node};
+pub use node_fencing::{FenceApproval, fence_node, unfence_node};
 pub use orphan_changes::{OrphanRequest, adopt_orphans, delete_orphans, parse_capability};
 pub use orphan_inventory::OrphanInventory;
 pub use other_owners::check_owners;

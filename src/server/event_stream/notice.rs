@@ -174,7 +174,9 @@ fn of_alloc(state: &State, alloc: &AllocId, event: &AllocEvent) -> Option<Notice
     let job = &placement.job.job;
     let event_type = match event {
         AllocEvent::Placed { .. } => "PlanResult",
-        AllocEvent::StopRequested { .. } => "AllocationUpdateDesiredStatus",
+        AllocEvent::StopRequested { .. } | AllocEvent::CutOff { .. } => {
+            "AllocationUpdateDesiredStatus"
+        }
         AllocEvent::Reported { .. } => "AllocationUpdated",
     };
     Some(Notice {

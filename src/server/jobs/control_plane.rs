@@ -81,11 +81,13 @@ impl LocalControlPlane {
                     group: placement.group.clone(),
                     index: placement.index,
                     wants_stop,
+                    cut_off: placement.cut_off.clone(),
                     report: placement.report.clone(),
                 }),
                 Err(error) => unreadable.push(UnreadableAlloc {
                     id: id.clone(),
                     wants_stop,
+                    cut_off: placement.cut_off.clone(),
                     reason: error.message(),
                 }),
             }
@@ -150,6 +152,11 @@ impl LocalControlPlane {
     fn request(&self, alloc: &AllocId, alias: &VolumeAlias) -> Result<MountRequest, String> {
         self.ports.cell.read(|state| {
             let placement = state.alloc(alloc).and_then(|one| one.placement.as_deref());
+            if placement.is_some_and(|placement| placement.cut_off.contains(alias)) {
+                return Err(format!(
+                    "an operator cut allocation `{alloc}` off from its volume `{alias}`"
+                ));
+            }
             let request = placement.and_then(|placement| request_of(placement, alloc, alias));
             request.ok_or_else(|| {
                 format!("the group of allocation `{alloc}` has no CSI volume `{alias}`")
@@ -161,9 +168,7 @@ impl LocalControlPlane {
 /// The claim of one volume of an allocation.
 fn request_of(placement: &Placement, alloc: &AllocId, alias: &VolumeAlias) -> Option<MountRequest> {
     let job = &placement.job.job;
-    let mut groups = job.groups.iter();
-    let group = groups.find(|group| group.name == placement.group)?;
-    let volume = group.volumes.get(alias)?;
+    let volume = placement.task_group()?.volumes.get(alias)?;
     let JobVolumeKind::Csi {
         access_mode,
         attachment_mode,
@@ -211,6 +216,7 @@ fn is_final(error: &ServerError) -> bool {
             | ClaimError::StillAttached { .. }
             | ClaimError::StillRunning { .. }
             | ClaimError::UnknownNode(_)
+            | ClaimError::NodeHeard { .. }
             | ClaimError::NodeState(_) => false,
         },
         _ => false,
@@ -299,6 +305,38 @@ impl ControlPlane for LocalControlPlane {
             }
             // The mount is in doubt already, or was removed in order.
             Err(CommitError::InvalidEvent(_)) => Ok(()),
+            Err(CommitError::Stopping) => Err(ControlPlaneError::Stopping),
+            Err(error) => Err(ControlPlaneError::Failed(error.detail())),
+        }
+    }
+
+    async fn note_cut_off(
+        &self,
+        alloc: &AllocId,
+        alias: &VolumeAlias,
+    ) -> Result<(), ControlPlaneError> {
+        let (alloc, alias) = (alloc.clone(), alias.clone());
+        let key = ClaimKey { alloc, alias };
+        let volume = self.ports.cell.read(|state| {
+            let placement = state.alloc(&key.alloc)?.placement.as_deref()?;
+            let is_cut_off = placement.cut_off.contains(&key.alias);
+            state.claimed_as(&key).filter(|_| is_cut_off).cloned()
+        });
+        let Some(volume) = volume else {
+            return Ok(());
+        };
+        let event = ClaimEvent::ReleaseRequested {
+            key,
+            reason: "an operator cut its tasks off, and none of them runs".to_owned(),
+        };
+        let kind = EventKind::Claim {
+            volume,
+            event: Box::new(event),
+        };
+        let event = Event::new(self.ports.clock.now(), kind);
+        match self.ports.cell.commit(Expected::Any, event).await {
+            // It is in release already, or gone.
+            Ok(_) | Err(CommitError::InvalidEvent(_)) => Ok(()),
             Err(CommitError::Stopping) => Err(ControlPlaneError::Stopping),
             Err(error) => Err(ControlPlaneError::Failed(error.detail())),
         }
