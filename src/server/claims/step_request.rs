@@ -139,19 +139,25 @@ impl StepContext {
         sealer.open_secrets(&self.registration.name, &self.registration.sealed)
     }
 
-    fn publish_context(&self, node: &NodeId) -> PublishContext {
-        let attachment = self.claims().attachments.get(node);
-        attachment.map_or_else(PublishContext::new, |attachment| attachment.context.clone())
+    fn publish_context(
+        &self,
+        sealer: &VolumeSealer,
+        node: &NodeId,
+    ) -> Result<PublishContext, ServerError> {
+        match self.claims().attachments.get(node) {
+            Some(attachment) => sealer.open_context(&self.volume, &attachment.context),
+            None => Ok(PublishContext::new()),
+        }
     }
 
     /// The context on record, or that of the registration if an earlier version started the call.
     fn volume_context(
         &self,
+        sealer: &VolumeSealer,
         recorded: Option<&BTreeMap<String, String>>,
-    ) -> BTreeMap<String, String> {
-        recorded
-            .unwrap_or(&self.registration.volume_context)
-            .clone()
+    ) -> Result<BTreeMap<String, String>, ServerError> {
+        let context = recorded.unwrap_or(&self.registration.volume_context);
+        sealer.open_context(&self.volume, context)
     }
 
     pub(super) fn attach(
@@ -174,7 +180,7 @@ impl StepContext {
             node: attachment.external_node.clone(),
             usage: sealer.open_usage(owner, usage)?,
             read_only,
-            volume_context: self.volume_context(attachment.volume_context.as_ref()),
+            volume_context: self.volume_context(sealer, attachment.volume_context.as_ref())?,
             secrets: self.secrets(sealer)?,
         }))
     }
@@ -207,8 +213,8 @@ impl StepContext {
             volume: self.volume.clone(),
             name: staging.volume.clone(),
             usage: sealer.open_usage(&staging.volume, &staging.usage)?,
-            publish_context: self.publish_context(node),
-            volume_context: self.volume_context(staging.volume_context.as_ref()),
+            publish_context: self.publish_context(sealer, node)?,
+            volume_context: self.volume_context(sealer, staging.volume_context.as_ref())?,
             secrets: self.secrets(sealer)?,
         }))
     }
@@ -235,8 +241,8 @@ impl StepContext {
             alias: key.alias.clone(),
             usage: sealer.open_usage(&claim.volume, &claim.usage)?,
             read_only: claim.read_only || only_reads(claim),
-            publish_context: self.publish_context(&claim.node),
-            volume_context: self.volume_context(claim.volume_context.as_ref()),
+            publish_context: self.publish_context(sealer, &claim.node)?,
+            volume_context: self.volume_context(sealer, claim.volume_context.as_ref())?,
             secrets: self.secrets(sealer)?,
         }))
     }
