@@ -164,7 +164,7 @@ impl<R: Reseal> Objects<'_, R> {
         context: impl IntoIterator<Item = (&'m String, &'m mut String)>,
     ) -> Result<(), R::Error> {
         for (_, value) in context {
-            // A damaged value stays as it is: nobody can open it.
+            // A damaged value stays as it is: no key opens it.
             if let Some(Ok(mut sealed)) = SealedSecrets::from_text(value) {
                 self.secrets(owner, &mut sealed)?;
                 *value = sealed.to_text();

@@ -96,8 +96,9 @@ fn arguments_after(text: &str, end: usize) -> Vec<&str> {
             _ => {}
         }
     }
-    found.remove(0);
-    found.into_iter().filter(|one| !one.is_empty()).collect()
+
+    let others = found.into_iter().skip(1);
+    others.filter(|one| !one.is_empty()).collect()
 }
 
 /// Whether a variable of the file is bound to something quoted.
