@@ -142,7 +142,8 @@ pub struct Attachment {
     pub external_node: ExternalNodeId,
     /// Whether it exists; never [`Known::No`].
     pub state: Known,
-    /// The publish context from the controller, opaque; sent to the node again after a reboot (W60).
+    /// The publish context from the controller, opaque; sent to the node again after a reboot (W60). Each value
+    /// is sealed, except of an earlier version.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub context: BTreeMap<String, String>,
     /// What ControllerPublishVolume is sent for; `None` if an earlier version started the call.

@@ -26,6 +26,7 @@ mod operator_token;
 mod paths;
 mod plugin;
 mod remote_volume;
+mod secret_values;
 mod secrets;
 mod server_version;
 mod set_name;
@@ -44,6 +45,7 @@ pub use alloc_writes::{AllocWrites, SeenNodes, alloc_writes};
 pub use bytes::{Bytes, BytesError, CapacityRange};
 pub use capability::{AccessMode, AttachmentMode, Capability};
 pub use client_node::{ClientNode, NodeSight};
+pub(crate) use display::boundary_before;
 pub use display::{
     ago, escape_json, escape_json_for_yaml, is_invisible, one_line, shell_quoted, until,
     visible_char,
@@ -81,7 +83,10 @@ pub use plugin::{
     Plugin, PluginInstance, PluginSummary,
 };
 pub use remote_volume::RemoteVolume;
-pub use secrets::{SealedSecrets, Secret, SecretOwner, SecretRef, SecretRefs, Secrets};
+pub use secret_values::SecretValues;
+pub use secrets::{
+    InvalidSealedText, SealedSecrets, Secret, SecretOwner, SecretRef, SecretRefs, Secrets,
+};
 pub use server_version::{InvalidVersion, ServerVersion};
 pub use set_name::{SetName, SetNameProblem};
 pub use snapshot::Snapshot;

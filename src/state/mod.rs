@@ -12,6 +12,7 @@ mod claim_query;
 mod claims_record;
 mod event;
 mod event_text;
+mod growth;
 mod interner;
 mod invariant;
 mod job_query;
@@ -44,6 +45,7 @@ pub use apply::{EventConflict, apply, check};
 pub use claims_record::{AllocRecord, ClaimsRecord, NodeLoss};
 pub use event::{Event, EventKind, Subject};
 pub use event_text::event_text;
+pub use growth::is_growth;
 pub use invariant::{SharedVolume, shared_volumes, violations};
 pub use job_record::{
     AllocEvent, Evaluation, EvaluationRecord, EvaluationStatus, EvaluationTrigger, GroupFailure,

@@ -85,7 +85,8 @@ pub struct ProviderFacts {
     pub external_id: Option<ExternalId>,
     /// The size that the provider reported; zero if unknown.
     pub capacity: Bytes,
-    /// The volume context, opaque; later calls send it back.
+    /// The volume context, opaque; later calls send it back. A value that contains a secret is sealed
+    /// ([`SealedSecrets::to_text`]).
     pub context: TextMap,
     /// Where the volume is accessible; empty if everywhere.
     pub topologies: Shared<Vec<Topology>>,

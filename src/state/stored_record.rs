@@ -78,7 +78,7 @@ impl StoredRecord {
 
 impl State {
     /// Returns what the state has about an object.
-    pub(super) fn stored(&self, subject: &Subject) -> Option<StoredRecord> {
+    pub fn stored(&self, subject: &Subject) -> Option<StoredRecord> {
         match subject {
             Subject::Alloc(id) => {
                 let record = self.allocs.get(id).cloned();
@@ -157,7 +157,7 @@ impl State {
     }
 
     /// Returns all objects.
-    pub(super) fn all_subjects(&self) -> HashSet<Subject> {
+    pub fn all_subjects(&self) -> HashSet<Subject> {
         let allocs = self.allocs.keys().cloned().map(Subject::Alloc);
         let claims = self.claims.keys().cloned().map(Subject::Claims);
         let jobs = self.jobs.keys().cloned().map(Subject::Job);

@@ -77,7 +77,7 @@ pub struct VolumeView {
 }
 
 impl VolumeView {
-    /// Returns the complete volume with hidden mount flags.
+    /// Returns the complete volume with hidden mount flags and hidden secrets in its context.
     pub fn volume(&self) -> Volume {
         let VolumeRecord {
             definition,
@@ -105,7 +105,7 @@ impl VolumeView {
                 .as_ref()
                 .map(RecordedMountOptions::redacted),
             parameters: definition.parameters.to_map(),
-            context: provided.context.to_map(),
+            context: provided.context.to_shown_map(),
             access_mode: self.modes().map(|modes| modes.access_mode),
             attachment_mode: self.modes().map(|modes| modes.attachment_mode),
             read_allocs: self.allocs(|claim| claim.read_only),

@@ -66,6 +66,7 @@ mod readme;
 mod reconcile;
 mod rights;
 mod saved_plan;
+mod secrets_of_jobs;
 mod server_away;
 mod strangers;
 mod task_attacks;

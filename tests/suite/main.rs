@@ -86,6 +86,9 @@ mod plan_reads;
 mod plan_schema;
 #[cfg(feature = "agent")]
 mod plugin_check;
+#[cfg(feature = "agent")]
+mod plugin_echo;
+mod proposed_commands;
 mod reconcile_loop;
 #[cfg(feature = "agent")]
 mod security;

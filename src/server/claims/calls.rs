@@ -164,7 +164,8 @@ impl StepCalls {
         let request = context.attach(&self.sealer, node)?;
         let request = request.ok_or(CallError::OutOfDate)?;
         let order = self.order(self.controllers.session(), instance);
-        let context = self.controllers.publish(order, request).await?;
+        let answer = self.controllers.publish(order, request).await?;
+        let context = self.sealer.seal_publish_context(&context.volume, answer);
         let target = None;
         Ok(StepAnswer { context, target })
     }

@@ -32,6 +32,7 @@ impl StepEnd {
                 | CommitError::NodeConflict { .. }
                 | CommitError::NoNamespace { .. }
                 | CommitError::InvalidEvent(_)
+                | CommitError::LimitReached { .. }
                 | CommitError::Journal(_)
                 | CommitError::Stopping,
             ) => Self::Pause,

@@ -264,6 +264,7 @@ impl From<CommitError> for ServerError {
             | CommitError::JobConflict { .. }
             | CommitError::NodeConflict { .. }
             | CommitError::InvalidEvent(_)
+            | CommitError::LimitReached { .. }
             | CommitError::Journal(_)) => Self::Commit(error),
         }
     }
@@ -324,6 +325,9 @@ impl ServerError {
                 (Code::ServerBusy, OTHER)
             }
             Self::SpecChanged { .. } => (Code::PlanStale, StatusCode::CONFLICT),
+            Self::Commit(error @ CommitError::LimitReached { .. }) => {
+                (commit_code(error), StatusCode::INSUFFICIENT_STORAGE)
+            }
             Self::Commit(error) => (commit_code(error), OTHER),
             Self::Secrets { .. } => (Code::ServerSecrets, OTHER),
             Self::Stopping => (Code::ServerStopping, OTHER),
@@ -682,6 +686,7 @@ fn commit_code(error: &CommitError) -> Code {
         | CommitError::InvalidEvent(_) => Code::ServerBusy,
         CommitError::Journal(error) => error.kind.code(),
         CommitError::NoNamespace { .. } => Code::VolumeUnknownNamespace,
+        CommitError::LimitReached { .. } => Code::ServerLimit,
         CommitError::Stopping => Code::ServerStopping,
     }
 }

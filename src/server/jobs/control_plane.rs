@@ -150,25 +150,51 @@ impl LocalControlPlane {
     }
 
     fn request(&self, alloc: &AllocId, alias: &VolumeAlias) -> Result<MountRequest, String> {
+        let placement = self.placement(alloc);
+        let opened = placement.map(|placement| {
+            let job = self.job_of(alloc, &placement);
+            job.map(|job| (placement, job))
+        });
+        let opened = opened.transpose().map_err(|error| error.message())?;
+        if let Some((placement, _)) = &opened
+            && placement.cut_off.contains(alias)
+        {
+            return Err(format!(
+                "an operator cut allocation `{alloc}` off from its volume `{alias}`"
+            ));
+        }
+        let request = opened.and_then(|(of, job)| request_of(&of, &job, alloc, alias));
+        request
+            .ok_or_else(|| format!("the group of allocation `{alloc}` has no CSI volume `{alias}`"))
+    }
+
+    fn placement(&self, alloc: &AllocId) -> Option<Placement> {
         self.ports.cell.read(|state| {
             let placement = state.alloc(alloc).and_then(|one| one.placement.as_deref());
-            if placement.is_some_and(|placement| placement.cut_off.contains(alias)) {
-                return Err(format!(
-                    "an operator cut allocation `{alloc}` off from its volume `{alias}`"
-                ));
-            }
-            let request = placement.and_then(|placement| request_of(placement, alloc, alias));
-            request.ok_or_else(|| {
-                format!("the group of allocation `{alloc}` has no CSI volume `{alias}`")
-            })
+            placement.cloned()
         })
+    }
+
+    /// Hides in a report what is sealed of the job: a driver's error may repeat a command.
+    fn hide_settings(&self, alloc: &AllocId, report: &mut AllocReport) {
+        let placement = self.placement(alloc);
+        let job = placement.and_then(|placement| self.job_of(alloc, &placement).ok());
+        if let Some(job) = job {
+            report.hide(&job.secret_values());
+        }
     }
 }
 
 /// The claim of one volume of an allocation.
-fn request_of(placement: &Placement, alloc: &AllocId, alias: &VolumeAlias) -> Option<MountRequest> {
-    let job = &placement.job.job;
-    let volume = placement.task_group()?.volumes.get(alias)?;
+fn request_of(
+    placement: &Placement,
+    job: &Job,
+    alloc: &AllocId,
+    alias: &VolumeAlias,
+) -> Option<MountRequest> {
+    let mut groups = job.groups.iter();
+    let group = groups.find(|group| group.name == placement.group)?;
+    let volume = group.volumes.get(alias)?;
     let JobVolumeKind::Csi {
         access_mode,
         attachment_mode,
@@ -342,7 +368,12 @@ impl ControlPlane for LocalControlPlane {
         }
     }
 
-    async fn report(&self, alloc: &AllocId, report: AllocReport) -> Result<(), ControlPlaneError> {
+    async fn report(
+        &self,
+        alloc: &AllocId,
+        mut report: AllocReport,
+    ) -> Result<(), ControlPlaneError> {
+        self.hide_settings(alloc, &mut report);
         let is_news = self.ports.cell.read(|state| {
             let record = state.alloc(alloc).filter(|record| !record.has_ended);
             let placement = record.and_then(|record| record.placement.as_deref());

@@ -11,7 +11,7 @@ use super::call_effect::{PriorCalls, certainly_had_no_effect, is_permanently_ref
 use super::limiter::OperationLimiter;
 use super::plugin::VolumePlugin;
 use super::store::{VolumeStore, conflict, unchanged};
-use crate::model::{MountOptions, NamespacedId, Secrets};
+use crate::model::{MountOptions, NamespacedId, RemoteVolume, Secrets};
 use crate::ports::{CreateVolume, CreatedVolume, VolumeSource};
 use crate::server::call_line::CallClass;
 use crate::server::call_lines::CallPermit;
@@ -176,12 +176,20 @@ impl CreationProtocol {
             Err(error) => return Err(self.record_failure(intent, error).await),
         };
         let (provider, provider_version) = call.plugin.provider();
+        let volume = RemoteVolume {
+            plugin_id: intent.record.definition.plugin_id.clone(),
+            external_id: created.external_id.clone(),
+        };
+        let sent = (&intent.secrets, &intent.mount_options);
+        let context = self
+            .sealer
+            .seal_volume_context(&volume, created.context, sent);
         let provided = ProviderFacts {
             provider: provider.into(),
             provider_version: provider_version.into(),
             external_id: Some(created.external_id),
             capacity: created.capacity,
-            context: created.context.into(),
+            context: context.into(),
             topologies: created.topologies.into(),
         };
         let event = EventKind::VolumeCreated {
