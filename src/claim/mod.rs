@@ -38,6 +38,10 @@
 //!     allocation.
 //! 17. A target or staging whose mount vanished is *Maybe*. No task starts on a source that is not the
 //!     recorded mount.
+//! 18. A claim moves between reading and writing only while nothing is published for it: afterwards its tasks
+//!     may use the volume.
+//! 19. A node whose plugin had no room for the volume gets no other claim of it, until the step succeeds or its
+//!     claims are gone.
 
 mod admit;
 mod denied;

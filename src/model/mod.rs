@@ -37,6 +37,7 @@ mod usage;
 mod variable;
 mod volume;
 mod volume_claim;
+mod volume_creation;
 mod volume_event;
 
 pub use alloc::{Alloc, ClientStatus, DesiredStatus, NodeContact};
@@ -92,4 +93,5 @@ pub use usage::{PublishContext, Usage};
 pub use variable::{PathProblem, VariableKey};
 pub use volume::{KeptFiles, UnresolvedRequest, Volume, VolumeRequest, VolumeSummary};
 pub use volume_claim::{ClaimProblem, VolumeClaim};
+pub use volume_creation::VolumeCreation;
 pub use volume_event::VolumeEvent;

@@ -1,5 +1,6 @@
 //! A job.
 
+use globset::Glob;
 use serde::{Deserialize, Serialize};
 
 use super::constraint::Constraint;
@@ -42,6 +43,15 @@ impl Job {
     pub const DEFAULT_NODE_POOL: &'static str = "default";
     /// The only datacenter of a job that names none: all of them.
     pub const ALL_DATACENTERS: &'static str = "*";
+
+    /// Whether nodes of a datacenter may run the job.
+    pub fn accepts_datacenter(&self, datacenter: &str) -> bool {
+        let is_match = |pattern: &String| {
+            let glob = Glob::new(pattern).map(|glob| glob.compile_matcher());
+            glob.is_ok_and(|glob| glob.is_match(datacenter))
+        };
+        self.datacenters.iter().any(is_match)
+    }
 
     /// Creates a service job without groups, with Nomad's defaults.
     pub fn new(namespace: Namespace, id: JobId) -> Self {
