@@ -10,7 +10,7 @@ use super::claims::{ClaimHosts, ClaimPorts, ClaimService};
 use super::jobs::{JobPorts, JobScheduler, JobService, LocalControlPlane};
 use super::namespaces::NamespaceService;
 use super::variables::{VariablePorts, VariableService};
-use super::volumes::{VolumeLimits, VolumePorts, VolumeService};
+use super::volumes::{CreationDriver, VolumeLimits, VolumePorts, VolumeService};
 use crate::model::NodeId;
 use crate::ports::{IdSource, Measurements, MetricsSource, NoMeasurements, TaskLogs};
 
@@ -150,7 +150,7 @@ impl Services {
             ids: ports.ids.clone(),
         };
         let volumes = VolumeService::new(ports.clone(), limits);
-        let creations = volumes.creation_driver(&ports, &limits);
+        let creations = CreationDriver::new(volumes.clone(), &ports, &limits);
         background.spawn(creations.run(stopping.clone()));
         background.close();
         Self {

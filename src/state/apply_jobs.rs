@@ -6,7 +6,6 @@ use super::claims_record::AllocRecord;
 use super::job_record::{
     AllocEvent, Evaluation, EvaluationRecord, JobEvent, JobRecord, JobVersion, Placement,
 };
-use super::plugin_jobs::plugins_of;
 use super::shared::Shared;
 use super::tables::State;
 use crate::claim::EventPlace;
@@ -55,7 +54,7 @@ pub(super) fn apply_job(state: &mut State, key: &JobKey, event: &JobEvent, at: E
     state.jobs_index = at.index;
     let serves = |state: &State| {
         let record = state.jobs.get(key);
-        record.is_some_and(|record| plugins_of(&record.current.job).next().is_some())
+        record.is_some_and(|record| record.current.job.served_plugins().next().is_some())
     };
     let served = serves(state);
     match event {

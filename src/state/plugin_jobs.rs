@@ -17,13 +17,6 @@ pub(super) struct ExpectedInstances {
     pub(super) nodes: u64,
 }
 
-/// Returns the plugins that the tasks of a job serve.
-pub(super) fn plugins_of(job: &Job) -> impl Iterator<Item = &PluginId> {
-    let tasks = job.groups.iter().flat_map(|group| &group.tasks);
-    let plugins = tasks.filter_map(|task| task.csi_plugin.as_ref());
-    plugins.map(|plugin| &plugin.id)
-}
-
 /// Whether a registered job serves the plugin.
 pub(super) fn has_job(state: &State, plugin: &PluginId) -> bool {
     state

@@ -9,7 +9,6 @@ use super::event::{EventKind, Subject};
 use super::job_record::{AllocEvent, JobEvent};
 use super::namespace_record::NamespaceEvent;
 use super::namespaces::entered_namespace;
-use super::plugin_jobs::plugins_of;
 use super::tables::State;
 use crate::claim::ClaimEvent;
 use crate::model::{AllocId, Job, JobKey, Namespace, NamespacedId, RemoteVolume};
@@ -120,7 +119,7 @@ fn subjects_of_job(parts: &[&State], job: &JobKey, event: &JobEvent) -> Vec<Subj
     let recorded = parts.iter().filter_map(|state| state.jobs.get(job));
     let recorded = recorded.map(|record| &record.current.job);
     let served = |job: &Job| {
-        let plugins = plugins_of(job).cloned();
+        let plugins = job.served_plugins().cloned();
         plugins.map(Subject::Plugin).collect::<Vec<_>>()
     };
     match event {

@@ -11,7 +11,6 @@ use super::claims_record::{AllocRecord, ClaimsRecord, NodeLoss};
 use super::interner::Interner;
 use super::job_record::{JobAlloc, JobRecord};
 use super::namespace_record::NamespaceRecord;
-use super::plugin_jobs::plugins_of;
 use super::plugin_record::PluginRecord;
 use super::record::{Phase, VolumeRecord};
 use super::variable::VariableRecord;
@@ -328,7 +327,7 @@ impl State {
 
 /// Returns the entries of a job in the index by plugin.
 pub(super) fn plugin_jobs(record: &JobRecord) -> BTreeSet<(PluginId, JobKey)> {
-    let plugins = plugins_of(&record.current.job);
+    let plugins = record.current.job.served_plugins();
     plugins
         .map(|plugin| (plugin.clone(), record.key()))
         .collect()

@@ -106,7 +106,11 @@ fn an_interrupted_create_is_finished_without_a_client() {
         let start = |fault: Option<&str>| {
             let mut command = program(["agent", "--dev", "--http", "127.0.0.1:0"]);
             command.arg("--data-dir").arg(data.path());
-            command.args(fault.into_iter().flat_map(|fault| ["--plugin-fault", fault]));
+            command.args(
+                fault
+                    .into_iter()
+                    .flat_map(|fault| ["--plugin-fault", fault]),
+            );
             AgentProcess::run(command)
         };
         let agent = start(Some(fault));
@@ -122,14 +126,20 @@ fn an_interrupted_create_is_finished_without_a_client() {
         assert_eq!(pending["ID"], "db", "{fault}");
         let name = pending["Creation"]["ProviderName"].as_str().unwrap();
         assert!(name.starts_with("csi-db-"), "{fault}: {name}");
-        assert!(list(&agent.address).is_empty(), "{fault}: it is no volume yet");
+        assert!(
+            list(&agent.address).is_empty(),
+            "{fault}: it is no volume yet"
+        );
         agent.kill();
         client.join().unwrap().ok();
 
         let agent = start(None);
         until("the creation to end", || {
             let pending = creations(&agent.address);
-            pending.is_empty().then_some(()).ok_or_else(|| format!("{pending:?}"))
+            pending
+                .is_empty()
+                .then_some(())
+                .ok_or_else(|| format!("{pending:?}"))
         });
         assert_volumes(&agent.address, &BTreeSet::from(["db".to_owned()]));
     }
@@ -153,26 +163,45 @@ fn a_creation_is_given_up_by_a_command() {
         command.env("NOMAD_ADDR", format!("http://{}", agent.address.tcp()));
         let output = command.output().unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        (output.status.code(), text(&output.stdout), text(&output.stderr))
+        (
+            output.status.code(),
+            text(&output.stdout),
+            text(&output.stderr),
+        )
     };
     let (code, shown, _) = client(&["volume", "status"]);
-    assert!(code == Some(0) && shown.contains("Creations that did not end"), "{shown}");
+    assert!(
+        code == Some(0) && shown.contains("Creations that did not end"),
+        "{shown}"
+    );
     let (_, json, _) = client(&["volume", "status", "-o", "json"]);
     assert!(json.contains("ProviderName"), "{json}");
     let (code, one, help) = client(&["volume", "status", "db"]);
     assert!(code == Some(0) && one.contains("being created"), "{one}");
     assert!(help.contains("volume abandon db"), "{help}");
     let (code, found, _) = client(&["volume", "doctor", "db", "--no-provider"]);
-    assert!(code == Some(2) && found.contains("volume abandon db"), "{found}");
+    assert!(
+        code == Some(2) && found.contains("volume abandon db"),
+        "{found}"
+    );
     let (_, _, warned) = client(&["orphans", "--plugin", "hostpath"]);
-    assert!(warned.contains("the creation of volume `db` did not end"), "{warned}");
+    assert!(
+        warned.contains("the creation of volume `db` did not end"),
+        "{warned}"
+    );
     let (code, _, refused) = client(&["volume", "abandon", "db"]);
     assert_eq!(code, Some(4), "{refused}");
     let (code, _, said) = client(&["volume", "abandon", "db", "--yes"]);
-    assert!(code == Some(0) && said.contains("may have a volume named `csi-db-"), "{said}");
+    assert!(
+        code == Some(0) && said.contains("may have a volume named `csi-db-"),
+        "{said}"
+    );
     assert!(creations(&agent.address).is_empty());
     let (code, _, said) = client(&["volume", "abandon", "db", "--yes"]);
-    assert!(code == Some(1) && said.contains("no creation of volume `db` is pending"), "{said}");
+    assert!(
+        code == Some(1) && said.contains("no creation of volume `db` is pending"),
+        "{said}"
+    );
 }
 
 /// The plugin is killed repeatedly; every create still succeeds, and each volume exists once.

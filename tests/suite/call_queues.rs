@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::claims::{
     LONG, PLUGINS, agent_on, assert_nothing_is_left, claim, is_published, look_after_plugin, mount,
-    release, settings, wait_until_released,
+    pass, release, settings, wait_until_released,
 };
 
 /// How many attaches of a plugin run at the same time.
@@ -64,7 +64,7 @@ async fn attaches_that_hang_delay_no_other_volume() {
             assert!(!claim_of(&agent, at, Duration::ZERO).await);
         }
         while agent.backend.count(Rpc::ControllerPublishVolume) < hung {
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            pass(Duration::from_millis(10)).await;
         }
         assert!(claim_of(&agent, hung, LONG).await, "{hung}");
         let rounds = u32::try_from(hung / ATTACHES).unwrap();

@@ -15,7 +15,7 @@ use nomad_csi::state::{State, Table, Topic, volume};
 use tokio::time::Instant;
 
 use super::claims::{
-    LONG, PLUGINS, agent_with, assert_nothing_is_left, claim, is_published, mount, release,
+    LONG, PLUGINS, agent_with, assert_nothing_is_left, claim, is_published, mount, pass, release,
     wait_until_released,
 };
 
@@ -108,7 +108,7 @@ async fn a_failed_unmount_keeps_staging_and_attachment() {
                 .unwrap();
             let mut seen = 0;
             while seen < failures {
-                tokio::time::sleep(Duration::from_millis(50)).await;
+                pass(Duration::from_millis(50)).await;
                 seen = agent.backend.count(rpc);
                 if seen <= failures {
                     for other in later {
@@ -199,7 +199,7 @@ async fn an_allocation_that_stops_and_still_runs_uses_the_volume() {
             alloc.placement.as_ref().unwrap().stop_reason.is_some()
         };
         until(&agent, wants_stop).await;
-        tokio::time::sleep(Duration::from_secs(600)).await;
+        pass(Duration::from_secs(600)).await;
         let counts = |agent: &FakeAgent| {
             [
                 Rpc::NodeUnpublishVolume,
@@ -215,7 +215,7 @@ async fn an_allocation_that_stops_and_still_runs_uses_the_volume() {
         };
         report(&agent, first, ClientStatus::Complete).await;
         until(&agent, |state| state.claims_of(first).next().is_none()).await;
-        tokio::time::sleep(Duration::from_secs(600)).await;
+        pass(Duration::from_secs(600)).await;
         assert_eq!(
             counts(&agent),
             [1, 0, 0],
@@ -247,7 +247,7 @@ async fn a_stop_returns_at_once_while_a_controller_hangs() {
         stop(purges).await.unwrap();
         report(&agent, &alloc, ClientStatus::Complete).await;
         while agent.backend.count(Rpc::ControllerUnpublishVolume) == 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            pass(Duration::from_millis(10)).await;
         }
         // The detach hangs now.
         stop(true).await.ok();

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::constraint::Constraint;
 use super::group::TaskGroup;
 use super::keywords::JobType;
-use crate::model::id::{JobId, Namespace};
+use crate::model::id::{JobId, Namespace, PluginId};
 
 /// A job, as far as volumes need it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,6 +51,13 @@ impl Job {
             glob.is_ok_and(|glob| glob.is_match(datacenter))
         };
         self.datacenters.iter().any(is_match)
+    }
+
+    /// Returns the plugins that its tasks serve.
+    pub fn served_plugins(&self) -> impl Iterator<Item = &PluginId> {
+        let tasks = self.groups.iter().flat_map(|group| &group.tasks);
+        let plugins = tasks.filter_map(|task| task.csi_plugin.as_ref());
+        plugins.map(|plugin| &plugin.id)
     }
 
     /// Creates a service job without groups, with Nomad's defaults.

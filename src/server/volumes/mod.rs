@@ -4,7 +4,7 @@
 //! An operation acquires its volume, reads the record, decides, records an intent, calls the plugin
 //! and records the answer. The intent comes before every call that changes a registered volume.
 //! After `kill -9` the record shows how far the operation came, and the next request for the volume
-//! continues it. A creation is continued without a request too ([`pending`]): its volume may exist, and no list
+//! continues it. A creation is continued without a request too ([`creation_driver`]): its volume may exist, and no list
 //! of volumes has it.
 //!
 //! [`VolumeService`] runs the operations. Each operation is a type of its own that holds only the
@@ -14,6 +14,7 @@
 mod call_effect;
 mod create;
 mod creation;
+mod creation_driver;
 mod delete;
 mod deregister;
 mod expand;
@@ -34,6 +35,7 @@ mod validation;
 mod warnings;
 
 pub use creation::GivenUp;
+pub(crate) use creation_driver::CreationDriver;
 pub use pending::{CreationAttempts, PendingCreation};
 pub use ports::{VolumeLimits, VolumePorts};
 pub use provider::{CreatedSnapshot, SnapshotRequest};

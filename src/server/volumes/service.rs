@@ -22,7 +22,7 @@ use super::health::HealthReader;
 use super::health_counts::HealthCounter;
 use super::limiter::OperationLimiter;
 use super::listing_health::ListingHealth;
-use super::pending::{CreationDriver, CreationPauses, PendingCreation};
+use super::pending::{CreationPauses, PendingCreation};
 use super::ports::{VolumeLimits, VolumePorts};
 use super::provider::{CreatedSnapshot, ProviderAccess, SnapshotRequest};
 use super::register::VolumeRegistrar;
@@ -182,20 +182,9 @@ impl VolumeService {
         created.await.map_err(as_list)
     }
 
-    /// The driver that continues creations that did not end.
-    pub(crate) fn creation_driver(
-        &self,
-        ports: &VolumePorts,
-        limits: &VolumeLimits,
-    ) -> CreationDriver {
-        CreationDriver {
-            volumes: self.clone(),
-            cell: ports.cell.clone(),
-            clock: ports.clock.clone(),
-            ids: ports.ids.clone(),
-            policy: limits.creations,
-            pauses: self.pending.clone(),
-        }
+    /// The pauses of the creations that did not end.
+    pub(super) fn creation_pauses(&self) -> CreationPauses {
+        self.pending.clone()
     }
 
     /// Returns the wanted creations that did not end, sorted by namespace and ID, with the index of the state.

@@ -34,7 +34,7 @@ async fn interrupted(fault: Fault) -> FakeAgent {
     agent
 }
 
-/// W14: with and without a restart, whether the plugin did the work or not, nobody sends the request again.
+/// W14: with and without a restart, whether the plugin did the work or not, no client sends the request again.
 #[tokio::test(start_paused = true)]
 async fn a_creation_is_finished_without_a_client() {
     for fault in [
