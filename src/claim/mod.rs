@@ -46,6 +46,10 @@
 //!     allocation whose job cannot be read has not.
 //! 20. A cut-off kills first. The claim stays held, and counts, until the node has reported that no run uses the
 //!     volume, or is lost.
+//! 21. A claim moves between reading and writing only while nothing is published for it: afterwards its tasks
+//!     may use the volume.
+//! 22. A node whose plugin had no room for the volume gets no other claim of it, until the step succeeds or its
+//!     claims are gone.
 
 mod admit;
 mod denied;

@@ -498,6 +498,10 @@ codes! {
     // --- server: errors of the embedded agent that Nomad does not have
     VolumePending = "volume/pending": "The plugin was asked to create, expand or delete the volume, and the result is not known yet.",
         "Send the same request again; it continues the operation, and nothing is created or deleted twice.";
+    VolumeCreating = "volume/creating": "The creation of the volume did not end, so the provider may have it under a name of its own.",
+        "Wait until the agent has continued it (`volume status`), or give it up with `volume abandon`.";
+    VolumeMayRemain = "volume/may-remain": "A creation was given up, and the provider may have the volume.",
+        "Look for the name at the provider, and delete the volume there if nothing needs it.";
     VolumeBeingDeleted = "volume/being-deleted": "A deletion of the volume was started and has not finished.",
         "Delete the volume again to finish; after that its ID is free.";
     VolumeShared = "volume/shared": "The provider's volume is registered more than once. Deleting it would also delete the data of the other registrations.",

@@ -5,6 +5,8 @@ use crate::model::NodeId;
 /// The rule that found a problem. The names are stable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
+    /// The creation of the volume did not end.
+    CreationPending,
     /// The server does not know the plugin.
     PluginMissing,
     /// The plugin requires a controller, and none is healthy.
@@ -49,6 +51,7 @@ impl Rule {
     /// Returns the name, as in JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
+            Self::CreationPending => "creation-pending",
             Self::PluginMissing => "plugin-missing",
             Self::ControllerUnhealthy => "controller-unhealthy",
             Self::NodesUnhealthy => "nodes-unhealthy",
@@ -78,7 +81,8 @@ impl Rule {
             | Self::ClaimWithoutAllocation
             | Self::ReleaseRunning
             | Self::NodeDown => true,
-            Self::PluginMissing
+            Self::CreationPending
+            | Self::PluginMissing
             | Self::ControllerUnhealthy
             | Self::NodesUnhealthy
             | Self::DataMissing
@@ -110,7 +114,8 @@ impl Rule {
             | Self::PublishStuck
             | Self::NodeDown
             | Self::WritesWithoutClaim => Severity::Error,
-            Self::NodePluginGone
+            Self::CreationPending
+            | Self::NodePluginGone
             | Self::ReleaseRunning
             | Self::AllocationStopping
             | Self::JobWaiting

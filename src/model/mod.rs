@@ -38,6 +38,7 @@ mod usage;
 mod variable;
 mod volume;
 mod volume_claim;
+mod volume_creation;
 mod volume_event;
 
 pub use alloc::{Alloc, ClientStatus, DesiredStatus, NodeContact};
@@ -97,4 +98,5 @@ pub use usage::{PublishContext, Usage};
 pub use variable::{PathProblem, VariableKey};
 pub use volume::{KeptFiles, UnresolvedRequest, Volume, VolumeRequest, VolumeSummary};
 pub use volume_claim::{ClaimProblem, VolumeClaim};
+pub use volume_creation::VolumeCreation;
 pub use volume_event::VolumeEvent;

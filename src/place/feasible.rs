@@ -7,8 +7,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use globset::Glob;
-
 use super::constraint;
 use super::returned::is_needed_for_sweep;
 use crate::claim::{
@@ -121,11 +119,7 @@ fn node_refusals(state: &State, candidate: Candidate<'_>, node: &Node) -> Vec<St
     if !node.is_eligible && !is_swept {
         found.push(format!("node `{}` is not eligible", node.id));
     }
-    let is_match = |pattern: &String| {
-        let glob = Glob::new(pattern).map(|glob| glob.compile_matcher());
-        glob.is_ok_and(|glob| glob.is_match(&node.datacenter))
-    };
-    if !job.datacenters.iter().any(is_match) {
+    if !job.accepts_datacenter(&node.datacenter) {
         found.push(format!(
             "node `{}` is in datacenter `{}`, which the job does not name",
             node.id, node.datacenter
@@ -330,6 +324,7 @@ fn denial_text(denied: &ClaimDenied, request: &ClaimRequest, remote: &RemoteVolu
             | ClaimDeniedReason::OtherClaim
             | ClaimDeniedReason::Detaching
             | ClaimDeniedReason::NodeLost(_)
+            | ClaimDeniedReason::Exhausted(_)
             | ClaimDeniedReason::AttachmentMode
             | ClaimDeniedReason::Capability(_)
             | ClaimDeniedReason::OtherUsage(_)),

@@ -8,7 +8,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::plugin::{Delivery, PluginError};
+use super::plugin::{Delivery, PluginError, StatusCode};
 use crate::model::{AllocId, ExternalId, HostSession, PluginId, RemoteVolume};
 use crate::retry::Verdict;
 
@@ -315,6 +315,11 @@ impl HostError {
         }
     }
 
+    /// Whether the plugin answered that it has no room for the volume.
+    pub fn is_exhausted(&self) -> bool {
+        matches!(self, Self::Plugin(error) if error.code == StatusCode::ResourceExhausted)
+    }
+
     /// Returns the remedy; `None` if the agent repeats the request by itself.
     pub fn help(&self) -> Option<String> {
         Some(match self {
@@ -379,7 +384,7 @@ fn listed(processes: &[u32]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ports::plugin::{Rpc, StatusCode};
+    use crate::ports::plugin::Rpc;
     use crate::ports::verdict::{verdict_of, verdict_unsent};
 
     const STEPS: [Rpc; 7] = [

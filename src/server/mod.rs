@@ -55,5 +55,6 @@ pub use variables::{
     VariableContents, VariablePorts, VariableService, VariableWrite, VariableWriteOutcome,
 };
 pub use volumes::{
-    SnapshotRequest, VolumeLimits, VolumePorts, VolumeService, VolumeSubmission, VolumeWriteResult,
+    CreatedSnapshot, CreationAttempts, GivenUp, PendingCreation, SnapshotRequest, VolumeLimits,
+    VolumePorts, VolumeService, VolumeSubmission, VolumeWriteResult,
 };

@@ -53,6 +53,11 @@ pub(super) fn is_alloc_event_valid(state: &State, alloc: &AllocId, event: &Alloc
 /// Performs an event about a job.
 pub(super) fn apply_job(state: &mut State, key: &JobKey, event: &JobEvent, at: EventPlace) {
     state.jobs_index = at.index;
+    let serves = |state: &State| {
+        let record = state.jobs.get(key);
+        record.is_some_and(|record| record.current.job.served_plugins().next().is_some())
+    };
+    let served = serves(state);
     match event {
         JobEvent::Registered { job, settings } => registered(state, key, job, settings, at),
         JobEvent::Stopped { purges } => change(state, key, at, |record| {
@@ -63,7 +68,11 @@ pub(super) fn apply_job(state: &mut State, key: &JobKey, event: &JobEvent, at: E
         JobEvent::Evaluated { evaluation } => {
             change(state, key, at, |record| evaluated(record, evaluation, at));
         }
-        JobEvent::Forgotten => drop(state.jobs.remove(key)),
+        JobEvent::Forgotten => state.remove_job(key),
+    }
+    let is_about_job = !matches!(event, JobEvent::Evaluated { .. });
+    if is_about_job && (served || serves(state)) {
+        state.plugins_index = at.index;
     }
 }
 
@@ -90,7 +99,7 @@ fn registered(
         job_modify_index: at.index,
         submit_time: at.time,
     };
-    state.jobs.insert(key.clone(), Arc::new(record));
+    state.put_job(Arc::new(record));
 }
 
 fn evaluated(record: &mut JobRecord, evaluation: &Evaluation, at: EventPlace) {

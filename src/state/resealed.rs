@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::claims_record::{AllocRecord, ClaimsRecord};
 use super::job_record::{JobRecord, JobVersion};
-use super::record::VolumeRecord;
+use super::record::{VolumeDefinition, VolumeRecord};
 use super::recorded_options::RecordedFlags;
 use super::shared::Shared;
 use super::snapshot::SnapshotChanges;
@@ -140,9 +140,22 @@ impl<R: Reseal> Objects<'_, R> {
                 record.provided.context = context.into();
             }
         }
-        match &mut record.definition.mount_options {
+        self.definition(&owner, &mut record.definition)?;
+        for earlier in &mut record.earlier_creates {
+            self.secrets(&owner, &mut earlier.secrets)?;
+            self.definition(&owner, &mut earlier.definition)?;
+        }
+        Ok(())
+    }
+
+    fn definition(
+        &mut self,
+        owner: &SecretOwner,
+        definition: &mut VolumeDefinition,
+    ) -> Result<(), R::Error> {
+        match &mut definition.mount_options {
             Some(options) => match &mut options.mount_flags {
-                RecordedFlags::Sealed(flags) => self.secrets(&owner, flags),
+                RecordedFlags::Sealed(flags) => self.secrets(owner, flags),
                 RecordedFlags::Clear(_) => Ok(()),
             },
             None => Ok(()),

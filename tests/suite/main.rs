@@ -11,6 +11,7 @@ mod apply_faults;
 mod architecture;
 mod bad_input;
 mod behaviours;
+mod call_queues;
 mod canary;
 #[cfg(feature = "agent")]
 mod claim_attempts;
@@ -27,6 +28,7 @@ mod claims_release;
 mod claims_shared;
 #[cfg(feature = "agent")]
 mod claims_simulation;
+mod claims_use;
 mod client_answers;
 mod client_failures;
 mod client_jobs;

@@ -11,6 +11,7 @@ mod approval;
 mod claim_explanation;
 mod claims;
 mod context;
+mod creations;
 mod denied_request;
 mod detach;
 mod doctor;
@@ -63,6 +64,7 @@ pub use apply::{
 };
 pub use claims::{LONGEST_CLAIM_WAIT, claim_volume, list_claims, release_volume};
 pub use context::WorkflowContext;
+pub use creations::{abandon_creation, pending_creations};
 pub use denied_request::explain_denial;
 pub use detach::detach_volume;
 pub use doctor::{DoctorReport, DoctorRequest, VolumeDiagnosis, diagnose_volumes, fix_findings};

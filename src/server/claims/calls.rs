@@ -57,6 +57,14 @@ impl CallError {
         }
     }
 
+    /// Whether the plugin has no room for the volume.
+    pub(super) fn is_exhausted(&self) -> bool {
+        match self {
+            Self::Host(error) => error.is_exhausted(),
+            Self::Request(_) | Self::NoHost(_) | Self::OutOfDate => false,
+        }
+    }
+
     /// Whether the same request can never succeed.
     pub(super) fn is_permanent(&self) -> bool {
         match self {

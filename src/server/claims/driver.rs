@@ -189,7 +189,9 @@ impl ClaimDriver {
         } else {
             let jitter = self.runner.ports.ids.jitter();
             let failed = backoff.failed_attempts(&volume, attempt);
-            let delay = self.runner.limits.policy.delay(failed, jitter);
+            let limits = &self.runner.limits;
+            let is_last = end == StepEnd::Refused && failed.saturating_add(1) >= limits.refusals;
+            let delay = (!is_last).then(|| limits.policy.delay(failed, jitter));
             let now = self.runner.ports.clock.now();
             backoff.failed(&volume, attempt, cause, delay, now);
         }

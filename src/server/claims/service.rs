@@ -281,8 +281,24 @@ impl ClaimService {
         })
     }
 
+    /// Writes that a claim reads or writes from now on (B88).
+    async fn commit_access(&self, decided: &Decided) -> Result<u64, CommitError> {
+        let changed = ClaimEvent::AccessChanged {
+            key: decided.request.key.clone(),
+            read_only: decided.request.read_only,
+        };
+        let event = claim_event(&decided.remote, changed);
+        let event = Event::new(self.ports.clock.now(), event);
+        let expected = Expected::ClaimsAt(decided.remote.clone(), decided.claims_index);
+        let cell = &self.ports.cell;
+        cell.commit_all(vec![expected], vec![event]).await
+    }
+
     /// Writes a grant, and in the same write the start of the first call if it can be sent at once.
     async fn commit_grant(&self, decided: &Decided) -> Result<u64, CommitError> {
+        if decided.admission == Admission::Changed {
+            return self.commit_access(decided).await;
+        }
         let now = self.ports.clock.now();
         let (key, claim) = decided.request.clone().granted(now);
         let mut events = vec![];

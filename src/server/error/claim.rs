@@ -336,7 +336,7 @@ fn denied_help(volume: &NamespacedId, reason: &ClaimDeniedReason) -> String {
         ClaimDeniedReason::Capability(_) => format!(
             "use a capability that `nomad-csi volume status {in_namespace}` lists, or add it to the volume"
         ),
-        ClaimDeniedReason::NodeFull { .. } => {
+        ClaimDeniedReason::NodeFull { .. } | ClaimDeniedReason::Exhausted(_) => {
             "release other volumes of the plugin on the node, or use another node".to_owned()
         }
         ClaimDeniedReason::MaxClaims { .. }

@@ -125,6 +125,7 @@ fn of_volume(state: &State, event_type: &'static str, key: &NamespacedId) -> Not
 fn of_claim(state: &State, volume: &RemoteVolume, event: &ClaimEvent) -> Vec<Notice> {
     match event {
         ClaimEvent::Granted { .. }
+        | ClaimEvent::AccessChanged { .. }
         | ClaimEvent::ReleaseRequested { .. }
         | ClaimEvent::Released { .. } => {}
         ClaimEvent::StepStarted { .. }

@@ -1,6 +1,6 @@
 //! Register: records volumes that the provider has, or updates their registrations.
 //!
-//! All volumes of a request are planned and validated by the plugin before the first is written. A
+//! All volumes of a request are planned and validated by the plugin, and then written at once (B94). A
 //! new registration contains only what a client may set. An external volume may be registered twice,
 //! with a warning, but not while it is being deleted.
 
@@ -203,7 +203,7 @@ impl VolumeRegistrar {
         answer.await.map_err(failed)
     }
 
-    /// Runs the expansions, then writes. If an expansion changed a volume, nothing is written and all
+    /// Runs the expansions, then writes all or nothing. If an expansion changed a volume, nothing is written and all
     /// volumes are planned again.
     async fn write_all(&self, writes: Vec<PlannedWrite>) -> Result<(), ServerError> {
         let steps = writes.iter().filter_map(|write| write.expansion.as_ref());
@@ -216,13 +216,19 @@ impl VolumeRegistrar {
         if let Some(key) = settled {
             return Err(conflict(key));
         }
-        for PlannedWrite {
-            expected, event, ..
-        } in writes
-        {
-            let Some(event) = event else { continue };
-            let (volume, change) = (event.volume().cloned(), event.name());
-            let index = self.store.commit(expected, event).await?;
+        let written = writes
+            .into_iter()
+            .filter_map(|write| Some((write.expected, write.event?)));
+        let (expected, events): (Vec<_>, Vec<_>) = written.unzip();
+        if events.is_empty() {
+            return Ok(());
+        }
+        let changes = events
+            .iter()
+            .map(|event| (event.volume().cloned(), event.name()));
+        let changes: Vec<_> = changes.collect();
+        let index = self.store.commit_all(expected, events).await?;
+        for (volume, change) in changes {
             if let Some(NamespacedId { namespace, id }) = volume {
                 info!(volume.id = %id, volume.namespace = %namespace, index, "{change}");
             }
