@@ -13,6 +13,9 @@ pub enum Verdict {
     AlreadyDone,
     /// The call had no effect. Retry it.
     Retry,
+    /// The call had no effect, because the plugin has no room for it. Retry it a few times: a limit of rate passes,
+    /// and a full pool is reported.
+    RetryBriefly,
     /// The call may have taken effect. Retry the identical call, or undo it.
     RetryUnknownOutcome,
     /// The call had no effect and needs an external change first: a quota, a volume in use.
@@ -28,7 +31,7 @@ impl Verdict {
     /// Whether the caller retries the call before its deadline.
     pub fn is_retried(self) -> bool {
         match self {
-            Self::Retry | Self::RetryUnknownOutcome => true,
+            Self::Retry | Self::RetryBriefly | Self::RetryUnknownOutcome => true,
             Self::AlreadyDone | Self::RetryLater | Self::FailedUnknownOutcome | Self::Permanent => {
                 false
             }
@@ -39,7 +42,7 @@ impl Verdict {
     pub fn may_have_taken_effect(self) -> bool {
         match self {
             Self::RetryUnknownOutcome | Self::FailedUnknownOutcome | Self::AlreadyDone => true,
-            Self::Retry | Self::RetryLater | Self::Permanent => false,
+            Self::Retry | Self::RetryBriefly | Self::RetryLater | Self::Permanent => false,
         }
     }
 }

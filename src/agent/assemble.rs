@@ -21,6 +21,7 @@ use super::plugin_job;
 use super::problems::{journal_problem, key_problem};
 use super::rotate_key::finish_if_resealed;
 use super::running_plugin::running_plugin;
+use super::seal_clear_secrets::seal_clear_secrets;
 use super::step_hosts::StepHosts;
 use super::tasks::{TaskDrivers, task_drivers};
 use super::unused_endpoint::report_unused_endpoints;
@@ -71,9 +72,14 @@ pub(super) async fn assemble_agent(
     blocking::run_blocking(move || require_journal(&checked)).await??;
     let journal = EmbeddedJournal::open(dirs.journal()).await;
     let journal = journal.map_err(|error| journal_problem(&error))?;
+    seal_clear_secrets(dirs.key_file(), &journal).await?;
     let metrics = Arc::new(AgentMetrics::default());
     let journal = MeasuredJournal::new(journal, metrics.clone());
-    let cell = StateCell::open(Arc::new(journal), CellOptions::default()).await;
+    let options = CellOptions {
+        limits: config.state_limits,
+        ..CellOptions::default()
+    };
+    let cell = StateCell::open(Arc::new(journal), options).await;
     let cell = cell.map_err(|error| journal_problem(&error))?;
     match wire(config, dirs, &cell, listeners.address(), metrics).await {
         Ok(Wired {
@@ -316,7 +322,7 @@ async fn open_key(dirs: &AgentDirs, cell: &StateCell) -> Result<KeySealer, Diagn
 }
 
 /// Returns something sealed of the state, to test the key; `None` if there is nothing.
-fn any_sealed(state: &State) -> Option<(SecretOwner, SealedSecrets)> {
+pub(super) fn any_sealed(state: &State) -> Option<(SecretOwner, SealedSecrets)> {
     let volume_secrets = state
         .records()
         .filter_map(|record| Some((SecretOwner::from(record.key()), record.sealed()?)));

@@ -12,8 +12,8 @@ use super::plugin_endpoint::PluginEndpoint;
 use super::serve_plugin::{ProfileOptions, parse_profile};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::model::HostVolume;
-use crate::server::CallWidths;
 use crate::server::http::{AllowedHosts, HttpSettings, Limits};
+use crate::server::{CallWidths, StateLimits};
 
 /// The options of an agent, as given on the command line and in the environment.
 #[derive(Clone, Debug, Default)]
@@ -64,6 +64,8 @@ pub struct AgentConfig {
     pub http: Option<SocketAddr>,
     /// The limits of the HTTP API, and the names of the agent.
     pub http_settings: HttpSettings,
+    /// The limits of what clients can put into the state.
+    pub state_limits: StateLimits,
     /// The directories that jobs can mount by name.
     pub host_volumes: BTreeMap<String, HostVolume>,
     /// The plugins that run already.
@@ -125,7 +127,9 @@ impl AgentConfig {
             );
         }
         let http = listen_address(options).map_err(|problem| problems.extend(problem));
-        let settings = http_settings(options).map_err(|problem| problems.extend(problem));
+        let limits = limits(options).map_err(|problem| problems.extend(problem));
+        let (limits, state_limits) = limits.unwrap_or_default();
+        let settings = http_settings(options, limits).map_err(|problem| problems.extend(problem));
         let volumes = host_volumes(options).map_err(|problem| problems.extend(problem));
         let program = own_program().map_err(|problem| problems.extend(problem));
         let endpoints = PluginEndpoint::parse_all(&options.plugin_endpoints)
@@ -149,6 +153,7 @@ impl AgentConfig {
                 .map_or(DataDirSetting::Temporary, DataDirSetting::Persistent),
             http: Some(http),
             http_settings,
+            state_limits,
             host_volumes,
             plugin_endpoints: endpoints,
             runtime_dir: options.runtime_dir.clone(),
@@ -171,6 +176,7 @@ impl AgentConfig {
             data: DataDirSetting::Persistent(directory),
             http: None,
             http_settings: HttpSettings::default(),
+            state_limits: StateLimits::default(),
             host_volumes: BTreeMap::new(),
             plugin_endpoints: vec![],
             runtime_dir,
@@ -238,27 +244,35 @@ fn listen_address(options: &AgentOptions) -> Result<SocketAddr, Diagnostics> {
     .into())
 }
 
-fn http_settings(options: &AgentOptions) -> Result<HttpSettings, Diagnostics> {
+fn limits(options: &AgentOptions) -> Result<(Limits, StateLimits), Diagnostics> {
     let mut problems = Diagnostics::default();
     let mut limits = Limits::default();
+    let mut state_limits = StateLimits::default();
     for text in &options.limits {
-        if let Err(why) = limits.set(text) {
+        let set = state_limits.set(text);
+        if let Err(why) = set.unwrap_or_else(|| limits.set(text)) {
             let message = format!("cannot set the limit `{text}`: {why}");
             let help = "`docs/security.md` lists the limits";
             problems.push(Diagnostic::error(Code::AgentBadLimit, message).help(help));
         }
     }
+    match problems.has_errors() {
+        true => Err(problems),
+        false => Ok((limits, state_limits)),
+    }
+}
+
+fn http_settings(options: &AgentOptions, limits: Limits) -> Result<HttpSettings, Diagnostics> {
     match AllowedHosts::parse(&options.allow_hosts) {
-        Ok(allowed_hosts) if !problems.has_errors() => Ok(HttpSettings {
+        Ok(allowed_hosts) => Ok(HttpSettings {
             limits,
             allowed_hosts,
         }),
-        Ok(_) => Err(problems),
         Err(name) => {
             let message = format!("cannot allow the host `{name}`: it is not a host name");
             let help = "use `--allow-host` with a name or an IP address, without a port";
-            problems.push(Diagnostic::error(Code::AgentBadAddress, message).help(help));
-            Err(problems)
+            let problem = Diagnostic::error(Code::AgentBadAddress, message);
+            Err(problem.help(help).into())
         }
     }
 }

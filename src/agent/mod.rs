@@ -24,6 +24,7 @@ mod problems;
 mod rotate_key;
 mod run;
 mod running_plugin;
+mod seal_clear_secrets;
 mod serve_plugin;
 mod step_hosts;
 mod tasks;

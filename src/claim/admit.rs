@@ -49,10 +49,15 @@ impl ClaimRequest {
     }
 
     fn is_same_as(&self, claim: &Claim) -> bool {
-        claim.volume == self.volume
-            && claim.node == self.node
-            && claim.usage == self.usage
-            && claim.read_only == self.read_only
+        self.is_same_use(claim) && claim.read_only == self.read_only
+    }
+
+    fn differs_in_access(&self, claim: &Claim) -> bool {
+        self.is_same_use(claim) && claim.read_only != self.read_only
+    }
+
+    fn is_same_use(&self, claim: &Claim) -> bool {
+        claim.volume == self.volume && claim.node == self.node && claim.usage == self.usage
     }
 }
 
@@ -85,6 +90,8 @@ pub enum Admission {
     Granted,
     /// The same claim is held already.
     Held,
+    /// The claim is held, has nothing on its node yet, and can read or write from now on instead (B88).
+    Changed,
 }
 
 /// Decides about a request.
@@ -97,7 +104,7 @@ pub fn admit(
     facts: AdmissionFacts<'_>,
 ) -> Result<Admission, ClaimDenied> {
     if let Some(own) = record.claims.get(&request.key) {
-        return admit_again(request, own);
+        return admit_again(record, request, own, facts);
     }
     check_plugin(record, request, facts)?;
     check_modes(record, request, facts.capabilities)?;
@@ -140,6 +147,12 @@ fn check_plugin(
     if !facts.is_schedulable {
         return deny(ClaimDeniedReason::Unschedulable);
     }
+    let is_exhausted =
+        |claim: &Claim| claim.node == request.node && claim.exhausted_since().is_some();
+    if record.claims.values().any(is_exhausted) {
+        let reason = ClaimDeniedReason::Exhausted(request.node.clone());
+        return Err(denied(record, reason, is_exhausted));
+    }
     Ok(())
 }
 
@@ -161,12 +174,26 @@ fn check_limit(
     }
 }
 
-/// The allocation has a claim of this name already (W61).
-fn admit_again(request: &ClaimRequest, own: &Claim) -> Result<Admission, ClaimDenied> {
+/// The allocation has a claim of this name already (W61). It can change between reading and writing while nothing is
+/// published for it, if a new claim would be admitted in its place; afterwards only by a release and a new claim,
+/// because its tasks may use the volume.
+fn admit_again(
+    record: &Claims,
+    request: &ClaimRequest,
+    own: &Claim,
+    facts: AdmissionFacts<'_>,
+) -> Result<Admission, ClaimDenied> {
     let reason = if !own.is_held() {
         ClaimDeniedReason::BeingReleased
     } else if request.is_same_as(own) {
         return Ok(Admission::Held);
+    } else if own.can_change_access() && request.differs_in_access(own) {
+        let mut others = record.clone();
+        others.claims.remove(&request.key);
+        check_plugin(&others, request, facts)?;
+        check_modes(&others, request, facts.capabilities)?;
+        check_room(&others, request)?;
+        return Ok(Admission::Changed);
     } else {
         ClaimDeniedReason::OtherClaim
     };

@@ -60,6 +60,9 @@ pub enum ClaimDeniedReason {
     /// The plugin is not healthy, or the volume does not allow writes.
     #[error("volume is currently unschedulable")]
     Unschedulable,
+    /// The plugin has no room for the volume on the node (B87).
+    #[error("the plugin has no room for the volume on node `{0}`")]
+    Exhausted(NodeId),
     /// The attachment mode differs from that of current claims.
     #[error("cannot change attachment mode of claimed volume")]
     AttachmentMode,
@@ -103,6 +106,7 @@ impl ClaimDenied {
             | ClaimDeniedReason::Detaching
             | ClaimDeniedReason::NodeLost(_)
             | ClaimDeniedReason::Unschedulable
+            | ClaimDeniedReason::Exhausted(_)
             | ClaimDeniedReason::MaxClaims { .. }
             | ClaimDeniedReason::OtherUsage(_)
             | ClaimDeniedReason::AttachmentMode

@@ -65,6 +65,17 @@ pub enum ClaimEvent {
         /// The remedy; `None` if the agent repeats the step by itself.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         help: Option<String>,
+        /// Whether the plugin answered RESOURCE_EXHAUSTED to a call that makes an effect: the node has no room.
+        /// Since version 8.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        exhausted: bool,
+    },
+    /// The claim, which has nothing on its node yet, reads or writes from now on (B88). Since version 8.
+    AccessChanged {
+        /// The key.
+        key: ClaimKey,
+        /// Whether the allocation only reads.
+        read_only: bool,
     },
     /// What a lost node has of the volume is given up.
     NodeAssumedGone {
@@ -156,6 +167,7 @@ impl ClaimEvent {
             Self::StepStarted { .. } => "claim step started",
             Self::StepDone { .. } => "claim step done",
             Self::StepFailed { .. } => "claim step failed",
+            Self::AccessChanged { .. } => "claim access changed",
             Self::NodeAssumedGone { .. } => "lost node given up",
             Self::NodeRebooted { .. } => "node rebooted",
             Self::MountsLost { .. } => "mounts lost",
@@ -175,6 +187,10 @@ pub fn is_valid(record: &Claims, event: &ClaimEvent) -> bool {
         }
         ClaimEvent::ReleaseRequested { key, .. } => {
             record.claims.get(key).is_some_and(Claim::is_held)
+        }
+        ClaimEvent::AccessChanged { key, read_only } => {
+            let claim = record.claims.get(key);
+            claim.is_some_and(|claim| claim.can_change_access() && claim.read_only != *read_only)
         }
         ClaimEvent::StepStarted { step, inputs, .. } => can_start(record, step, inputs.as_deref()),
         ClaimEvent::StepDone { step, started, .. } => is_open(record, step, *started),
@@ -263,8 +279,25 @@ pub fn apply(record: &mut Claims, event: &ClaimEvent, at: EventPlace) {
             inputs,
         } => start(record, step, instance, inputs.as_deref(), at),
         ClaimEvent::StepDone { step, answer, .. } => finish(record, step, answer),
-        ClaimEvent::StepFailed { step, error, help } => {
-            fail(record, step, (error, help.as_deref()), at);
+        ClaimEvent::StepFailed {
+            step,
+            error,
+            help,
+            exhausted,
+        } => {
+            let problem = StepProblem {
+                step: step.name().to_owned(),
+                error: error.clone(),
+                help: help.clone(),
+                since: at.time,
+                exhausted: *exhausted,
+            };
+            fail(record, step, &problem);
+        }
+        ClaimEvent::AccessChanged { key, read_only } => {
+            if let Some(claim) = record.claims.get_mut(key) {
+                claim.read_only = *read_only;
+            }
         }
         ClaimEvent::NodeAssumedGone { node } => {
             record.stagings.remove(node);
@@ -496,15 +529,10 @@ fn finish(record: &mut Claims, step: &Step, answer: &StepAnswer) {
 }
 
 /// Records the error of a step at the claims that wait for it. The same error keeps its time.
-fn fail(record: &mut Claims, step: &Step, (error, help): (&str, Option<&str>), at: EventPlace) {
+fn fail(record: &mut Claims, step: &Step, problem: &StepProblem) {
     for claim in concerned(record, step) {
-        if !has_problem(claim, step, error) {
-            claim.problem = Some(StepProblem {
-                step: step.name().to_owned(),
-                error: error.to_owned(),
-                help: help.map(str::to_owned),
-                since: at.time,
-            });
+        if !has_problem(claim, step, &problem.error) {
+            claim.problem = Some(problem.clone());
         }
     }
 }
@@ -567,6 +595,7 @@ fn lose(
                 error: reason.to_owned(),
                 help: None,
                 since: at.time,
+                exhausted: false,
             });
         }
     }

@@ -41,6 +41,15 @@
 //! 18. A step is decided for the instance of the plugin that carries it out, as that instance reports itself,
 //!     and never for another node's. The request says what it was decided for, and a host whose instance has
 //!     gained or lost it since refuses: decide again.
+//! 19. The end of a use is the end of the tasks, and never the end of a mount: tasks have mounts of their own. A
+//!     node that returned is swept when every allocation that jobs placed there has reported its end. An
+//!     allocation whose job cannot be read has not.
+//! 20. A cut-off kills first. The claim stays held, and counts, until the node has reported that no run uses the
+//!     volume, or is lost.
+//! 21. A claim moves between reading and writing only while nothing is published for it: afterwards its tasks
+//!     may use the volume.
+//! 22. A node whose plugin had no room for the volume gets no other claim of it, until the step succeeds or its
+//!     claims are gone.
 
 mod admit;
 mod denied;

@@ -65,6 +65,9 @@ pub struct StepProblem {
     pub help: Option<String>,
     /// When it was first seen, in nanoseconds since the epoch.
     pub since: i64,
+    /// Whether the plugin answered that the node has no room for another volume (B87). Since version 9.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub exhausted: bool,
 }
 
 /// A claim: the right of an allocation to use the volume on one node.
@@ -142,7 +145,8 @@ pub struct Attachment {
     pub external_node: ExternalNodeId,
     /// Whether it exists; never [`Known::No`].
     pub state: Known,
-    /// The publish context from the controller, opaque; sent to the node again after a reboot (W60).
+    /// The publish context from the controller, opaque; sent to the node again after a reboot (W60). Each value
+    /// is sealed, except of an earlier version.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub context: BTreeMap<String, String>,
     /// What ControllerPublishVolume is sent for; `None` if an earlier version started the call.
@@ -247,6 +251,19 @@ impl Claim {
             (Intent::Release, Known::Yes | Known::Maybe) => ClaimProgress::Unpublishing,
             (Intent::Release, Known::No) => ClaimProgress::Detaching,
         }
+    }
+
+    /// Whether the claim may read or write from now on instead: it is held, and nothing was published for it, so no
+    /// task uses it and no call for it is under way.
+    pub fn can_change_access(&self) -> bool {
+        self.is_held() && self.published == Known::No
+    }
+
+    /// Returns since when the node has had no room for the volume, in nanoseconds since the epoch (B87).
+    pub fn exhausted_since(&self) -> Option<i64> {
+        let problem = self.problem.as_ref();
+        let exhausted = problem.filter(|problem| problem.exhausted);
+        exhausted.map(|problem| problem.since)
     }
 
     /// Whether the claim wants the volume.

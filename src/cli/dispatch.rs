@@ -255,6 +255,11 @@ fn dispatch_volume(
             process,
             volume::status::show_volumes(context, arguments),
         ),
+        VolumeCommand::Abandon(arguments) => run_client(
+            context,
+            process,
+            volume::abandon::abandon(context, arguments),
+        ),
         VolumeCommand::Detach(arguments) => run_client(
             context,
             process,

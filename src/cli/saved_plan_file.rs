@@ -1,4 +1,7 @@
 //! A saved plan, read as the command line that made it.
+//!
+//! Others may have changed the file. So it does not choose the ledger, and nothing is shown of files that it names outside
+//! the working directory.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +24,7 @@ pub(super) struct SavedPlanFile {
     pub files: FileArgs,
     /// The set that owns the volumes.
     pub set: SetArgs,
-    /// The ledger of the set.
+    /// The ledger with which the plan was made.
     pub ledger: LedgerArgs,
     /// The namespace of volumes that declare none.
     pub namespace: Option<Namespace>,
@@ -50,7 +53,7 @@ pub(super) fn read_saved_plan(
         .transpose();
     let base = base_directory(context, &origin.directory, &origin.files);
     let saved = SavedPlanFile {
-        files: FileArgs::of(
+        files: FileArgs::of_saved_plan(
             files_from(base.as_deref(), &origin.files),
             syntax.map_err(|why| self::unusable(file, &why))?,
         ),
@@ -59,7 +62,6 @@ pub(super) fn read_saved_plan(
         },
         ledger: LedgerArgs {
             ledger: LedgerChoice::parse(&origin.ledger)
-                .map(|choice| from_directory(choice, base.as_deref()))
                 .map_err(|why| self::unusable(file, &why))?,
             ledger_namespace: origin.ledger_namespace.clone(),
         },
@@ -94,15 +96,6 @@ fn files_from(base: Option<&Path>, files: &[String]) -> Vec<String> {
     };
     let there = |file: &String| base.join(file).display().to_string();
     files.iter().map(there).collect()
-}
-
-fn from_directory(choice: LedgerChoice, base: Option<&Path>) -> LedgerChoice {
-    match (choice, base) {
-        (LedgerChoice::File(path), Some(base)) => LedgerChoice::File(base.join(path)),
-        (choice @ (LedgerChoice::File(_) | LedgerChoice::Nomad | LedgerChoice::Without), _) => {
-            choice
-        }
-    }
 }
 
 fn unusable(file: &Path, why: &str) -> CliError {

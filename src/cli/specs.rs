@@ -118,6 +118,7 @@ pub(super) fn read_specifications(
             stdin,
             syntax: arguments.syntax.map(Syntax::from),
             pipe_limit: files::PIPE_LIMIT,
+            shows_only_tree: arguments.are_of_saved_plan,
         };
         files::read_spec_files(&mut request, &mut sources, &mut diagnostics)
     });

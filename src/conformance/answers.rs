@@ -47,6 +47,7 @@ mod tests {
         Err(CallFailure {
             kind: reached,
             message: "words".to_owned(),
+            repeats_secret: false,
             has_details: false,
         })
     }

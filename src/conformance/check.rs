@@ -45,6 +45,8 @@ pub(super) struct Session {
     pub(super) names_used: u32,
     /// Errors that break the rules for all errors (CSI section "Error Scheme").
     pub(super) invalid_errors: Vec<(Exchange, &'static str)>,
+    /// The number of findings so far.
+    pub(super) findings: usize,
     /// The length of the plugin's log at the start.
     pub(super) log_start: u64,
 }
@@ -53,12 +55,16 @@ pub(super) struct Session {
 pub(super) struct Check<'a> {
     pub(super) session: &'a mut Session,
     pub(super) findings: Vec<Finding>,
+    /// How many findings of the check are counted only.
+    unlisted: usize,
     pub(super) exchanges: Vec<Exchange>,
     pub(super) resources: ResourceTracker,
     /// The first call that lost the connection to the plugin.
     broken: Option<Exchange>,
 }
 
+/// The number of findings to list, of all checks together; the rest is counted.
+const MAX_FINDINGS: usize = 1_000;
 /// The number of exchanges to keep per check.
 const MAX_EXCHANGES: usize = 200;
 /// The number of messages to read from one stream.
@@ -72,6 +78,7 @@ impl<'a> Check<'a> {
         Self {
             session,
             findings: vec![],
+            unlisted: 0,
             exchanges: vec![],
             resources: ResourceTracker::default(),
             broken: None,
@@ -293,6 +300,13 @@ impl<'a> Check<'a> {
     }
 
     pub(super) fn add_finding(&mut self, level: Level, expected: &str, got: &str) {
+        // The first one of each check decides its verdict.
+        let is_first = self.findings.iter().all(|finding| finding.level < level);
+        if self.session.findings >= MAX_FINDINGS && !is_first {
+            self.unlisted += 1;
+            return;
+        }
+        self.session.findings += 1;
         let got = message_text::redact_secrets(got, &self.session.options.secrets);
         self.findings.push(Finding {
             level,
@@ -304,6 +318,20 @@ impl<'a> Check<'a> {
                 .map(|exchange| exchange.sent.clone())
                 .unwrap_or_default(),
         });
+    }
+
+    /// Returns the findings, and one that counts those that are not listed.
+    pub(super) fn take_findings(&mut self) -> Vec<Finding> {
+        let mut findings = std::mem::take(&mut self.findings);
+        if self.unlisted > 0 {
+            findings.push(Finding {
+                level: Level::Advice,
+                expected: format!("at most {MAX_FINDINGS} findings are listed"),
+                got: format!("{} further findings of this check", self.unlisted),
+                sent: String::new(),
+            });
+        }
+        findings
     }
 
     /// Whether the check has a finding other than advice.
@@ -355,7 +383,7 @@ impl<'a> Check<'a> {
                 Some("no message")
             } else if failure.has_details {
                 Some("has details")
-            } else if message_text::contains_secret(&failure.message, secrets) {
+            } else if failure.repeats_secret {
                 Some("the message contains a secret")
             } else {
                 None

@@ -6,7 +6,7 @@
 
 use std::fmt::Debug;
 
-use crate::model::Secrets;
+use crate::model::{SecretValues, Secrets};
 
 /// The maximum length in bytes. Longer texts are cut in the middle.
 const MAX_LENGTH: usize = 1_500;
@@ -31,21 +31,19 @@ pub(super) fn response_text(message: &impl Debug) -> String {
 
 /// Replaces the values of `secrets` in `text`.
 pub(super) fn redact_secrets(text: &str, secrets: &Secrets) -> String {
-    let mut shown = text.to_owned();
-    for value in secret_values(secrets) {
-        shown = shown.replace(value, "[secret]");
-    }
-    shown
+    let hidden = secret_values(secrets).hidden_in(text);
+    hidden.unwrap_or_else(|| text.to_owned())
 }
 
 /// Whether `text` contains the value of a secret. Values of up to three bytes do not count.
 pub(super) fn contains_secret(text: &str, secrets: &Secrets) -> bool {
-    secret_values(secrets).any(|value| text.contains(value))
+    secret_values(secrets).hidden_in(text).is_some()
 }
 
-fn secret_values(secrets: &Secrets) -> impl Iterator<Item = &str> {
-    let values = secrets.expose().map(|(_, value)| value);
-    values.filter(|value| value.len() > 3)
+fn secret_values(secrets: &Secrets) -> SecretValues {
+    let mut values = SecretValues::default();
+    secrets.expose().for_each(|(_, value)| values.add(value));
+    values
 }
 
 fn cut(text: &str) -> String {
@@ -269,7 +267,7 @@ mod tests {
         assert!(contains_secret("bad token hunter2", &secrets));
         assert_eq!(
             redact_secrets("bad token hunter2", &secrets),
-            "bad token [secret]"
+            "bad token [REDACTED]"
         );
     }
 }

@@ -406,6 +406,7 @@ mod tests {
         Err(CallFailure {
             kind: reached,
             message: String::new(),
+            repeats_secret: false,
             has_details: false,
         })
     }

@@ -64,6 +64,7 @@ pub async fn run_checks(
         refused_creation: None,
         names_used: 0,
         invalid_errors: vec![],
+        findings: 0,
         log_start,
     };
     let mut state = RunState::default();
@@ -156,7 +157,7 @@ async fn run_check(
     CheckOutcome {
         case,
         verdict,
-        findings: check.findings,
+        findings: check.take_findings(),
         exchanges: check.exchanges,
         elapsed,
     }

@@ -16,11 +16,13 @@ use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Request, Response, Status};
 
-use super::{deadline, status};
+use super::message_texts::{CallSecrets, MessageTexts, SecretInAddress};
+use super::{answer_limits, deadline, status};
 use crate::ports::{
     CallMeasurements, Connector, Delivery, NoMeasurements, PeerProcess, PluginConnection,
     PluginError, Rpc, StatusCode,
@@ -38,7 +40,25 @@ pub struct GrpcConnector {
 #[derive(Debug)]
 struct PeerChannel {
     channel: Channel,
+    shared: Shared,
     required_peer: Option<PeerProcess>,
+}
+
+/// What all connections to a socket share.
+#[derive(Clone, Debug)]
+struct Shared {
+    secrets: Arc<CallSecrets>,
+    /// One list is read at a time: it may take a hundred times the memory of another answer.
+    lists: Arc<Semaphore>,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self {
+            secrets: Arc::default(),
+            lists: Arc::new(Semaphore::new(1)),
+        }
+    }
 }
 
 impl Default for GrpcConnector {
@@ -61,19 +81,22 @@ impl GrpcConnector {
         }
     }
 
-    fn channel(&self, socket: &Path, required_peer: Option<PeerProcess>) -> Channel {
+    fn channel(&self, socket: &Path, required_peer: Option<PeerProcess>) -> (Channel, Shared) {
         let mut channels = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
-        match channels.get(socket) {
-            Some(known) if known.required_peer == required_peer => known.channel.clone(),
-            // The process before is gone, and its channel with it.
+        let known = channels.get(socket);
+        let shared = known.map(|known| known.shared.clone()).unwrap_or_default();
+        match known {
+            Some(known) if known.required_peer == required_peer => (known.channel.clone(), shared),
+            // The process before is gone, and its channel with it. The next one may have its log or its files.
             Some(_) | None => {
                 let channel = peer_channel(socket.to_owned(), required_peer);
                 let entry = PeerChannel {
                     channel: channel.clone(),
+                    shared: shared.clone(),
                     required_peer,
                 };
                 channels.insert(socket.to_owned(), entry);
-                channel
+                (channel, shared)
             }
         }
     }
@@ -82,8 +105,11 @@ impl GrpcConnector {
 impl Connector for GrpcConnector {
     /// Must be called on a tokio runtime, which drives the connection.
     fn connect(&self, socket: &Path, required_peer: Option<PeerProcess>) -> PluginConnection {
+        let (channel, shared) = self.channel(socket, required_peer);
         let client = Arc::new(Client {
-            channel: self.channel(socket, required_peer),
+            channel,
+            secrets: shared.secrets,
+            lists: shared.lists,
             socket: socket.to_owned(),
             driver: OnceLock::new(),
             measurements: self.measurements.clone(),
@@ -142,6 +168,8 @@ async fn require_peer(stream: &UnixStream, required: PeerProcess) -> io::Result<
 #[derive(Debug)]
 pub(super) struct Client {
     channel: Channel,
+    secrets: Arc<CallSecrets>,
+    lists: Arc<Semaphore>,
     socket: PathBuf,
     /// The name that the plugin gives itself, once it was asked.
     driver: OnceLock<String>,
@@ -157,16 +185,27 @@ impl Client {
         self.driver.get_or_init(|| name.to_owned());
     }
 
-    /// Sends one call, once, with its deadline, and classifies a failure.
+    /// Waits until no other list of the plugin is read.
+    ///
+    /// The semaphore is never closed.
+    pub(super) async fn list_permit(&self) -> Option<SemaphorePermit<'_>> {
+        self.lists.acquire().await.ok()
+    }
+
+    /// Sends one call, once, with its deadline, and classifies a failure. No text of the answer or of the error
+    /// contains a secret that was sent.
     pub(super) async fn call<M, R, F>(
         &self,
         rpc: Rpc,
-        message: M,
+        mut message: M,
         send: impl FnOnce(Channel, Request<M>) -> F,
     ) -> Result<R, PluginError>
     where
+        M: MessageTexts,
+        R: MessageTexts,
         F: Future<Output = Result<Response<R>, Status>>,
     {
+        self.secrets.note(&mut message);
         let deadline = deadline::for_rpc(rpc);
         let mut request = Request::new(message);
         request.set_timeout(deadline);
@@ -178,8 +217,22 @@ impl Client {
                 let error = status::from_status(rpc, &self.socket, &failed);
                 Err(at_the_limit(error, begun.elapsed(), deadline))
             }
-            Ok(Ok(response)) => Ok(response.into_inner()),
+            Ok(Ok(response)) => {
+                let mut answer = response.into_inner();
+                let hidden = self.secrets.hide_in(&mut answer);
+                let usable = hidden
+                    .map_err(|error: SecretInAddress| error.to_string())
+                    .and_then(|()| answer_limits::limit(&mut answer));
+                usable
+                    .map(|()| answer)
+                    .map_err(|problem| status::malformed(rpc, &problem))
+            }
         };
+        let result = result.map_err(|error| {
+            let mut message = self.secrets.hidden_in(error.message);
+            answer_limits::cut(&mut message, answer_limits::SHOWN_BYTES);
+            PluginError { message, ..error }
+        });
         let code = result
             .as_ref()
             .err()

@@ -97,6 +97,7 @@ impl Controller for Client {
 
     async fn list_volumes(&self, page: PageRequest) -> Result<Page<ExternalVolume>, PluginError> {
         let request = storage::list_volumes_request(page);
+        let _permit = self.list_permit().await;
         let response = self
             .call(Rpc::ListVolumes, request, async |channel, request| {
                 let client = ControllerClient::new(channel);
@@ -135,6 +136,7 @@ impl Controller for Client {
 
     async fn list_snapshots(&self, request: ListSnapshots) -> Result<Page<Snapshot>, PluginError> {
         let request = storage::list_snapshots_request(request);
+        let _permit = self.list_permit().await;
         let response = self
             .call(Rpc::ListSnapshots, request, async |channel, request| {
                 let client = ControllerClient::new(channel);
@@ -188,6 +190,7 @@ impl Controller for Client {
     ) -> Result<Page<ListedHealth>, PluginError> {
         let rpc = Rpc::ControllerListVolumeHealth;
         let request = health::list_request(request);
+        let _permit = self.list_permit().await;
         let response = self
             .call(rpc, request, async |channel, request| {
                 let client = ControllerClient::new(channel);

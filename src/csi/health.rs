@@ -4,7 +4,7 @@
 
 use super::proto::node_get_storage_health_response::StorageBackendHealth;
 use super::proto::volume_health::VolumeHealthEntry;
-use super::{convert, proto, status};
+use super::{convert, proto, status, storage};
 use crate::model::{
     AttachmentMode, ExternalId, StorageStatus, StorageStatusKind, VolumeStatus, VolumeStatusKind,
 };
@@ -21,6 +21,7 @@ pub(super) fn list_request(request: ListVolumeHealth) -> proto::ControllerListVo
 pub(super) fn listed(
     response: proto::ControllerListVolumeHealthResponse,
 ) -> Result<Page<ListedHealth>, PluginError> {
+    storage::check_entries(Rpc::ControllerListVolumeHealth, response.entries.len())?;
     let entries = response.entries.into_iter().map(|entry| {
         if entry.volume_id.is_empty() {
             let rpc = Rpc::ControllerListVolumeHealth;

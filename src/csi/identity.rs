@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use super::connect::Client;
 use super::proto::identity_client::IdentityClient;
 use super::proto::{GetPluginCapabilitiesRequest, GetPluginInfoRequest, ProbeRequest};
-use super::{convert, status};
+use super::{answer_limits, convert, status};
 use crate::ports::{Identity, PluginCapabilities, PluginError, PluginInfo, Rpc};
 
 #[async_trait]
@@ -20,10 +20,15 @@ impl Identity for Client {
         if response.name.is_empty() {
             return Err(status::malformed(rpc, "the name is empty"));
         }
+        if response.name.len() > answer_limits::NAME_BYTES {
+            return Err(status::malformed(rpc, "the name has more than 128 bytes"));
+        }
+        let mut vendor_version = response.vendor_version;
+        answer_limits::cut(&mut vendor_version, answer_limits::NAME_BYTES);
         self.note_driver(&response.name);
         Ok(PluginInfo {
             name: response.name,
-            vendor_version: response.vendor_version,
+            vendor_version,
         })
     }
 

@@ -3,8 +3,10 @@
 //! [`GrpcConnector`] implements the plugin ports of [`crate::ports`] over a Unix socket. One call of a
 //! port is one RPC with one deadline ([`deadline`]); [`crate::ports::verdict_of`] classifies failures.
 //! No call is retried here; `server::forward` retries (W05). The protocol is CSI 1.13
-//! (`proto/csi/v1/csi.proto`, [`proto`]). [`RawClient`] sends CSI messages unchanged, also invalid ones.
+//! (`proto/csi/v1/csi.proto`, [`proto`]). Answers and errors pass one place that hides the secrets that were sent
+//! (`message_texts`). [`RawClient`] sends CSI messages unchanged, also invalid ones.
 
+mod answer_limits;
 mod attachment;
 mod confirmation;
 mod connect;
@@ -14,6 +16,7 @@ pub mod deadline;
 mod disconnecting_stream;
 mod health;
 mod identity;
+mod message_texts;
 mod node;
 pub mod proto;
 mod raw;

@@ -11,7 +11,7 @@ use super::proto::{
     NodeGetVolumeHealthRequest, NodePublishVolumeRequest, NodeStageVolumeRequest,
     NodeUnpublishVolumeRequest, NodeUnstageVolumeRequest,
 };
-use super::{attachment, convert, health, status};
+use super::{answer_limits, attachment, convert, health, status};
 use crate::model::{
     Bytes, ExternalId, ExternalNodeId, NodeCapabilities, Secrets, StorageStatus, VolumeStatus,
 };
@@ -45,6 +45,10 @@ impl NodeService for Client {
             .await?;
         if response.node_id.is_empty() {
             return Err(status::malformed(rpc, "the node ID is empty"));
+        }
+        if response.node_id.len() > answer_limits::NODE_ID_BYTES {
+            let what = "the node ID has more than 256 bytes";
+            return Err(status::malformed(rpc, what));
         }
         let max_volumes = u64::try_from(response.max_volumes_per_node)
             .map_err(|_| status::malformed(rpc, "max_volumes_per_node is negative"))?;

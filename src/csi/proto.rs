@@ -12,6 +12,8 @@
     reason = "generated code; proto/csi/v1/csi.proto is its documentation"
 )]
 
+use super::message_texts::{MessageTexts, TextField as _, TextKind, TextVisitor};
+
 include!("../../proto/csi/v1/csi.v1.rs");
 
 /// A field that may hold secrets. Shows only the number of its entries.

@@ -9,6 +9,7 @@ use std::error::Error;
 use std::fmt::Debug;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
@@ -22,15 +23,16 @@ use tonic_prost::ProstCodec;
 
 use super::connect::lazy_channel;
 use super::disconnecting_stream::{DisconnectingStream, RequestSent};
+use super::message_texts::{CallSecrets, MessageTexts};
 use super::proto;
 use super::status::{StatusOrigin, from_tonic};
 use super::storage::LIST_BYTES;
 use crate::ports::StatusCode;
 
 /// The request message of one RPC.
-pub trait CsiRequest: Message + Debug + Clone + Default + 'static {
+pub trait CsiRequest: Message + MessageTexts + Debug + Clone + Default + 'static {
     /// The response message.
-    type Response: Message + Debug + Clone + Default + 'static;
+    type Response: Message + MessageTexts + Debug + Clone + Default + 'static;
     /// The name of the RPC in the CSI specification.
     const RPC: &'static str;
     /// The gRPC path.
@@ -103,6 +105,8 @@ pub struct CallFailure {
     pub kind: FailureKind,
     /// The message of the plugin, or the reason of a failed connection.
     pub message: String,
+    /// Whether the message repeated a secret that was sent. It is hidden in the message.
+    pub repeats_secret: bool,
     /// Whether the status has details, which the specification forbids (CSI, "Error Scheme").
     pub has_details: bool,
 }
@@ -135,6 +139,7 @@ impl CallFailure {
         Self {
             kind: FailureKind::TimedOut,
             message: format!("no response within {}s", deadline.as_secs()),
+            repeats_secret: false,
             has_details: false,
         }
     }
@@ -154,6 +159,7 @@ impl CallFailure {
         Self {
             kind,
             message,
+            repeats_secret: false,
             has_details: !status.details().is_empty(),
         }
     }
@@ -186,6 +192,7 @@ fn io_kind(status: &Status) -> Option<io::ErrorKind> {
 pub struct RawClient {
     socket: PathBuf,
     channel: Channel,
+    secrets: Arc<CallSecrets>,
     deadline: Duration,
 }
 
@@ -196,6 +203,7 @@ impl RawClient {
         Self {
             socket: socket.to_owned(),
             channel: lazy_channel(socket.to_owned()),
+            secrets: Arc::default(),
             deadline,
         }
     }
@@ -210,7 +218,7 @@ impl RawClient {
     /// # Errors
     /// If the call fails.
     pub async fn call<C: CsiRequest>(&self, request: C) -> Result<C::Response, CallFailure> {
-        unary(self.channel.clone(), C::PATH, request, self.deadline).await
+        self.unary(self.channel.clone(), C::PATH, request).await
     }
 
     /// Sends a call with a streamed response, and collects at most `limit` messages.
@@ -222,6 +230,8 @@ impl RawClient {
         request: C,
         limit: usize,
     ) -> Result<Vec<C::Response>, CallFailure> {
+        let mut request = request;
+        self.secrets.note(&mut request);
         let collecting = async {
             let mut grpc = ready_client(self.channel.clone()).await?;
             let codec = ProstCodec::<C, C::Response>::default();
@@ -237,7 +247,46 @@ impl RawClient {
             }
             Ok(messages)
         };
-        with_deadline(self.deadline, collecting).await
+        let collected = with_deadline(self.deadline, collecting).await;
+        self.without_secrets(collected)
+    }
+
+    /// Hides the secrets that were sent.
+    fn without_secrets<R: MessageTexts>(
+        &self,
+        answer: Result<R, CallFailure>,
+    ) -> Result<R, CallFailure> {
+        let answer = answer.and_then(|mut answer| match self.secrets.hide_in(&mut answer) {
+            Ok(()) => Ok(answer),
+            Err(error) => Err(CallFailure {
+                kind: FailureKind::Answered(StatusCode::Internal),
+                message: error.to_string(),
+                repeats_secret: true,
+                has_details: false,
+            }),
+        });
+        answer.map_err(|failure| {
+            let message = self.secrets.hidden_in(failure.message.clone());
+            CallFailure {
+                repeats_secret: failure.repeats_secret || message != failure.message,
+                message,
+                ..failure
+            }
+        })
+    }
+
+    async fn unary<Q, R>(
+        &self,
+        channel: Channel,
+        path: &'static str,
+        mut message: Q,
+    ) -> Result<R, CallFailure>
+    where
+        Q: Message + MessageTexts + 'static,
+        R: Message + MessageTexts + Default + 'static,
+    {
+        self.secrets.note(&mut message);
+        self.without_secrets(unary(channel, path, message, self.deadline).await)
     }
 
     /// Sends an empty message to any path, such as one of another version of CSI.
@@ -245,7 +294,7 @@ impl RawClient {
     /// # Errors
     /// If the call fails.
     pub async fn call_empty(&self, path: &'static str) -> Result<(), CallFailure> {
-        unary(self.channel.clone(), path, (), self.deadline).await
+        self.unary(self.channel.clone(), path, ()).await
     }
 
     /// Sends a call over its own connection, and closes that once the request is sent. The outcome of
@@ -256,7 +305,7 @@ impl RawClient {
     pub async fn send_and_disconnect<C: CsiRequest>(&self, request: C) -> Result<(), CallFailure> {
         let sent = RequestSent::default();
         let channel = disconnecting_channel(self.socket.clone(), sent.clone());
-        let sending = unary::<C, C::Response>(channel, C::PATH, request, self.deadline);
+        let sending = self.unary::<C, C::Response>(channel, C::PATH, request);
         tokio::select! {
             biased;
             () = sent.wait() => Ok(()),

@@ -5,7 +5,7 @@
 
 use prost_types::Timestamp;
 
-use super::{convert, proto, status};
+use super::{answer_limits, convert, proto, status};
 use crate::model::{
     Bytes, Condition, ExternalId, ExternalNodeId, ExternalVolume, Snapshot, SnapshotId,
 };
@@ -33,11 +33,16 @@ fn max_entries(entries: u32) -> i32 {
 pub(super) fn listed_volumes(
     response: proto::ListVolumesResponse,
 ) -> Result<Page<ExternalVolume>, PluginError> {
+    check_entries(Rpc::ListVolumes, response.entries.len())?;
     let entries = response.entries.into_iter().map(listed_volume);
     Ok(Page {
         entries: entries.collect::<Result<_, _>>()?,
         next_token: next(response.next_token),
     })
+}
+
+pub(super) fn check_entries(rpc: Rpc, count: usize) -> Result<(), PluginError> {
+    answer_limits::limit_entries(count).map_err(|problem| status::malformed(rpc, &problem))
 }
 
 fn next(token: String) -> Option<String> {
@@ -105,6 +110,7 @@ pub(super) fn list_snapshots_request(request: ListSnapshots) -> proto::ListSnaps
 pub(super) fn listed_snapshots(
     response: proto::ListSnapshotsResponse,
 ) -> Result<Page<Snapshot>, PluginError> {
+    check_entries(Rpc::ListSnapshots, response.entries.len())?;
     let entries = response.entries.into_iter();
     let entries = entries.map(|entry| snapshot(Rpc::ListSnapshots, entry.snapshot));
     Ok(Page {

@@ -63,6 +63,8 @@ codes! {
         "Remove the volume from the files, or do not remove it from the server.";
     PlanOtherChanges = "plan/other-changes": "The file changes more fields of the volume than this command may change.",
         "Run `apply` with the file, or undo the other changes in the file.";
+    PlanLedger = "plan/ledger": "The saved plan was made with another ledger than the one that this command uses.",
+        "If the plan's ledger is yours, name it with `--ledger`, as when the plan was made.";
     PlanUnusable = "plan/unusable": "The file is not a saved plan, is damaged, or was written by a later version of this program.",
         "Save a new plan with `plan --out FILE`, review it, and apply it.";
     PlanApplied = "plan/applied": "A saved plan can be applied only once. The ledger of the set records that this plan was already applied.",
@@ -255,6 +257,8 @@ codes! {
         "Set `count = 1`, use `per_alloc` with one volume per allocation, or choose another access mode.";
     JobVolumeMount = "job/volume-mount": "A `volume_mount` names no volume of its group, has no destination, or shares its destination with another.",
         "Declare the volume in the group, and give each mount its own destination.";
+    JobHidden = "job/hidden": "The job was read from an agent, which shows `[REDACTED]` instead of environments, `meta`, driver configurations and mount flags. It would run without them.",
+        "Submit the file from which the job was made.";
     JobCsiPlugin = "job/csi-plugin": "The configuration of a plugin task is not complete, or does not fit its group.",
         "Correct the `csi_plugin` block as the message describes.";
     JobDriver = "job/driver": "The driver of a task cannot do what the task asks for: mount volumes, or run a plugin.",
@@ -494,6 +498,10 @@ codes! {
     // --- server: errors of the embedded agent that Nomad does not have
     VolumePending = "volume/pending": "The plugin was asked to create, expand or delete the volume, and the result is not known yet.",
         "Send the same request again; it continues the operation, and nothing is created or deleted twice.";
+    VolumeCreating = "volume/creating": "The creation of the volume did not end, so the provider may have it under a name of its own.",
+        "Wait until the agent has continued it (`volume status`), or give it up with `volume abandon`.";
+    VolumeMayRemain = "volume/may-remain": "A creation was given up, and the provider may have the volume.",
+        "Look for the name at the provider, and delete the volume there if nothing needs it.";
     VolumeBeingDeleted = "volume/being-deleted": "A deletion of the volume was started and has not finished.",
         "Delete the volume again to finish; after that its ID is free.";
     VolumeShared = "volume/shared": "The provider's volume is registered more than once. Deleting it would also delete the data of the other registrations.",
@@ -508,6 +516,8 @@ codes! {
         "Correct what the server's error names.";
     ServerBusy = "server/busy": "Too many requests wait for the same volume or plugin.",
         "Send the request again later; it changed nothing.";
+    ServerLimit = "server/limit": "The agent's state has as many objects, or as many bytes of them, as a limit allows.",
+        "Delete what is not needed, or start the agent with a larger `--limit`; `docs/security.md` lists the limits.";
     ServerStopping = "server/stopping": "The agent is stopping and accepts no new changes.",
         "Send the request again after the agent has restarted.";
     ServerSecrets = "server/secrets": "The agent's key does not decrypt the secrets that are stored for the volume.",

@@ -3,6 +3,7 @@
 use super::alloc_rules::{alloc_findings, unclaimed_writers, waiting_jobs};
 use super::claim_rules::claim_findings;
 use super::facts::VolumeFacts;
+use super::fenced_nodes::fenced_nodes;
 use super::finding::Finding;
 use super::health_rules::health_findings;
 use super::kept_files::kept_files;
@@ -22,6 +23,7 @@ pub fn diagnose(facts: &VolumeFacts<'_>) -> Vec<Finding> {
     findings.extend(unclaimed_writers(facts));
     findings.extend(waiting_jobs(facts));
     findings.extend(kept_files(facts));
+    findings.extend(fenced_nodes(facts));
     findings.sort_by_key(|finding| (std::cmp::Reverse(finding.rule.severity()), finding.rule));
     findings
 }

@@ -5,6 +5,8 @@ use crate::model::NodeId;
 /// The rule that found a problem. The names are stable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
+    /// The creation of the volume did not end.
+    CreationPending,
     /// The server does not know the plugin.
     PluginMissing,
     /// The plugin requires a controller, and none is healthy.
@@ -41,12 +43,15 @@ pub enum Rule {
     ConditionAbnormal,
     /// Files were written beside the volume while it was not mounted.
     FilesBeside,
+    /// A node was declared lost, and is not used until it is swept.
+    NodeFenced,
 }
 
 impl Rule {
     /// Returns the name, as in JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
+            Self::CreationPending => "creation-pending",
             Self::PluginMissing => "plugin-missing",
             Self::ControllerUnhealthy => "controller-unhealthy",
             Self::NodesUnhealthy => "nodes-unhealthy",
@@ -65,6 +70,7 @@ impl Rule {
             Self::VolumeInaccessible => "volume-inaccessible",
             Self::ConditionAbnormal => "condition-abnormal",
             Self::FilesBeside => "files-beside-volume",
+            Self::NodeFenced => "node-fenced",
         }
     }
 
@@ -75,7 +81,8 @@ impl Rule {
             | Self::ClaimWithoutAllocation
             | Self::ReleaseRunning
             | Self::NodeDown => true,
-            Self::PluginMissing
+            Self::CreationPending
+            | Self::PluginMissing
             | Self::ControllerUnhealthy
             | Self::NodesUnhealthy
             | Self::DataMissing
@@ -88,7 +95,8 @@ impl Rule {
             | Self::DataLost
             | Self::VolumeInaccessible
             | Self::ConditionAbnormal
-            | Self::FilesBeside => false,
+            | Self::FilesBeside
+            | Self::NodeFenced => false,
         }
     }
 
@@ -106,13 +114,15 @@ impl Rule {
             | Self::PublishStuck
             | Self::NodeDown
             | Self::WritesWithoutClaim => Severity::Error,
-            Self::NodePluginGone
+            Self::CreationPending
+            | Self::NodePluginGone
             | Self::ReleaseRunning
             | Self::AllocationStopping
             | Self::JobWaiting
             | Self::AttachedWithoutClaim
             | Self::ConditionAbnormal
-            | Self::FilesBeside => Severity::Warning,
+            | Self::FilesBeside
+            | Self::NodeFenced => Severity::Warning,
         }
     }
 }

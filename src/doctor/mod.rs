@@ -9,8 +9,10 @@
 mod alloc_rules;
 mod cause;
 mod claim_rules;
+mod creation_rules;
 mod diagnose;
 mod facts;
+mod fenced_nodes;
 mod finding;
 mod health_rules;
 mod kept_files;
@@ -22,6 +24,7 @@ mod remedies;
 mod samples;
 
 pub use cause::{Cause, release_cause};
+pub use creation_rules::creation_finding;
 pub use diagnose::diagnose;
 pub use facts::VolumeFacts;
 pub use finding::{Confidence, Evidence, FactSource, Finding, Remedy, Rule, SafeFix, Severity};

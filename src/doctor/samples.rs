@@ -151,6 +151,8 @@ fn node(id: &str, name: &str) -> ClientNode {
         name: name.to_owned(),
         status: "ready".to_owned(),
         is_fenced: false,
+        has_returned: false,
+        description: String::new(),
     }
 }
 

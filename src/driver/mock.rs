@@ -24,6 +24,11 @@ const CANCELLED: RunEnd = RunEnd::Exited {
     code: None,
     signal: None,
 };
+/// The end of a run that is killed.
+const KILLED: RunEnd = RunEnd::Exited {
+    code: None,
+    signal: Some(9),
+};
 
 /// Pretends to run tasks.
 #[derive(Debug, Default)]
@@ -52,6 +57,15 @@ impl MockRun {
         let run = Self::new(String::new());
         run.end.send_replace(Some(end));
         run
+    }
+
+    /// Ends the run, unless it has ended.
+    fn end(&self, how: RunEnd) {
+        self.end.send_if_modified(|end| {
+            let is_new = end.is_none();
+            end.get_or_insert(how);
+            is_new
+        });
     }
 
     fn was_cancelled(&self) -> bool {
@@ -121,7 +135,7 @@ impl RunDriver for MockDriver {
         }
         tokio::spawn(async move {
             let end = play(script, mock.stop.subscribe()).await;
-            mock.end.send_replace(Some(end));
+            mock.end(end);
         });
         Ok(RunStart::Started)
     }
@@ -147,6 +161,12 @@ impl RunDriver for MockDriver {
     async fn stop(&self, run: &Path) -> Result<(), RunError> {
         let (mock, _) = self.find_or_insert(run, MockRun::ended(CANCELLED));
         mock.stop.send_replace(true);
+        Ok(())
+    }
+
+    async fn kill(&self, run: &Path) -> Result<(), RunError> {
+        let (mock, _) = self.find_or_insert(run, MockRun::ended(CANCELLED));
+        mock.end(KILLED);
         Ok(())
     }
 

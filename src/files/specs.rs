@@ -41,6 +41,9 @@ pub struct SpecFilesRequest<'r> {
     pub syntax: Option<Syntax>,
     /// How long a pipe or a device may take to deliver its content.
     pub pipe_limit: Duration,
+    /// Whether someone else chose the arguments, so that nothing is shown of a file outside the base directory,
+    /// even if an argument names it.
+    pub shows_only_tree: bool,
 }
 
 /// How long a pipe or a device may take to deliver a specification.
@@ -97,6 +100,7 @@ fn read_files(
         kind,
         syntax: request.syntax,
         pipe_limit: request.pipe_limit,
+        shows_only_tree: request.shows_only_tree,
         seen: BTreeSet::new(),
         stdin_was_read: false,
         bytes_left: MAX_TOTAL_BYTES,
@@ -120,6 +124,7 @@ struct SpecFilesReader<'r> {
     kind: FileKind,
     syntax: Option<Syntax>,
     pipe_limit: Duration,
+    shows_only_tree: bool,
     /// Files that have been read, by their real paths.
     seen: BTreeSet<PathBuf>,
     stdin_was_read: bool,
@@ -322,7 +327,10 @@ impl SpecFilesReader<'_> {
         let below = |directory: &Path| {
             fs::canonicalize(directory).is_ok_and(|directory| real.starts_with(directory))
         };
-        below(root) || below(self.base_directory) || !real.is_file()
+        match self.shows_only_tree {
+            true => below(self.base_directory),
+            false => below(root) || below(self.base_directory) || !real.is_file(),
+        }
     }
 
     fn too_large(&mut self, name: &str) {

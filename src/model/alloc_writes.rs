@@ -84,6 +84,8 @@ mod tests {
             name: format!("name-{id}"),
             status: status.to_owned(),
             is_fenced: false,
+            has_returned: false,
+            description: String::new(),
         }
     }
 

@@ -40,6 +40,10 @@ pub struct ClientNode {
     pub status: String,
     /// Whether an operator declared that it cannot write any more. Only the agent fences nodes.
     pub is_fenced: bool,
+    /// Whether a fenced node has returned, and is swept before it is used.
+    pub has_returned: bool,
+    /// Why the node has its status, in the server's words.
+    pub description: String,
 }
 
 impl ClientNode {

@@ -35,6 +35,19 @@ pub fn shell_quoted(word: impl fmt::Display) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
+/// Returns the last position at or before this one where a letter begins.
+pub(crate) fn boundary_before(text: &str, at: usize) -> usize {
+    let positions = (0..=at.min(text.len())).rev();
+    let mut boundaries = positions.filter(|at| text.is_char_boundary(*at));
+    boundaries.next().unwrap_or_default()
+}
+
+/// Returns the first position at or after this one where a letter begins.
+pub(crate) fn boundary_after(text: &str, at: usize) -> usize {
+    let mut boundaries = (at..text.len()).filter(|at| text.is_char_boundary(*at));
+    boundaries.next().unwrap_or(text.len())
+}
+
 fn two_units(seconds: u64) -> String {
     const UNITS: [(&str, u64); 6] = [
         ("y", 365 * 86_400),

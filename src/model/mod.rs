@@ -26,6 +26,7 @@ mod operator_token;
 mod paths;
 mod plugin;
 mod remote_volume;
+mod secret_values;
 mod secrets;
 mod server_version;
 mod set_name;
@@ -37,6 +38,7 @@ mod usage;
 mod variable;
 mod volume;
 mod volume_claim;
+mod volume_creation;
 mod volume_event;
 
 pub use alloc::{Alloc, ClientStatus, DesiredStatus, NodeContact};
@@ -44,6 +46,7 @@ pub use alloc_writes::{AllocWrites, SeenNodes, alloc_writes};
 pub use bytes::{Bytes, BytesError, CapacityRange};
 pub use capability::{AccessMode, AttachmentMode, Capability};
 pub use client_node::{ClientNode, NodeSight};
+pub(crate) use display::boundary_before;
 pub use display::{
     ago, escape_json, escape_json_for_yaml, is_invisible, one_line, shell_quoted, until,
     visible_char,
@@ -81,7 +84,10 @@ pub use plugin::{
     Plugin, PluginInstance, PluginSummary,
 };
 pub use remote_volume::RemoteVolume;
-pub use secrets::{SealedSecrets, Secret, SecretOwner, SecretRef, SecretRefs, Secrets};
+pub use secret_values::SecretValues;
+pub use secrets::{
+    InvalidSealedText, SealedSecrets, Secret, SecretOwner, SecretRef, SecretRefs, Secrets,
+};
 pub use server_version::{InvalidVersion, ServerVersion};
 pub use set_name::{SetName, SetNameProblem};
 pub use snapshot::Snapshot;
@@ -92,4 +98,5 @@ pub use usage::{PublishContext, Usage};
 pub use variable::{PathProblem, VariableKey};
 pub use volume::{KeptFiles, UnresolvedRequest, Volume, VolumeRequest, VolumeSummary};
 pub use volume_claim::{ClaimProblem, VolumeClaim};
+pub use volume_creation::VolumeCreation;
 pub use volume_event::VolumeEvent;

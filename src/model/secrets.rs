@@ -16,6 +16,7 @@ use zeroize::Zeroizing;
 
 use super::hex::hex;
 use super::id::{JobKey, NamespacedId};
+use super::remote_volume::RemoteVolume;
 use super::variable::VariableKey;
 
 /// A volume's secrets or a variable's items, in clear text.
@@ -208,6 +209,8 @@ pub enum SecretOwner {
     Variable(VariableKey),
     /// A job.
     Job(JobKey),
+    /// An external volume, whatever it is registered as: what its plugin answered.
+    External(RemoteVolume),
 }
 
 impl std::fmt::Display for SecretOwner {
@@ -216,6 +219,7 @@ impl std::fmt::Display for SecretOwner {
             Self::Volume(key) => write!(f, "volume {}", key.quoted()),
             Self::Variable(key) => write!(f, "variable {key}"),
             Self::Job(key) => write!(f, "job {}", key.quoted()),
+            Self::External(volume) => write!(f, "external volume {volume}"),
         }
     }
 }
@@ -245,18 +249,31 @@ impl SealedSecrets {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
-}
 
-impl Serialize for SealedSecrets {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&hex(&self.0).collect::<String>())
+    /// What the text of a sealed value begins with. No plugin and no client can record such a text: a value that
+    /// begins with it is sealed, too.
+    const TEXT_PREFIX: &'static str = "nomad-csi-sealed:";
+
+    /// Returns the sealed value as a text, for a map that has values in clear as well.
+    pub fn to_text(&self) -> String {
+        format!("{}{}", Self::TEXT_PREFIX, hex(&self.0).collect::<String>())
     }
-}
 
-impl<'de> Deserialize<'de> for SealedSecrets {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let digits = String::deserialize(deserializer)?;
-        let invalid = || D::Error::custom("sealed secrets must be pairs of hexadecimal digits");
+    /// Whether a text is a sealed value.
+    pub fn is_text(text: &str) -> bool {
+        text.starts_with(Self::TEXT_PREFIX)
+    }
+
+    /// Returns the sealed value that a text is; `None` if the text is in clear.
+    ///
+    /// # Errors
+    /// If the text is damaged.
+    pub fn from_text(text: &str) -> Option<Result<Self, InvalidSealedText>> {
+        let digits = text.strip_prefix(Self::TEXT_PREFIX)?;
+        Some(Self::from_hex(digits).ok_or(InvalidSealedText))
+    }
+
+    fn from_hex(digits: &str) -> Option<Self> {
         let value = |digit: u8| {
             char::from(digit)
                 .to_digit(16)
@@ -267,7 +284,25 @@ impl<'de> Deserialize<'de> for SealedSecrets {
             _ => None,
         };
         let bytes: Option<_> = digits.as_bytes().chunks(2).map(byte).collect();
-        bytes.map(Self).ok_or_else(invalid)
+        bytes.map(Self)
+    }
+}
+
+/// A sealed value is no pairs of hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("sealed secrets must be pairs of hexadecimal digits")]
+pub struct InvalidSealedText;
+
+impl Serialize for SealedSecrets {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&hex(&self.0).collect::<String>())
+    }
+}
+
+impl<'de> Deserialize<'de> for SealedSecrets {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let digits = String::deserialize(deserializer)?;
+        Self::from_hex(&digits).ok_or_else(|| D::Error::custom(InvalidSealedText))
     }
 }
 

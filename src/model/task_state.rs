@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::alloc::ClientStatus;
+use super::secret_values::SecretValues;
 
 /// Where a task is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,6 +89,33 @@ pub struct AllocReport {
     pub description: String,
     /// The tasks by name.
     pub tasks: BTreeMap<String, TaskState>,
+}
+
+impl AllocReport {
+    /// Hides these values in everything that the report says.
+    pub fn hide(&mut self, values: &SecretValues) {
+        let hide = |text: &mut String| {
+            if let Some(hidden) = values.hidden_in(text) {
+                *text = hidden;
+            }
+        };
+        let Self {
+            status: _,
+            description,
+            tasks,
+        } = self;
+        hide(description);
+        for event in tasks.values_mut().flat_map(|task| &mut task.events) {
+            let TaskEvent {
+                at: _,
+                kind: _,
+                message,
+                details,
+            } = event;
+            hide(message);
+            details.values_mut().for_each(hide);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ pub struct VolumeClaim {
     pub attachment_mode: String,
     /// Whether the allocation only reads.
     pub read_only: bool,
-    /// `publishing`, `published`, `unpublishing` or `detaching`.
+    /// `publishing`, `published`, `cutting-off`, `unpublishing` or `detaching`.
     pub state: String,
     /// Whether the target path can be used.
     pub is_published: bool,

@@ -15,10 +15,11 @@ use rustix::mount::{MountFlags as Flags, MountPropagationFlags as Propagation, U
 use super::kernel_flags::to_kernel;
 use super::seal::{seal, unseal};
 use super::source::{mount_of_path, open_source};
+use super::superblock::processes_that_keep;
 use super::table::{TableChanges, mount_table, topmost_mount};
 use crate::ports::{
-    FileSystem, MountCalls, MountChanges, MountEntry, MountError, MountFlags, Mounter,
-    SourceIdentity,
+    FileSystem, MountCalls, MountChanges, MountEntry, MountError, MountFlags, MountIdentity,
+    Mounter, SourceIdentity,
 };
 
 /// Mounts in the mount namespace of this process. Needs `CAP_SYS_ADMIN`, except for reading.
@@ -114,6 +115,19 @@ impl Mounter for LinuxMounter {
     async fn mount_of(&self, path: &Path) -> Result<Option<MountEntry>, MountError> {
         run_blocking(path, |path| {
             named("find the mount of", path, || mount_of_path(path))
+        })
+        .await
+    }
+
+    async fn processes_that_keep(
+        &self,
+        mount: &MountIdentity,
+    ) -> Result<Option<Vec<u32>>, MountError> {
+        let mount = mount.clone();
+        run_blocking(Path::new("/"), move |root| {
+            named("look for users of a file system in", root, || {
+                processes_that_keep(&mount)
+            })
         })
         .await
     }

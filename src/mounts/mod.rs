@@ -14,6 +14,7 @@ mod mountinfo;
 mod seal;
 mod source;
 mod storage;
+mod superblock;
 mod table;
 mod tree;
 

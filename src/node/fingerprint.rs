@@ -305,7 +305,76 @@ mod tests {
         }
     }
 
-    /// The plugin describes itself (B67); only the services that it has are called (B68).
+    /// B67: the record of an instance has every fact that the plugin reports: the node's ID, limit, topology and
+    /// capabilities, each of the controller's capabilities, the provider and the health.
+    #[tokio::test]
+    async fn every_fact_of_a_plugin_is_recorded() {
+        use crate::model::{ControllerCapabilities, ExternalNodeId, NodeCapabilities, Topology};
+        use crate::ports::fake::{FakeBackend, FakePlugin as StrictPlugin, PluginSettings};
+        let flags = serde_json::to_value(ControllerCapabilities::default()).unwrap();
+        let flags: Vec<String> = flags.as_object().unwrap().keys().cloned().collect();
+        assert!(flags.len() >= 12, "{flags:?}");
+        let node_flags = serde_json::to_value(NodeCapabilities::default()).unwrap();
+        let node_flags: Vec<String> = node_flags.as_object().unwrap().keys().cloned().collect();
+        let only = |all: &[String], flag: Option<&String>| {
+            let value = all.iter().map(|one| (one.clone(), Some(one) == flag));
+            serde_json::to_value(value.collect::<std::collections::BTreeMap<_, _>>()).unwrap()
+        };
+        let longest = flags.len().max(node_flags.len());
+        for at in 0..=longest {
+            let mut settings = PluginSettings::default();
+            let controller = only(&flags, flags.get(at));
+            let node = only(&node_flags, node_flags.get(at));
+            let controller: ControllerCapabilities = serde_json::from_value(controller).unwrap();
+            let node: NodeCapabilities = serde_json::from_value(node).unwrap();
+            settings.controller = Some(controller);
+            settings.node = Some(node);
+            settings.plugin.volume_accessibility_constraints = at % 2 == 0;
+            settings.info.name = format!("provider-{at}");
+            settings.info.vendor_version = format!("v{at}");
+            settings.description.external_node_id = ExternalNodeId::new(format!("i-{at}"));
+            settings.description.max_volumes = (at > 0).then_some(at as u64);
+            let place = Topology {
+                segments: [("zone".to_owned(), format!("z{at}"))].into(),
+            };
+            settings.description.accessible_topology = (at % 2 == 0).then_some(place);
+            let plugin = StrictPlugin::new(FakeBackend::new(settings.clone()));
+            let connection = plugin.connection();
+            let found = fingerprint_plugin(&connection, CsiPluginType::Monolith).await;
+            let recorded = instance(&facts(found), &"a1".into(), 7);
+            assert!(recorded.health.healthy);
+            assert_eq!(recorded.health.description, "healthy");
+            assert_eq!(recorded.updated_at, 7);
+            assert_eq!(recorded.provider, settings.info.name);
+            assert_eq!(recorded.provider_version, settings.info.vendor_version);
+            assert_eq!(
+                recorded.requires_controller,
+                settings.plugin.controller_service
+            );
+            assert_eq!(
+                recorded.requires_topologies,
+                settings.plugin.volume_accessibility_constraints
+            );
+            assert_eq!(
+                recorded.controller.unwrap().capabilities,
+                controller,
+                "flag {at}"
+            );
+            let node_info = recorded.node.unwrap();
+            assert_eq!(node_info.capabilities, node, "flag {at}");
+            assert_eq!(
+                node_info.external_node_id,
+                settings.description.external_node_id
+            );
+            assert_eq!(node_info.max_volumes, settings.description.max_volumes);
+            assert_eq!(
+                node_info.accessible_topology,
+                settings.description.accessible_topology
+            );
+        }
+    }
+
+    /// The plugin describes itself; only the services that it has are called (B68).
     #[tokio::test]
     async fn the_result_has_what_the_plugin_reports() {
         let both = facts(fingerprint_of(FakePlugin::named("fake.csi.example")).await);

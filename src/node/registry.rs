@@ -138,8 +138,55 @@ mod tests {
         }
     }
 
-    /// B65: each allocation has its own connection, in every order of starts and ends. W40: removing an
-    /// unknown allocation changes nothing.
+    /// B65: in every order of starts, replacements and ends of three allocations of two plugins, each one that was started
+    /// and has not ended has its newest connection, and no other has one.
+    #[tokio::test]
+    async fn every_order_of_starts_replacements_and_ends_is_followed() {
+        let keys = [("ebs", "a1"), ("ebs", "a2"), ("nfs", "a1")];
+        // Two starts of each, the second of which replaces the first, and its end.
+        let actions = ["start", "replace", "end"];
+        let moves: Vec<_> = keys
+            .iter()
+            .flat_map(|key| actions.map(|action| (*key, action)))
+            .collect();
+        let mut state = 1_u64;
+        let mut next = |below: usize| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            usize::try_from(state >> 33).unwrap() % below
+        };
+        for round in 0..200 {
+            let registry = empty();
+            let mut expected = BTreeMap::new();
+            for step in 0..12 {
+                let ((id, alloc), action) = moves[next(moves.len())];
+                let name = format!("{id} {alloc} {step}");
+                let (plugin_id, alloc_id) = (PluginId::new(id), AllocId::new(alloc));
+                if action == "end" {
+                    let removed = registry.deregister(&plugin_id, &alloc_id);
+                    assert_eq!(
+                        removed,
+                        expected.remove(&(id, alloc)).is_some(),
+                        "{round}: {name}"
+                    );
+                } else {
+                    registry.register(&plugin_id, &alloc_id, plugin(&name));
+                    expected.insert((id, alloc), name);
+                }
+                for (id, alloc) in keys {
+                    let found = current(&registry, id, alloc).await;
+                    assert_eq!(
+                        found.as_ref(),
+                        expected.get(&(id, alloc)),
+                        "{round}: step {step}"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Each allocation has its own connection. W40: removing an unknown allocation changes nothing.
     #[tokio::test]
     async fn the_end_of_one_allocation_leaves_the_others() {
         let registry = empty();

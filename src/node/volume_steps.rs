@@ -2,8 +2,8 @@
 //!
 //! The mount table is read before and after every call. A volume counts as published only if its
 //! target is a mount point, or for a device if something is there. A volume counts as given back only
-//! if nothing is mounted any more; then the mount point and its record are removed. An answer that did
-//! not come is never a success (W04).
+//! if nothing is mounted any more, and if no process keeps its file system; then the mount point and its record are
+//! removed. An answer that did not come is never a success (W04).
 //!
 //! What is there after a stage or a publish is recorded, so that its loss is noticed. Another file system over it is
 //! neither taken for the volume nor unmounted. Files that were written beside the volume, while nothing was mounted,
@@ -155,6 +155,7 @@ impl VolumeSteps {
         if self.is_mounted(&place.mount).await.map_err(after_call)? {
             return Err(self.still_there(&place));
         }
+        self.check_unused(&place, volume).await?;
         self.remove(&place).await
     }
 
@@ -177,7 +178,30 @@ impl VolumeSteps {
         if self.is_mounted(&place.mount).await.map_err(after_call)? {
             return Err(self.still_there(&place));
         }
+        self.check_unused(&place, volume).await?;
         self.remove(&place).await
+    }
+
+    /// Refuses to give a volume back whose file system something still uses: a descriptor that a task passed on is no mount
+    /// here, and writes all the same. The record stays, so that the next attempt asks again.
+    async fn check_unused(&self, place: &Place, volume: &RemoteVolume) -> Result<(), HostError> {
+        let recorded = blocking(place, Place::read).await;
+        let recorded = recorded.map_err(HostError::NotFinished)?;
+        let Some(mount) = recorded.and_then(|record| record.source?.mount) else {
+            return Ok(());
+        };
+        let found = self.mounter.processes_that_keep(&mount).await;
+        let found = found.map_err(|error| {
+            let error = HostFileError::new("look for users of", &place.mount, &error.source);
+            HostError::NotFinished(error)
+        })?;
+        match found {
+            None => Ok(()),
+            Some(processes) => Err(HostError::StillOpen {
+                volume: volume.external_id.clone(),
+                processes,
+            }),
+        }
     }
 
     /// Expands a volume where it is published, or where it is staged.

@@ -1,4 +1,5 @@
-//! Claims, histories and health of volumes, and lost nodes, through the agent's own endpoints.
+//! Claims, histories and health of volumes, creations that did not end, and lost nodes, through the agent's own
+//! endpoints.
 
 use async_trait::async_trait;
 use http::Method;
@@ -6,13 +7,16 @@ use http::Method;
 use super::client::NomadClient;
 use super::request::{ApiRequest, check_addressable, unsendable_request};
 use super::retrying::Access;
-use crate::model::{NamespacedId, NodeId, VolumeClaim, VolumeEvent, VolumeHealth};
+use crate::model::{
+    Namespace, NamespacedId, NodeId, VolumeClaim, VolumeCreation, VolumeEvent, VolumeHealth,
+};
 use crate::ports::{
     ApiError, ClaimApi, ClaimQuery, VolumeClaimRequest, VolumeReleaseRequest, WithDocument,
 };
 use crate::wire::{
-    ClaimDocument, ClaimRequestDocument, ReleaseResponse, VolumeEventDocument,
-    VolumeHealthDocument, claim_from_wire, status_from_wire,
+    ClaimDocument, ClaimRequestDocument, CreationDocument, GivenUpDocument, ReleaseResponse,
+    VolumeEventDocument, VolumeHealthDocument, claim_from_wire, creation_from_wire,
+    status_from_wire,
 };
 
 #[async_trait]
@@ -139,21 +143,61 @@ impl ClaimApi for NomadClient {
         Ok(events)
     }
 
-    async fn fence_node(&self, node: &NodeId) -> Result<(), ApiError> {
-        self.change_node(node, "fence").await
+    async fn list_creations(
+        &self,
+        namespace: &Namespace,
+    ) -> Result<Vec<WithDocument<VolumeCreation>>, ApiError> {
+        let query = [("namespace", namespace.as_str())];
+        let mut creations = vec![];
+        let add = |creation: CreationDocument, document| {
+            creations.push(WithDocument {
+                value: creation_from_wire(&creation),
+                document,
+            });
+        };
+        let action = "list the creations that did not end";
+        let path = ["volumes", "creations"];
+        self.session.list(&path, &query, action, add).await?;
+        Ok(creations)
+    }
+
+    async fn give_up_creation(&self, volume: &NamespacedId) -> Result<String, ApiError> {
+        let action = format!("give up the creation of volume {}", volume.quoted());
+        check_addressable(volume.id.as_str(), &action)?;
+        let path = ["volume", "csi", volume.id.as_str(), "creation"];
+        let delete = ApiRequest {
+            query: vec![("namespace", volume.namespace.as_str())],
+            ..ApiRequest::new(Method::DELETE, &path)
+        };
+        let response = self.session.call(&delete, &action, Access::Write).await?;
+        let given_up: GivenUpDocument = self.session.document(&response, &action)?;
+        Ok(given_up.provider_name)
+    }
+
+    async fn fence_node(&self, node: &NodeId, cuts_off: bool) -> Result<(), ApiError> {
+        let approval = cuts_off.then(|| ("cuts_off", node.as_str()));
+        self.change_node(node, "fence", approval).await
     }
 
     async fn unfence_node(&self, node: &NodeId) -> Result<(), ApiError> {
-        self.change_node(node, "unfence").await
+        self.change_node(node, "unfence", None).await
     }
 }
 
 impl NomadClient {
-    async fn change_node(&self, node: &NodeId, verb: &str) -> Result<(), ApiError> {
+    async fn change_node(
+        &self,
+        node: &NodeId,
+        verb: &str,
+        approval: Option<(&'static str, &str)>,
+    ) -> Result<(), ApiError> {
         let action = format!("{verb} node `{node}`");
         check_addressable(node.as_str(), &action)?;
         let path = ["node", node.as_str(), verb];
-        let put = ApiRequest::new(Method::PUT, &path);
+        let put = ApiRequest {
+            query: approval.into_iter().collect(),
+            ..ApiRequest::new(Method::PUT, &path)
+        };
         let changed = self.session.call(&put, &action, Access::Write).await;
         changed.map(drop)
     }

@@ -46,7 +46,7 @@ impl AttemptError {
     /// Returns whether to repeat the request after these attempts.
     fn may_repeat(&self, access: Access, attempts: &Attempts) -> bool {
         match self.verdict {
-            Verdict::Retry => true,
+            Verdict::Retry | Verdict::RetryBriefly => true,
             Verdict::RetryLater => attempts.server_is_known,
             Verdict::RetryUnknownOutcome => {
                 let few = attempts.count < MAX_FIRST_READS;
@@ -78,7 +78,7 @@ impl AttemptError {
     fn is_overload(&self) -> bool {
         match self.verdict {
             Verdict::RetryUnknownOutcome => true,
-            Verdict::Retry => self.error.status == Some(429),
+            Verdict::Retry | Verdict::RetryBriefly => self.error.status == Some(429),
             Verdict::AlreadyDone
             | Verdict::RetryLater
             | Verdict::FailedUnknownOutcome

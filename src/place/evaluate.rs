@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::decision::{Decision, Placed, SlotDecision, SlotOutcome};
 use super::drain::must_leave;
 use super::feasible::{Candidate, Promises, refusals_beside};
+use super::returned::is_needed_for_sweep;
 use crate::model::{AllocId, ClientStatus, Node, NodeId, ReschedulePolicy, TaskGroup};
 use crate::state::{AllocRecord, JobRecord, JobVersion, Placement, State};
 
@@ -83,10 +84,10 @@ pub fn evaluate(state: &State, record: &JobRecord, now: i64) -> Decision {
     }
     let needless = slots.into_values().flatten();
     let needless = needless.filter(|(_, alloc, placement)| is_live(alloc, placement));
-    decision.stop.extend(needless.map(|(id, alloc, _)| {
+    decision.stop.extend(needless.map(|(id, alloc, placement)| {
         let reason = match record.is_stopped {
             true => JOB_STOPPED,
-            false => unfit_node(state, record, alloc).unwrap_or(NOT_NEEDED),
+            false => unfit_node(state, record, alloc, placement.task_group()).unwrap_or(NOT_NEEDED),
         };
         (id.clone(), reason)
     }));
@@ -128,7 +129,8 @@ fn slots_of<'a>(state: &'a State, record: &JobRecord) -> BTreeMap<SlotKey, Slot<
     slots
 }
 
-/// The slots of a group: its indexes, or the nodes. A node that is not eligible keeps what runs there.
+/// The slots of a group: its indexes, or the nodes. A node that is not eligible keeps what runs there, and one that is
+/// lost has none before it has returned.
 fn places_of<'a>(
     state: &'a State,
     record: &JobRecord,
@@ -139,12 +141,16 @@ fn places_of<'a>(
             let mut allocs = state.allocs_of_job(&record.key());
             allocs.any(|(_, alloc, placement)| {
                 let is_here = alloc.node == node.id && placement.group == group.name;
-                is_here && is_live(alloc, placement) && unfit_node(state, record, alloc).is_none()
+                is_here
+                    && is_live(alloc, placement)
+                    && unfit_node(state, record, alloc, Some(group)).is_none()
             })
         };
         let nodes = state.nodes().filter(|node| {
-            let is_lost = state.node_loss(&node.id).is_some();
-            group.count > 0 && !is_lost && (node.is_eligible || keeps(node))
+            let loss = state.node_loss(&node.id);
+            let is_away = loss.is_some_and(|loss| !loss.has_returned);
+            let is_usual = !is_away && (node.is_eligible || keeps(node));
+            group.count > 0 && (is_usual || is_needed_for_sweep(state, &node.id, group))
         });
         return nodes.map(|node| (0, Some(node))).collect();
     }
@@ -191,11 +197,19 @@ fn unfit(
     placement: &Placement,
 ) -> Option<&'static str> {
     let is_outdated = || !is_same(&record.current, &placement.job, group);
-    unfit_node(state, record, alloc).or_else(|| is_outdated().then_some(JOB_UPDATED))
+    unfit_node(state, record, alloc, Some(group)).or_else(|| is_outdated().then_some(JOB_UPDATED))
 }
 
 /// Why an allocation cannot stay on its node; `None` if it can.
-fn unfit_node(state: &State, record: &JobRecord, alloc: &AllocRecord) -> Option<&'static str> {
+fn unfit_node(
+    state: &State,
+    record: &JobRecord,
+    alloc: &AllocRecord,
+    group: Option<&TaskGroup>,
+) -> Option<&'static str> {
+    if group.is_some_and(|group| is_needed_for_sweep(state, &alloc.node, group)) {
+        return None;
+    }
     if state.node_loss(&alloc.node).is_some() {
         return Some(NODE_LOST);
     }
@@ -279,7 +293,7 @@ fn loads_of(state: &State) -> BTreeMap<NodeId, usize> {
     loads
 }
 
-/// Places a candidate on the given node, or on the one with the fewest allocations.
+/// Places a candidate on the given node, or on the one with the fewest allocations, rather not on one that is swept.
 fn place(
     state: &State,
     (candidate, only): (Candidate<'_>, Option<&Node>),
@@ -300,7 +314,10 @@ fn place(
             false => drop(refused.insert(node.id.clone(), reasons)),
         }
     }
-    let load = |node: &&&Node| (loads.get(&node.id).copied(), node.id.clone());
+    let load = |node: &&&Node| {
+        let is_swept = is_needed_for_sweep(state, &node.id, candidate.group);
+        (is_swept, loads.get(&node.id).copied(), node.id.clone())
+    };
     let group = candidate.group.name.clone();
     let outcome = match takers.iter().min_by_key(load) {
         Some(node) => {

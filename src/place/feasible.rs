@@ -7,16 +7,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use globset::Glob;
-
 use super::constraint;
+use super::returned::is_needed_for_sweep;
 use crate::claim::{
     AdmissionFacts, ClaimDenied, ClaimDeniedReason, ClaimKey, ClaimRequest, ClaimUsage, Claims,
     NodeVolumes, SealedFlags, admit_placement,
 };
 use crate::model::{
     AccessMode, AllocId, AttachmentMode, Capability, Job, JobVolume, JobVolumeKind, MountConfig,
-    NamespacedId, Node, NodeId, NodeStatus, RemoteVolume, TaskGroup, VolumeAlias,
+    NamespacedId, Node, NodeId, NodeStatus, RemoteVolume, TaskGroup, VolumeAlias, shell_quoted,
 };
 use crate::state::{State, VolumeRecord, plugin_status};
 
@@ -51,7 +50,7 @@ pub(super) fn refusals_beside(
     node: &Node,
     promises: &Promises,
 ) -> Vec<String> {
-    let mut found = node_refusals(state, candidate.job, node);
+    let mut found = node_refusals(state, candidate, node);
     found.extend(constraint_refusals(candidate, node));
     found.extend(driver_refusals(candidate.group, node));
     found.extend(volume_refusals(state, candidate, node, promises));
@@ -103,19 +102,24 @@ impl Promises {
     }
 }
 
-fn node_refusals(state: &State, job: &Job, node: &Node) -> Vec<String> {
+fn node_refusals(state: &State, candidate: Candidate<'_>, node: &Node) -> Vec<String> {
+    let Candidate { job, group, .. } = candidate;
     let mut found = vec![];
-    if node.status != NodeStatus::Ready || state.node_loss(&node.id).is_some() {
+    let is_swept = is_needed_for_sweep(state, &node.id, group);
+    let loss = state.node_loss(&node.id).filter(|_| !is_swept);
+    if node.status != NodeStatus::Ready || loss.is_some_and(|loss| !loss.has_returned) {
         found.push(format!("node `{}` is not ready", node.id));
+    } else if loss.is_some() {
+        found.push(format!(
+            "node `{}` has returned, and is swept before it is used; `nomad-csi node status {}` shows what it waits for",
+            node.id,
+            shell_quoted(node.id.as_str())
+        ));
     }
-    if !node.is_eligible {
+    if !node.is_eligible && !is_swept {
         found.push(format!("node `{}` is not eligible", node.id));
     }
-    let is_match = |pattern: &String| {
-        let glob = Glob::new(pattern).map(|glob| glob.compile_matcher());
-        glob.is_ok_and(|glob| glob.is_match(&node.datacenter))
-    };
-    if !job.datacenters.iter().any(is_match) {
+    if !job.accepts_datacenter(&node.datacenter) {
         found.push(format!(
             "node `{}` is in datacenter `{}`, which the job does not name",
             node.id, node.datacenter
@@ -320,6 +324,7 @@ fn denial_text(denied: &ClaimDenied, request: &ClaimRequest, remote: &RemoteVolu
             | ClaimDeniedReason::OtherClaim
             | ClaimDeniedReason::Detaching
             | ClaimDeniedReason::NodeLost(_)
+            | ClaimDeniedReason::Exhausted(_)
             | ClaimDeniedReason::AttachmentMode
             | ClaimDeniedReason::Capability(_)
             | ClaimDeniedReason::OtherUsage(_)),

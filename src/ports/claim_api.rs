@@ -1,5 +1,5 @@
-//! Claims, histories and health of volumes, and nodes that are lost: requests that only this program's agent
-//! answers.
+//! Claims, histories and health of volumes, creations that did not end, and nodes that are lost: requests that
+//! only this program's agent answers.
 //!
 //! A caller checks [`super::volume_api::ServerKind`] first: Nomad has other objects at some of these
 //! paths.
@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use super::volume_api::{ApiError, WithDocument};
 use crate::model::{
     AccessMode, AllocId, AttachmentMode, Namespace, NamespacedId, NodeId, VolumeAlias, VolumeClaim,
-    VolumeEvent, VolumeHealth,
+    VolumeCreation, VolumeEvent, VolumeHealth,
 };
 
 /// The claims to list.
@@ -84,8 +84,15 @@ pub trait ClaimApi: Send + Sync {
         volume: &NamespacedId,
         most: usize,
     ) -> Result<Vec<WithDocument<VolumeEvent>>, ApiError>;
-    /// Declares a node lost.
-    async fn fence_node(&self, node: &NodeId) -> Result<(), ApiError>;
+    /// Returns the creations that did not end, in one namespace or `*`, sorted by volume.
+    async fn list_creations(
+        &self,
+        namespace: &Namespace,
+    ) -> Result<Vec<WithDocument<VolumeCreation>>, ApiError>;
+    /// Gives up a creation that did not end. Returns the name of a volume that the provider may have.
+    async fn give_up_creation(&self, volume: &NamespacedId) -> Result<String, ApiError>;
+    /// Declares a node lost. `cuts_off`: also one that is up, whose tasks still run.
+    async fn fence_node(&self, node: &NodeId, cuts_off: bool) -> Result<(), ApiError>;
     /// Lets a lost node be used again.
     async fn unfence_node(&self, node: &NodeId) -> Result<(), ApiError>;
 }

@@ -4,6 +4,7 @@
 //! The server decides and records; the node runs. Every call is safe to repeat, so a node that starts again asks
 //! for its allocations and goes on. Volumes are mounted and unmounted by the server's steps only.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -24,6 +25,8 @@ pub struct AssignedAlloc {
     pub index: u32,
     /// Whether its tasks must stop.
     pub wants_stop: bool,
+    /// The volumes that its tasks must not use any more: what runs with one of them is killed.
+    pub cut_off: BTreeSet<VolumeAlias>,
     /// What was reported last.
     pub report: Option<AllocReport>,
 }
@@ -57,6 +60,8 @@ pub struct UnreadableAlloc {
     pub id: AllocId,
     /// Whether it must stop.
     pub wants_stop: bool,
+    /// The volumes that its tasks must not use any more: what runs of it is killed.
+    pub cut_off: BTreeSet<VolumeAlias>,
     /// Why its job cannot be opened.
     pub reason: String,
 }
@@ -130,6 +135,13 @@ pub trait ControlPlane: Send + Sync {
     /// Records that a mount of a volume vanished from the node, so that the volume is mounted again before a mount
     /// succeeds. No task may run on it. Has no effect unless the server relies on the mount.
     async fn note_lost(&self, lost: &LostMount, reason: &str) -> Result<(), ControlPlaneError>;
+
+    /// Gives a volume back from which an operator cut the allocation off. No run of its tasks may use it.
+    async fn note_cut_off(
+        &self,
+        alloc: &AllocId,
+        alias: &VolumeAlias,
+    ) -> Result<(), ControlPlaneError>;
 
     /// Records what became of the allocation. With a terminal status, its volumes are given back.
     async fn report(&self, alloc: &AllocId, report: AllocReport) -> Result<(), ControlPlaneError>;

@@ -8,7 +8,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::plugin::{Delivery, PluginError};
+use super::plugin::{Delivery, PluginError, StatusCode};
 use crate::model::{AllocId, ExternalId, HostSession, PluginId, RemoteVolume, shell_quoted};
 use crate::retry::Verdict;
 
@@ -181,6 +181,14 @@ pub enum HostError {
         /// The path on the host.
         path: PathBuf,
     },
+    /// The mounts are gone, and the file system is not.
+    #[error("{}", still_open(volume, processes))]
+    StillOpen {
+        /// The plugin's name of the volume.
+        volume: ExternalId,
+        /// The processes that keep it, as far as they were found.
+        processes: Vec<u32>,
+    },
     /// The volume cannot be unstaged while a target is there.
     #[error("volume `{volume}` is still published at `{}`", path.display())]
     InUse {
@@ -257,6 +265,7 @@ impl HostError {
             Self::ProcessEnded { .. }
             | Self::NotThere { .. }
             | Self::StillThere { .. }
+            | Self::StillOpen { .. }
             | Self::NotFinished(_)
             | Self::Lost { .. } => false,
         }
@@ -293,6 +302,7 @@ impl HostError {
             | Self::ProcessEnded { .. }
             | Self::NotThere { .. }
             | Self::StillThere { .. }
+            | Self::StillOpen { .. }
             | Self::InUse { .. }
             | Self::StagingLost { .. }
             | Self::Unidentified { .. }
@@ -303,6 +313,11 @@ impl HostError {
             | Self::Stopping
             | Self::Lost { .. } => false,
         }
+    }
+
+    /// Whether the plugin answered that it has no room for the volume.
+    pub fn is_exhausted(&self) -> bool {
+        matches!(self, Self::Plugin(error) if error.code == StatusCode::ResourceExhausted)
     }
 
     /// Returns the remedy; `None` if the agent repeats the request by itself.
@@ -333,6 +348,15 @@ impl HostError {
             Self::NotPrepared(error) | Self::NotFinished(error) => {
                 format!("check `{}`", error.path.display())
             }
+            Self::StillOpen { processes, .. } if processes.is_empty() => {
+                "end what got an open file from a task of the volume".to_owned()
+            }
+            Self::StillOpen { processes, .. } => {
+                format!(
+                    "end what has process ID {}; the release then goes on",
+                    listed(processes)
+                )
+            }
             Self::Plugin(_)
             | Self::Changed { .. }
             | Self::Overtaken { .. }
@@ -345,10 +369,23 @@ impl HostError {
     }
 }
 
+fn still_open(volume: &ExternalId, processes: &[u32]) -> String {
+    let which = match processes {
+        [] => "something that no process shows".to_owned(),
+        _ => format!("PID {}", listed(processes)),
+    };
+    format!("a process outside of the task still has files of volume `{volume}` open: {which}")
+}
+
+fn listed(processes: &[u32]) -> String {
+    let processes: Vec<_> = processes.iter().map(ToString::to_string).collect();
+    processes.join(", ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ports::plugin::{Rpc, StatusCode};
+    use crate::ports::plugin::Rpc;
     use crate::ports::verdict::{verdict_of, verdict_unsent};
 
     const STEPS: [Rpc; 7] = [

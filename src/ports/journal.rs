@@ -110,6 +110,12 @@ pub trait Journal: Send + Sync {
     /// changes too.
     async fn write_snapshot(&self, changes: SnapshotChanges) -> Result<(), JournalError>;
 
+    /// Whether the disk is full, as far as the journal knows. Events that grow the state are then refused, and
+    /// others are recorded with space that was kept for them.
+    fn is_full(&self) -> bool {
+        false
+    }
+
     /// Finishes the current operation and closes the file, so that another process can open it. The
     /// next call opens the file again.
     ///

@@ -235,6 +235,13 @@ pub trait Mounter: Send + Sync {
     async fn identify(&self, target: &Path) -> Result<Option<SourceIdentity>, MountError>;
     /// Returns the mount that a path is on; `None` if the path does not exist.
     async fn mount_of(&self, path: &Path) -> Result<Option<MountEntry>, MountError>;
+    /// Returns the processes that keep the file system of a mount that is gone from this process's mount namespace, as
+    /// far as they can be found; `None` if the file system is gone too, is mounted here at another place, or cannot be
+    /// asked, because it has no device of its own.
+    async fn processes_that_keep(
+        &self,
+        mount: &MountIdentity,
+    ) -> Result<Option<Vec<u32>>, MountError>;
     /// Returns all mounts of this process's mount namespace, in the order of their creation.
     async fn list(&self) -> Result<Vec<MountEntry>, MountError>;
     /// Follows the mounts of this process's mount namespace.

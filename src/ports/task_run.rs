@@ -314,6 +314,9 @@ pub trait RunDriver: Send + Sync {
     /// Requests the end of the task, and returns at once. The task gets its kill signal, and SIGKILL after its
     /// kill timeout. A run that is not started yet will not start. Has no effect on a run that has ended.
     async fn stop(&self, run: &Path) -> Result<(), RunError>;
+    /// Ends the task at once, with SIGKILL and without its kill timeout, and returns before it has ended. A run that is not
+    /// started yet will not start. Has no effect on a run that has ended.
+    async fn kill(&self, run: &Path) -> Result<(), RunError>;
     /// Returns the last lines of an output, newest last, without control characters. At most `limit` lines from the
     /// last 64 KiB. Empty if the task wrote nothing.
     async fn last_lines(

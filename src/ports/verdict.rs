@@ -76,7 +76,8 @@ const fn row(
 /// next fingerprint sends it again.
 const fn verdicts_of(code: StatusCode) -> Verdicts {
     use Verdict::{
-        AlreadyDone, FailedUnknownOutcome, Permanent, Retry, RetryLater, RetryUnknownOutcome,
+        AlreadyDone, FailedUnknownOutcome, Permanent, Retry, RetryBriefly, RetryLater,
+        RetryUnknownOutcome,
     };
     match code {
         // Not a failure; gRPC never returns it as one.
@@ -104,9 +105,8 @@ const fn verdicts_of(code: StatusCode) -> Verdicts {
         StatusCode::AlreadyExists => row(Permanent, Permanent, Permanent, Permanent),
         // The call works after an administrator grants the permission (CSI, "Error Scheme").
         StatusCode::PermissionDenied => row(RetryLater, RetryLater, RetryLater, RetryLater),
-        // A quota or a full pool: waiting here does not free space. Some plugins send the number of
-        // INTERNAL for it.
-        StatusCode::ResourceExhausted => row(RetryLater, RetryLater, RetryLater, RetryLater),
+        // A limit of rate, which passes, or a quota or a full pool, which waiting does not free (W05).
+        StatusCode::ResourceExhausted => row(RetryLater, RetryBriefly, RetryBriefly, RetryBriefly),
         // The volume is in use, a step is missing, or the plugin lacks something on its machine:
         // the caller acts first.
         StatusCode::FailedPrecondition => row(RetryLater, RetryLater, RetryLater, RetryLater),
@@ -146,10 +146,20 @@ pub const fn verdict_of(rpc: Rpc, code: StatusCode) -> Verdict {
         RpcKind::Fingerprint => row.fingerprint,
         // The page token has expired: the caller restarts the list (CSI, "ListVolumes").
         RpcKind::List if matches!(code, StatusCode::Aborted) => Verdict::Permanent,
+        // The node has as many volumes as it can attach: only a detach makes room (CSI,
+        // "ControllerPublishVolume").
+        RpcKind::Setup if is_node_full(rpc, code) => Verdict::RetryLater,
         RpcKind::Validate | RpcKind::List => row.validate,
         RpcKind::Setup => row.setup,
         RpcKind::Teardown => row.teardown,
     }
+}
+
+const fn is_node_full(rpc: Rpc, code: StatusCode) -> bool {
+    matches!(
+        (rpc, code),
+        (Rpc::ControllerPublishVolume, StatusCode::ResourceExhausted)
+    )
 }
 
 /// Returns the meaning of a failure to connect: nothing was sent.
@@ -164,7 +174,8 @@ pub const fn verdict_unsent(rpc: Rpc) -> Verdict {
 mod tests {
     use super::*;
 
-    /// Exactly the temporary failures are retried within one request.
+    /// W05, B53: exactly the temporary failures are retried within one request, and a plugin without room among
+    /// them, unless a node is full.
     #[test]
     fn only_temporary_failures_are_retried_before_the_deadline() {
         let repeated = [
@@ -172,12 +183,14 @@ mod tests {
             StatusCode::DeadlineExceeded,
             StatusCode::Aborted,
             StatusCode::Unavailable,
+            StatusCode::ResourceExhausted,
         ];
         for rpc in Rpc::ALL {
             for code in StatusCode::ALL {
                 let page_expired = kind(rpc) == RpcKind::List && code == StatusCode::Aborted;
-                let expected =
-                    repeated.contains(&code) && kind(rpc) != RpcKind::Fingerprint && !page_expired;
+                let is_exception = page_expired || is_node_full(rpc, code);
+                let is_asked = kind(rpc) != RpcKind::Fingerprint;
+                let expected = repeated.contains(&code) && is_asked && !is_exception;
                 assert_eq!(
                     verdict_of(rpc, code).is_retried(),
                     expected,

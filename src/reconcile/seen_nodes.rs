@@ -30,6 +30,8 @@ pub(super) async fn seen_nodes(api: &dyn ClusterApi, volumes: &[Volume]) -> Seen
                 name: node.value.name,
                 status: node.value.status,
                 is_fenced: false,
+                has_returned: false,
+                description: node.value.status_description,
             }),
             Err(error) => return SeenNodes::Unread(error.message),
         }

@@ -167,6 +167,8 @@ mod tests {
             name: id.to_owned(),
             status: status.to_owned(),
             is_fenced: false,
+            has_returned: false,
+            description: String::new(),
         };
         let nodes = SeenNodes::Read(vec![node("up", "ready"), node("down", "down")]);
         for (node, desired, client, expected) in [

@@ -1,9 +1,10 @@
 //! Who may call a plugin next. Pure.
 //!
-//! A plugin has one line for all calls. A call runs if its class and the whole line have a free place.
-//! A call that releases something comes before all others, and the line keeps one place for it, so
-//! slow creates do not delay a delete. Other calls run in the order of their arrival; one whose class
-//! is full lets others pass.
+//! A plugin has one queue for all calls, each of a class. A call gets its permit if its class and the whole queue
+//! have a free one. A call that releases something, a delete or a detach, comes before all others, and the queue keeps
+//! one permit for it, so slow creates do not delay a delete. Other calls run in the order of their arrival; one whose
+//! class is full lets others pass. Attaches and detaches have a class limit of their own: neither a snapshot nor a
+//! delete delays them.
 
 use std::collections::VecDeque;
 
@@ -18,13 +19,24 @@ pub enum CallClass {
     Change,
     /// Deletes of volumes and snapshots; shares the limit of changes.
     Release,
+    /// Attaches of volumes to nodes.
+    Attach,
+    /// Detaches of volumes from nodes; shares the limit of attaches.
+    Detach,
     /// Lists.
     List,
 }
 
 impl CallClass {
     /// All classes.
-    pub(super) const ALL: [Self; 4] = [Self::Create, Self::Change, Self::Release, Self::List];
+    pub(super) const ALL: [Self; 6] = [
+        Self::Create,
+        Self::Change,
+        Self::Release,
+        Self::Attach,
+        Self::Detach,
+        Self::List,
+    ];
 
     /// Returns the name in metrics.
     pub(super) const fn name(self) -> &'static str {
@@ -32,7 +44,26 @@ impl CallClass {
             Self::Create => "create",
             Self::Change => "change",
             Self::Release => "release",
+            Self::Attach => "attach",
+            Self::Detach => "detach",
             Self::List => "list",
+        }
+    }
+
+    /// Whether the call comes before those that are no release.
+    const fn is_release(self) -> bool {
+        match self {
+            Self::Release | Self::Detach => true,
+            Self::Create | Self::Change | Self::Attach | Self::List => false,
+        }
+    }
+
+    /// Whether the calls share a limit.
+    fn shares_limit_with(self, other: Self) -> bool {
+        match self {
+            Self::Change | Self::Release => matches!(other, Self::Change | Self::Release),
+            Self::Attach | Self::Detach => matches!(other, Self::Attach | Self::Detach),
+            Self::Create | Self::List => self == other,
         }
     }
 }
@@ -46,6 +77,8 @@ pub struct CallWidths {
     pub creates: u16,
     /// Expansions, new snapshots and deletes. Drivers rely on 1.
     pub changes: u16,
+    /// Attaches and detaches.
+    pub attaches: u16,
     /// Lists.
     pub lists: u16,
 }
@@ -58,10 +91,12 @@ impl Default for CallWidths {
 
 impl CallWidths {
     /// The widths without configuration.
+    /// Attaches have that of external-attacher, and no class is limited by the total.
     pub const DEFAULT: Self = Self {
-        total: 20,
+        total: 32,
         creates: 16,
         changes: 1,
+        attaches: 10,
         lists: 4,
     };
 
@@ -70,6 +105,7 @@ impl CallWidths {
         let width = match class {
             CallClass::Create => self.creates,
             CallClass::Change | CallClass::Release => self.changes,
+            CallClass::Attach | CallClass::Detach => self.attaches,
             CallClass::List => self.lists,
         };
         usize::from(width.max(1))
@@ -134,39 +170,34 @@ impl CallLine {
     fn next(&self, widths: &CallWidths) -> Option<usize> {
         let first = |is_release: bool| {
             self.waiting.iter().position(|(_, class)| {
-                (*class == CallClass::Release) == is_release && self.has_place(*class, widths)
+                class.is_release() == is_release && self.has_place(*class, widths)
             })
         };
         first(true).or_else(|| first(false))
     }
 
     fn has_place(&self, class: CallClass, widths: &CallWidths) -> bool {
-        let total = match class {
-            CallClass::Release => widths.total,
-            CallClass::Create | CallClass::Change | CallClass::List => {
-                widths.total.saturating_sub(1)
-            }
+        let total = match class.is_release() {
+            true => widths.total,
+            false => widths.total.saturating_sub(1),
         };
-        let shares_limit = |other: &&CallClass| match class {
-            CallClass::Change | CallClass::Release => {
-                matches!(other, CallClass::Change | CallClass::Release)
-            }
-            CallClass::Create | CallClass::List => **other == class,
-        };
-        let of_class = self.running.iter().filter(shares_limit).count();
+        let running = self.running.iter();
+        let of_class = running.filter(|other| class.shares_limit_with(**other));
+        let of_class = of_class.count();
         of_class < widths.of(class) && self.running.len() < usize::from(total.max(1))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::CallClass::{Change, Create, List, Release};
+    use super::CallClass::{Attach, Change, Create, Detach, List, Release};
     use super::*;
 
     const WIDTHS: CallWidths = CallWidths {
         total: 4,
         creates: 2,
         changes: 1,
+        attaches: 2,
         lists: 1,
     };
 
@@ -227,6 +258,20 @@ mod tests {
         assert!(line.is_waiting(4) && !line.is_waiting(3));
     }
 
+    /// W30: attaches and detaches share a limit of their own, and a detach comes first.
+    #[test]
+    fn attaches_wait_for_no_other_class() {
+        let widths = CallWidths { total: 6, ..WIDTHS };
+        let mut line = line(&[Change, Release, Attach, Attach, Attach, Detach]);
+        assert_eq!(line.admit(&widths), [2, 6, 3]);
+        line.leave(3, Attach);
+        assert_eq!(line.admit(&widths), [4], "one detach and one attach run");
+        line.leave(2, Release);
+        assert_eq!(line.admit(&widths), [1]);
+        line.leave(6, Detach);
+        assert_eq!(line.admit(&widths), [5]);
+    }
+
     #[test]
     fn a_class_that_is_full_lets_others_pass() {
         let mut line = line(&[Create, Create, Create, List]);
@@ -244,6 +289,7 @@ mod tests {
             total: 1,
             creates: 1,
             changes: 1,
+            attaches: 1,
             lists: 1,
         };
         let mut line = line(&[List, Create, Release]);

@@ -156,7 +156,7 @@ pub struct CallPermit {
 }
 
 impl CallPermit {
-    /// Lets other calls pass while the plugin has not answered for a long time.
+    /// Lets other calls pass while the plugin does not answer.
     pub fn release(&self) {
         let place = self.locked().take();
         drop(place);
@@ -190,6 +190,7 @@ mod tests {
             total: 3,
             creates: 1,
             changes: 1,
+            attaches: 1,
             lists: 1,
         };
         CallLines::new(widths, max_waiting, Arc::new(NoCallObserver))

@@ -25,7 +25,7 @@ pub enum NoController {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidates {
     pub(super) plugin: PluginId,
-    pub(super) allocs: Vec<AllocId>,
+    pub(in crate::server) allocs: Vec<AllocId>,
 }
 
 /// Chooses the instances to call: healthy controllers on ready nodes, in their order.

@@ -6,6 +6,7 @@ mod call_lines;
 mod candidates;
 mod cell;
 mod claims;
+mod clear_secrets;
 mod early_reply;
 mod error;
 mod event_stream;
@@ -28,11 +29,14 @@ mod volumes;
 pub use call_line::{CallClass, CallWidths};
 pub use call_lines::{CallLines, CallPermit};
 pub use candidates::{Candidates, NoController, candidates};
-pub use cell::{CellOptions, CellStopped, CommitError, Expected, StateCell, Watch};
+pub use cell::{
+    CellOptions, CellStopped, CommitError, Expected, STATE_LIMITS, StateCell, StateLimits, Watch,
+};
 pub use claims::{
     ClaimDriver, ClaimHosts, ClaimLimits, ClaimOutcome, ClaimPorts, ClaimService, ClaimStatus,
     MountRequest, NodeHosts, StepAttempts,
 };
+pub use clear_secrets::with_sealed_secrets;
 pub use error::{
     CallTarget, ClaimError, ClaimWriter, ControllerOperation, CopySource, JobError, NamespaceError,
     NamespaceUser, PluginFailure, RequestError, ResidualState, ServerError, SnapshotError,
@@ -51,5 +55,6 @@ pub use variables::{
     VariableContents, VariablePorts, VariableService, VariableWrite, VariableWriteOutcome,
 };
 pub use volumes::{
-    SnapshotRequest, VolumeLimits, VolumePorts, VolumeService, VolumeSubmission, VolumeWriteResult,
+    CreatedSnapshot, CreationAttempts, GivenUp, PendingCreation, SnapshotRequest, VolumeLimits,
+    VolumePorts, VolumeService, VolumeSubmission, VolumeWriteResult,
 };

@@ -1,7 +1,7 @@
 //! One controller call with all its attempts: the only loop that repeats a call.
 //!
-//! A call that changes something is never cancelled while the plugin may work on it. After the
-//! patience it lets other calls of the plugin pass. At the deadline the client gets an error, and the
+//! A call that changes something is never cancelled while the plugin may work on it. One that hangs gives its permit
+//! back, so that other volumes need not wait for it. At the deadline the client gets an error, and the
 //! late answer still counts. After a call that may have been sent, no other instance is called.
 
 use std::future::Future;
@@ -15,25 +15,30 @@ use super::call_lines::CallPermit;
 use super::forward_error::{ForwardError, ForwardOutcome};
 use crate::model::AllocId;
 use crate::ports::{IdSource, PluginError, Rpc, StatusCode};
-use crate::retry::RetryPolicy;
+use crate::retry::{RetryPolicy, Verdict};
 
 /// The limits of controller calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ForwardLimits {
     /// Pauses between attempts.
     pub policy: RetryPolicy,
-    /// How long a call without an answer keeps its place in the plugin's line.
-    pub patience: Duration,
+    /// How long a call without an answer keeps its permit. Then it hangs, and other calls of its class go on.
+    pub hung_after: Duration,
     /// When the client gets an answer, retries included.
     pub deadline: Duration,
 }
 
+impl ForwardLimits {
+    /// How long a call without an answer keeps its permit.
+    pub const HUNG_AFTER: Duration = Duration::from_secs(15);
+}
+
 impl Default for ForwardLimits {
-    /// Two minutes for an attempt, five for a request.
+    /// As long as external-attacher waits for an attempt, and five minutes for a request.
     fn default() -> Self {
         Self {
             policy: RetryPolicy::CONTROLLER,
-            patience: Duration::from_secs(120),
+            hung_after: Self::HUNG_AFTER,
             deadline: Duration::from_secs(300),
         }
     }
@@ -46,7 +51,7 @@ pub(super) enum LateCall<'a> {
     Cancel,
     /// It may still take effect, so its answer is awaited.
     Await {
-        /// The place of the call in the plugin's line.
+        /// The permit of the call.
         permit: &'a CallPermit,
         /// Gets the failure that the client is answered with.
         report: &'a (dyn Fn(ForwardError) + Send + Sync),
@@ -69,7 +74,13 @@ struct CallProgress {
     /// The instance that may have the call, or its effect. No other instance is called.
     bound_to: Option<AllocId>,
     last: Option<PluginError>,
+    /// How often the plugin had no room for the call.
+    exhausted: u32,
 }
+
+/// How often a call is repeated that the plugin has no room for: a limit of rate is over then, and a full pool is
+/// reported.
+const EXHAUSTED_RETRIES: u32 = 5;
 
 /// The end of one attempt.
 enum Attempt<T> {
@@ -168,7 +179,7 @@ impl<'a> RepeatedCall<'a> {
                 Attempt::Cancelled => return Some(Err(self.timed_out())),
             };
             self.note_failure(alloc, &error);
-            match retry_action(&error) {
+            match self.progress.retry_action(&error) {
                 RetryAction::GiveUp => {
                     let outcome = self.outcome();
                     return Some(Err(ForwardError::Failed { error, outcome }));
@@ -204,8 +215,8 @@ impl<'a> RepeatedCall<'a> {
         answer.map_or(Attempt::NotSent, Attempt::Answered)
     }
 
-    /// Lets other calls pass after the patience, and answers the client at the deadline. Both happen
-    /// while the call goes on.
+    /// Lets other calls pass when the call hangs, and answers the client at the deadline. Both happen while the call
+    /// goes on.
     async fn while_overdue(
         &self,
         alloc: &AllocId,
@@ -213,8 +224,8 @@ impl<'a> RepeatedCall<'a> {
         report: &(dyn Fn(ForwardError) + Send + Sync),
     ) {
         let slow = async {
-            tokio::time::sleep(self.limits.patience).await;
-            warn!(csi.rpc = %self.rpc, alloc.id = %alloc, after = ?self.limits.patience,
+            tokio::time::sleep(self.limits.hung_after).await;
+            warn!(csi.rpc = %self.rpc, alloc.id = %alloc, after = ?self.limits.hung_after,
                 "the plugin has not answered; the agent waits and lets other calls pass");
             permit.release();
         };
@@ -258,10 +269,22 @@ impl<'a> RepeatedCall<'a> {
     }
 }
 
-fn retry_action(error: &PluginError) -> RetryAction {
-    if !error.verdict.is_retried() {
-        return RetryAction::GiveUp;
+impl CallProgress {
+    fn retry_action(&mut self, error: &PluginError) -> RetryAction {
+        if error.verdict == Verdict::RetryBriefly {
+            self.exhausted += 1;
+            if self.exhausted > EXHAUSTED_RETRIES {
+                return RetryAction::GiveUp;
+            }
+        }
+        if !error.verdict.is_retried() {
+            return RetryAction::GiveUp;
+        }
+        next_instance(error)
     }
+}
+
+fn next_instance(error: &PluginError) -> RetryAction {
     match error.code {
         StatusCode::Unavailable => RetryAction::TryNextInstance,
         StatusCode::Ok

@@ -1,12 +1,18 @@
 //! Secrets and mount flags: sealed before they are recorded, opened for calls and comparisons.
+//!
+//! Of a volume context, the values are sealed that contain a secret which was sent with the call. Every value of a
+//! publish context is sealed. A sealed value is a text in the same map ([`SealedSecrets::to_text`]), so that
+//! records keep their form; a clear one of an earlier version stays readable.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::claim::{ClaimUsage, SealedFlags};
 use crate::model::{
-    MountOptions, NamespacedId, SealedSecrets, SecretOwner, Secrets, Usage, Volume, VolumeRequest,
+    MountOptions, NamespacedId, PublishContext, RemoteVolume, SealedSecrets, SecretOwner,
+    SecretValues, Secrets, Usage, Volume, VolumeRequest,
 };
-use crate::ports::Sealer;
+use crate::ports::{SealError, Sealer};
 use crate::server::error::ServerError;
 use crate::state::{RecordedFlags, RecordedMountOptions, VolumeDefinition, VolumeRecord};
 
@@ -134,6 +140,113 @@ impl VolumeSealer {
         self.open(volume, sealed)
     }
 
+    /// Seals the values of a volume context that contain a secret of the call, or look sealed.
+    pub(in crate::server) fn seal_volume_context(
+        &self,
+        volume: &RemoteVolume,
+        context: BTreeMap<String, String>,
+        sent: (&Secrets, &MountOptions),
+    ) -> BTreeMap<String, String> {
+        let mut values = SecretValues::default();
+        let (secrets, options) = sent;
+        secrets.expose().for_each(|(_, value)| values.add(value));
+        options.mount_flags.iter().for_each(|flag| values.add(flag));
+        let is_secret =
+            |value: &str| SealedSecrets::is_text(value) || values.hidden_in(value).is_some();
+        self.seal_values(volume, context, is_secret)
+    }
+
+    /// Seals the values of a recorded volume context that are in clear and contain a secret.
+    pub(in crate::server) fn seal_clear_context(
+        &self,
+        volume: &RemoteVolume,
+        context: BTreeMap<String, String>,
+        sent: (&Secrets, &MountOptions),
+    ) -> BTreeMap<String, String> {
+        let (sealed, clear) = split_sealed(context);
+        let mut context = self.seal_volume_context(volume, clear, sent);
+        context.extend(sealed);
+        context
+    }
+
+    /// Seals the values of a recorded publish context that are in clear.
+    pub(in crate::server) fn seal_clear_publish_context(
+        &self,
+        volume: &RemoteVolume,
+        context: PublishContext,
+    ) -> PublishContext {
+        let (sealed, clear) = split_sealed(context);
+        let mut context = self.seal_publish_context(volume, clear);
+        context.extend(sealed);
+        context
+    }
+
+    /// Seals mount flags that the first versions recorded in clear.
+    pub(in crate::server) fn seal_clear_flags(&self, definition: &mut VolumeDefinition) {
+        if let Some(options) = &mut definition.mount_options
+            && let RecordedFlags::Clear(flags) = &options.mount_flags
+        {
+            let flags = keyed_by_position(flags);
+            options.mount_flags = RecordedFlags::Sealed(self.seal(&definition.key, &flags));
+        }
+    }
+
+    /// Seals a publish context.
+    pub(in crate::server) fn seal_publish_context(
+        &self,
+        volume: &RemoteVolume,
+        context: PublishContext,
+    ) -> PublishContext {
+        self.seal_values(volume, context, |_| true)
+    }
+
+    fn seal_values(
+        &self,
+        volume: &RemoteVolume,
+        context: BTreeMap<String, String>,
+        is_secret: impl Fn(&str) -> bool,
+    ) -> BTreeMap<String, String> {
+        let owner = SecretOwner::External(volume.clone());
+        let entries = context.into_iter().map(|(key, value)| {
+            let value = match is_secret(&value) {
+                true => {
+                    let one = Secrets::from_iter([(key.as_str(), value)]);
+                    self.0.seal(&owner, &one).to_text()
+                }
+                false => value,
+            };
+            (key, value)
+        });
+        entries.collect()
+    }
+
+    /// Opens the sealed values of a context.
+    pub(in crate::server) fn open_context(
+        &self,
+        volume: &RemoteVolume,
+        context: &BTreeMap<String, String>,
+    ) -> Result<BTreeMap<String, String>, ServerError> {
+        let owner = SecretOwner::External(volume.clone());
+        let failed = |error| ServerError::Secrets {
+            owner: owner.clone(),
+            error,
+        };
+        let entries = context.iter().map(|(key, value)| {
+            let value = match SealedSecrets::from_text(value) {
+                None => value.clone(),
+                Some(sealed) => {
+                    let sealed = sealed.map_err(|_| failed(SealError))?;
+                    let opened = self.0.open(&owner, &sealed).map_err(failed)?;
+                    let found = opened.expose().find(|(sealed_for, _)| sealed_for == key);
+                    let (_, value) = found.ok_or_else(|| failed(SealError))?;
+                    value.to_owned()
+                }
+            };
+            Ok((key.clone(), value))
+        });
+        entries.collect()
+    }
+
     /// Seals flags as secrets that are keyed by position, because `mount(8)` may depend on the order.
     fn seal_mount_options(
         &self,
@@ -147,6 +260,14 @@ impl VolumeSealer {
             mount_flags: RecordedFlags::Sealed(self.seal(volume, &flags)),
         })
     }
+}
+
+/// The sealed values of a context, and those in clear.
+fn split_sealed(
+    context: BTreeMap<String, String>,
+) -> (BTreeMap<String, String>, BTreeMap<String, String>) {
+    let entries = context.into_iter();
+    entries.partition(|(_, value)| SealedSecrets::is_text(value))
 }
 
 fn keyed_by_position(flags: &[String]) -> Secrets {

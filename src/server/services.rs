@@ -10,7 +10,7 @@ use super::claims::{ClaimHosts, ClaimPorts, ClaimService};
 use super::jobs::{JobPorts, JobScheduler, JobService, LocalControlPlane};
 use super::namespaces::NamespaceService;
 use super::variables::{VariablePorts, VariableService};
-use super::volumes::{VolumeLimits, VolumePorts, VolumeService};
+use super::volumes::{CreationDriver, VolumeLimits, VolumePorts, VolumeService};
 use crate::model::NodeId;
 use crate::ports::{IdSource, Measurements, MetricsSource, NoMeasurements, TaskLogs};
 
@@ -99,7 +99,8 @@ pub struct Services {
     /// Jobs.
     pub jobs: JobService,
     job_ports: JobPorts,
-    scheduler: TaskTracker,
+    /// The tasks that place allocations and continue creations.
+    background: TaskTracker,
     pub(super) task_logs: Option<std::sync::Arc<dyn TaskLogs>>,
     pub(super) measurements: std::sync::Arc<dyn Measurements>,
     metrics: Option<std::sync::Arc<dyn MetricsSource>>,
@@ -114,9 +115,8 @@ pub struct Services {
 }
 
 impl Services {
-    /// Services over these ports. Needs a running tokio runtime, which expires locks of variables and
-    /// drives claims, and places the
-    /// allocations of jobs.
+    /// Services over these ports. Needs a running tokio runtime, which expires locks of variables, drives claims,
+    /// continues creations, and places the allocations of jobs.
     pub fn new(
         ports: VolumePorts,
         hosts: ClaimHosts,
@@ -141,29 +141,32 @@ impl Services {
             clock: ports.clock.clone(),
             ids: ports.ids.clone(),
         };
-        let scheduler = TaskTracker::new();
-        scheduler.spawn(JobScheduler::new(job_ports.clone()).run(stopping.clone()));
-        scheduler.close();
+        let background = TaskTracker::new();
+        background.spawn(JobScheduler::new(job_ports.clone()).run(stopping.clone()));
         let variable_ports = VariablePorts {
             cell: ports.cell.clone(),
             sealer: ports.sealer.clone(),
             clock: ports.clock.clone(),
             ids: ports.ids.clone(),
         };
+        let volumes = VolumeService::new(ports.clone(), limits);
+        let creations = CreationDriver::new(volumes.clone(), &ports, &limits);
+        background.spawn(creations.run(stopping.clone()));
+        background.close();
         Self {
             cell: ports.cell.clone(),
             claims,
             driver,
             jobs: JobService::new(job_ports.clone()),
             job_ports,
-            scheduler,
+            background,
             task_logs: None,
             measurements: std::sync::Arc::new(NoMeasurements),
             metrics: None,
             namespaces: NamespaceService::new(ports.cell.clone(), ports.clock.clone()),
             variables: VariableService::new(variable_ports, stopping.clone()),
             ids: ports.ids.clone(),
-            volumes: VolumeService::new(ports, limits),
+            volumes,
             agent_info: std::sync::Arc::new(about),
             stopping,
         }
@@ -217,6 +220,6 @@ impl Services {
         self.stopping.cancel();
         tokio::join!(self.volumes.stop(grace), self.driver.stop(grace));
         self.variables.wait_stopped().await;
-        self.scheduler.wait().await;
+        self.background.wait().await;
     }
 }

@@ -12,7 +12,9 @@ use serde_json::{Map, Value, json};
 use super::annotated::{Section, annotated};
 use super::encode::{json_topologies, yaml_topologies};
 use super::syntax::Syntax;
-use crate::model::{AccessMode, ControllerCapabilities, Plugin, PluginInstance, Topology};
+use crate::model::{
+    AccessMode, ControllerCapabilities, Plugin, PluginInstance, Topology, shell_quoted,
+};
 
 /// The volume's ID and its name at the provider.
 const NAME: &str = "example";
@@ -77,7 +79,7 @@ impl PluginReport<'_> {
         let mut comments = vec![
             format!("A volume of plugin `{}` ({provider}).", summary.id),
             String::new(),
-            format!("  nomad-csi volume {verb} -f {file}"),
+            format!("  nomad-csi volume {verb} -f {}", shell_quoted(file)),
             String::new(),
             "The fields follow what the server reports of the plugin. Servers do not report parameters,".to_owned(),
             "secrets, sizes and access modes: the plugin's documentation has them.".to_owned(),

@@ -14,7 +14,7 @@ use super::apply_jobs::{apply_alloc, apply_job, is_alloc_event_valid, is_job_eve
 use super::event::{Event, EventKind};
 use super::namespaces::{apply_namespace, entered_namespace, is_namespace_event_valid};
 use super::plugin_record::{PluginAlloc, PluginRecord};
-use super::record::{Phase, ProviderFacts, VolumeDefinition, VolumeRecord};
+use super::record::{CreateRequest, Phase, ProviderFacts, VolumeDefinition, VolumeRecord};
 use super::tables::State;
 use super::variable::{VariableEvent, VariableRecord};
 use crate::claim::EventPlace;
@@ -311,7 +311,8 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPlace) {
         EventKind::VolumeCreateIntended {
             definition,
             secrets,
-        } => create_intended(state, definition, secrets, at),
+            earlier,
+        } => create_intended(state, definition, (secrets, earlier), at),
         EventKind::VolumeRegistered {
             definition,
             provided,
@@ -320,6 +321,7 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPlace) {
         EventKind::VolumeCreated { key, provided } => change(state, key, at, |record| {
             record.provided = ProviderFacts::clone(provided);
             record.phase = Phase::Registered;
+            record.earlier_creates = vec![];
         }),
         EventKind::VolumeUpdated {
             definition,
@@ -354,7 +356,7 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPlace) {
         EventKind::VolumeExpandAbandoned { key } => {
             change(state, key, at, |record| record.expanding = None);
         }
-        EventKind::VolumeCreateAbandoned { key }
+        EventKind::VolumeCreateAbandoned { key, .. }
         | EventKind::VolumeDeleted { key }
         | EventKind::VolumeDeregistered { key } => {
             let remote = state.remote_volume(key);
@@ -439,10 +441,11 @@ fn remove_plugin_if_empty(state: &mut State, plugin: &PluginId) {
 fn create_intended(
     state: &mut State,
     definition: &VolumeDefinition,
-    secrets: &SealedSecrets,
+    (secrets, earlier): (&SealedSecrets, &[CreateRequest]),
     at: EventPlace,
 ) {
     let mut record = new_record(definition, secrets, Phase::Creating, at);
+    record.earlier_creates = earlier.to_vec();
     if let Some(first) = state.volumes.get(&definition.key) {
         record.create_index = first.create_index;
         record.create_time = first.create_time;
@@ -473,6 +476,7 @@ fn new_record(
         provided: ProviderFacts::default(),
         secrets: secrets.clone(),
         phase,
+        earlier_creates: vec![],
         expanding: None,
         node_expansion_pending: false,
         used_index: 0,

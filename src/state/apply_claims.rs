@@ -27,6 +27,7 @@ pub(super) fn is_claim_event_valid(
         | ClaimEvent::StepStarted { .. }
         | ClaimEvent::StepDone { .. }
         | ClaimEvent::StepFailed { .. }
+        | ClaimEvent::AccessChanged { .. }
         | ClaimEvent::NodeAssumedGone { .. }
         | ClaimEvent::NodeRebooted { .. }
         | ClaimEvent::MountsLost { .. }
@@ -151,10 +152,20 @@ pub(super) fn forget_unclaimed(state: &mut State, volume: Option<&RemoteVolume>)
 
 fn show_at_registrations(state: &mut State, volume: &RemoteVolume, at: EventPlace) {
     let registrations: Vec<_> = state.registrations(volume).cloned().collect();
+    let modes = state
+        .claims
+        .get(volume)
+        .and_then(|record| record.claims.modes);
     for record in registrations {
         let mut record = VolumeRecord::clone(&record);
         record.used_index = at.index;
         record.used_time = at.time;
+        // A volume from before capabilities were stored has those in force (B16).
+        if let Some(modes) = modes
+            && record.definition.capabilities.is_empty()
+        {
+            record.definition.capabilities = vec![modes].into();
+        }
         if record.node_expansion_pending && !expands(state, volume) {
             record.node_expansion_pending = false;
         }

@@ -1,5 +1,6 @@
 //! The transitions of jobs and of the allocations that were placed for them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::claims_record::AllocRecord;
@@ -43,15 +44,20 @@ pub(super) fn is_alloc_event_valid(state: &State, alloc: &AllocId, event: &Alloc
                 && state.nodes.contains_key(node)
                 && state.jobs.get(job).is_some_and(has_group)
         }
-        AllocEvent::StopRequested { .. } | AllocEvent::Reported { .. } => {
-            record.is_some_and(is_running)
-        }
+        AllocEvent::StopRequested { .. }
+        | AllocEvent::CutOff { .. }
+        | AllocEvent::Reported { .. } => record.is_some_and(is_running),
     }
 }
 
 /// Performs an event about a job.
 pub(super) fn apply_job(state: &mut State, key: &JobKey, event: &JobEvent, at: EventPlace) {
     state.jobs_index = at.index;
+    let serves = |state: &State| {
+        let record = state.jobs.get(key);
+        record.is_some_and(|record| record.current.job.served_plugins().next().is_some())
+    };
+    let served = serves(state);
     match event {
         JobEvent::Registered { job, settings } => registered(state, key, job, settings, at),
         JobEvent::Stopped { purges } => change(state, key, at, |record| {
@@ -62,7 +68,11 @@ pub(super) fn apply_job(state: &mut State, key: &JobKey, event: &JobEvent, at: E
         JobEvent::Evaluated { evaluation } => {
             change(state, key, at, |record| evaluated(record, evaluation, at));
         }
-        JobEvent::Forgotten => drop(state.jobs.remove(key)),
+        JobEvent::Forgotten => state.remove_job(key),
+    }
+    let is_about_job = !matches!(event, JobEvent::Evaluated { .. });
+    if is_about_job && (served || serves(state)) {
+        state.plugins_index = at.index;
     }
 }
 
@@ -89,7 +99,7 @@ fn registered(
         job_modify_index: at.index,
         submit_time: at.time,
     };
-    state.jobs.insert(key.clone(), Arc::new(record));
+    state.put_job(Arc::new(record));
 }
 
 fn evaluated(record: &mut JobRecord, evaluation: &Evaluation, at: EventPlace) {
@@ -145,6 +155,7 @@ pub(super) fn apply_alloc(state: &mut State, alloc: &AllocId, event: &AllocEvent
                 index: *index,
                 evaluation: evaluation.clone(),
                 stop_reason: None,
+                cut_off: BTreeSet::new(),
                 report: None,
             };
             let record = AllocRecord {
@@ -155,6 +166,9 @@ pub(super) fn apply_alloc(state: &mut State, alloc: &AllocId, event: &AllocEvent
         }
         AllocEvent::StopRequested { reason } => change_placement(state, alloc, at, |placement| {
             placement.stop_reason.get_or_insert_with(|| reason.clone());
+        }),
+        AllocEvent::CutOff { alias } => change_placement(state, alloc, at, |placement| {
+            placement.cut_off.insert(alias.clone());
         }),
         AllocEvent::Reported { report } => reported(state, alloc, report, at),
     }

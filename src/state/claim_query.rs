@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::claims_record::{AllocRecord, ClaimsRecord, NodeLoss};
+use super::job_record::Placement;
 use super::plugin_record::{PluginAlloc, PluginRecord};
 use super::record::VolumeRecord;
 use super::tables::State;
 use crate::claim::{ClaimKey, Claims, Facts, NodeVolumes, PluginSteps, Step, next_steps};
 use crate::model::{
     AllocId, ExternalNodeId, NamespacedId, NodeId, PluginId, PluginInstance, RemoteVolume,
-    VolumeAlias,
+    TaskGroup, VolumeAlias,
 };
 
 impl State {
@@ -71,6 +72,23 @@ impl State {
     /// Returns the index of the last event that changed an allocation.
     pub fn allocs_index(&self) -> u64 {
         self.allocs_index
+    }
+
+    /// Returns the allocations of a node that jobs placed there and that have not reported their end, except those that
+    /// only serve plugins.
+    pub fn running_allocs(&self, node: &NodeId) -> impl Iterator<Item = &AllocId> {
+        let serves = |placement: &Placement| {
+            let group = placement.task_group();
+            group.is_some_and(TaskGroup::only_serves_plugins)
+        };
+        let allocs = self.allocs.iter();
+        let running = allocs.filter(move |(_, alloc)| {
+            let placement = alloc.placement.as_deref();
+            !alloc.has_ended
+                && alloc.node == *node
+                && placement.is_some_and(|placement| !serves(placement))
+        });
+        running.map(|(id, _)| id)
     }
 
     /// Returns the loss of a node; `None` if it is not lost.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::job_record::{AllocEvent, JobEvent};
 use super::namespace_record::NamespaceEvent;
-use super::record::{ProviderFacts, VolumeDefinition};
+use super::record::{CreateRequest, ProviderFacts, VolumeDefinition};
 use super::variable::VariableEvent;
 use crate::claim::ClaimEvent;
 use crate::model::{
@@ -84,6 +84,10 @@ pub enum EventKind {
         definition: Box<VolumeDefinition>,
         /// The sealed secrets.
         secrets: SealedSecrets,
+        /// Every other request of this generation that was sent and may have created the volume, the newest
+        /// first. Since version 8.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        earlier: Vec<CreateRequest>,
     },
     /// CreateVolume succeeded.
     VolumeCreated {
@@ -92,10 +96,14 @@ pub enum EventKind {
         /// The response.
         provided: Box<ProviderFacts>,
     },
-    /// The volume does not exist at the provider, and its creation ended.
+    /// The creation of the volume ended without an answer that it exists.
     VolumeCreateAbandoned {
         /// The volume.
         key: NamespacedId,
+        /// The name of a volume that the provider may have, because the creation was given up; `None` if it
+        /// certainly has none. Since version 8.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        may_remain: Option<String>,
     },
     /// An existing volume of the provider was registered.
     VolumeRegistered {
@@ -290,7 +298,7 @@ impl EventKind {
             | Self::VolumeRegistered { definition, .. }
             | Self::VolumeUpdated { definition, .. } => Some(&definition.key),
             Self::VolumeCreated { key, .. }
-            | Self::VolumeCreateAbandoned { key }
+            | Self::VolumeCreateAbandoned { key, .. }
             | Self::VolumeDeleteIntended { key }
             | Self::VolumeDeleteAbandoned { key }
             | Self::VolumeDeleted { key }

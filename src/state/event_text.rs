@@ -62,15 +62,29 @@ pub fn event_text(kind: &EventKind) -> String {
 
 fn volume_text(kind: &EventKind) -> String {
     match kind {
-        EventKind::VolumeCreateIntended { definition, .. } => format!(
-            "creation began with plugin `{}`{}",
-            definition.plugin_id,
-            size_text(&definition.capacity)
-        ),
-        EventKind::VolumeCreated { provided, .. } => format!("created{}", provided_text(provided)),
-        EventKind::VolumeCreateAbandoned { .. } => {
-            "the creation ended without a volume at the provider".to_owned()
+        EventKind::VolumeCreateIntended {
+            definition,
+            earlier,
+            ..
+        } => {
+            let earlier = match earlier.len() {
+                0 => String::new(),
+                1 => "; an earlier request may have created the volume".to_owned(),
+                count => format!("; {count} earlier requests may have created the volume"),
+            };
+            format!(
+                "creation began with plugin `{}`{}{earlier}",
+                definition.plugin_id,
+                size_text(&definition.capacity)
+            )
         }
+        EventKind::VolumeCreated { provided, .. } => format!("created{}", provided_text(provided)),
+        EventKind::VolumeCreateAbandoned { may_remain, .. } => match may_remain {
+            Some(name) => {
+                format!("the creation was given up; the provider may have a volume named `{name}`")
+            }
+            None => "the creation ended without a volume at the provider".to_owned(),
+        },
         EventKind::VolumeRegistered {
             definition,
             provided,
@@ -147,6 +161,10 @@ fn claim_text(event: &ClaimEvent) -> String {
         },
         ClaimEvent::StepFailed { step, error, .. } => {
             format!("{} failed and is repeated: {error}", step_text(step))
+        }
+        ClaimEvent::AccessChanged { key, read_only } => {
+            let access = if *read_only { "reads" } else { "writes" };
+            format!("{} {access} from now on", claimer(key))
         }
         ClaimEvent::NodeAssumedGone { node } => {
             format!("what lost node `{node}` has of the volume is given up")
@@ -244,6 +262,9 @@ fn alloc_text(alloc: &AllocId, event: &AllocEvent) -> String {
         ),
         AllocEvent::StopRequested { reason } => {
             format!("allocation `{alloc}` must stop: {reason}")
+        }
+        AllocEvent::CutOff { alias } => {
+            format!("an operator cut allocation `{alloc}` off from its volume `{alias}`")
         }
         AllocEvent::Reported { report } => {
             let status = report.status.as_str();

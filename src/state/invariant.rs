@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::namespaces::namespace_problems;
 use super::plugin_record::PluginAlloc;
 use super::record::{Phase, VolumeRecord};
-use super::tables::{State, job_alloc, lock_end, remote_entry};
+use super::tables::{State, job_alloc, lock_end, plugin_jobs, remote_entry};
 use super::variable::VariableRecord;
 use crate::claim;
 use crate::model::{AllocId, ExternalId, NamespacedId, PluginId, VariableKey};
@@ -56,6 +56,17 @@ pub fn violations(state: &State) -> Vec<String> {
         .filter_map(|record| remote_entry(record));
     if state.remote_ids != remote_ids.collect() {
         found.push("the index by external ID differs from the volumes".to_owned());
+    }
+    let plugin_jobs = state.jobs.values().flat_map(|record| plugin_jobs(record));
+    if state.plugin_jobs != plugin_jobs.collect() {
+        found.push("the index of jobs by plugin differs from the jobs".to_owned());
+    }
+    let creating = state
+        .volumes
+        .values()
+        .filter(|record| record.phase == Phase::Creating);
+    if state.creating != creating.map(|record| record.key().clone()).collect() {
+        found.push("the index of pending creations differs from the volumes".to_owned());
     }
     for (id, plugin) in &state.plugins {
         if plugin.allocs.is_empty() {

@@ -3,13 +3,14 @@
 //! An allocation keeps the job as it was when it was placed, so an update of the job does not change what runs.
 //! A purged job stays on record until its last allocation is forgotten, because its volumes are given back first.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use super::shared::Shared;
 use crate::model::{
-    AllocId, AllocReport, EvaluationId, Job, JobKey, Namespace, NodeId, SealedSecrets,
+    AllocId, AllocReport, EvaluationId, Job, JobKey, Namespace, NodeId, SealedSecrets, TaskGroup,
+    VolumeAlias,
 };
 
 /// A job as it was submitted.
@@ -178,11 +179,20 @@ pub struct Placement {
     pub evaluation: EvaluationId,
     /// Why it must stop; `None` while it should run.
     pub stop_reason: Option<String>,
+    /// The volumes from which an operator cut it off: its tasks are killed, and never use them again.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub cut_off: BTreeSet<VolumeAlias>,
     /// What its node reported last.
     pub report: Option<AllocReport>,
 }
 
 impl Placement {
+    /// Returns the group as it was when the allocation was placed.
+    pub fn task_group(&self) -> Option<&TaskGroup> {
+        let mut groups = self.job.job.groups.iter();
+        groups.find(|group| group.name == self.group)
+    }
+
     /// Returns Nomad's name of the allocation: `job.group[index]`.
     pub fn name(&self) -> String {
         format!("{}.{}[{}]", self.job.job.id, self.group, self.index)
@@ -236,6 +246,11 @@ pub enum AllocEvent {
         /// Why, for people.
         reason: String,
     },
+    /// An operator cut it off from a volume.
+    CutOff {
+        /// Its name of the volume.
+        alias: VolumeAlias,
+    },
     /// Its node reported what became of it.
     Reported {
         /// The report.
@@ -261,6 +276,7 @@ impl AllocEvent {
         match self {
             Self::Placed { .. } => "allocation placed",
             Self::StopRequested { .. } => "allocation stop requested",
+            Self::CutOff { .. } => "allocation cut off",
             Self::Reported { .. } => "allocation reported",
         }
     }

@@ -2,16 +2,19 @@
 //!
 //! No query returns a volume that is being created. Volumes that are being deleted are returned.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::claims_record::{AllocRecord, ClaimsRecord};
 use super::job_record::Placement;
+use super::plugin_jobs::{expected_instances, has_job};
+use super::plugin_record::PluginRecord;
 use super::record::VolumeRecord;
 use super::tables::State;
 use super::view::{PluginStatus, PluginView, VolumeView};
 use crate::model::{
-    Alloc, AllocId, ClientStatus, DesiredStatus, ExternalId, NamespacedId, PluginId,
+    Alloc, AllocId, ClientStatus, DesiredStatus, ExternalId, JobId, JobKey, Namespace,
+    NamespacedId, PluginId,
 };
 
 /// Returns one volume; `None` if it does not exist for readers.
@@ -101,16 +104,23 @@ pub fn volumes_of_data(state: &State, of: &VolumeView) -> Vec<NamespacedId> {
     records.map(|record| record.key().clone()).collect()
 }
 
-/// Returns the status of a plugin; `None` if it has no known instance.
+/// Returns the status of a plugin; `None` if it has neither a known instance nor a job.
 pub fn plugin_status(state: &State, id: &PluginId) -> Option<PluginStatus> {
-    state.plugins.get(id).map(PluginStatus::from)
+    let record = state.plugins.get(id);
+    if record.is_none() && !has_job(state, id) {
+        return None;
+    }
+    let expected = expected_instances(state, id, record);
+    Some(PluginStatus::new(record, expected))
 }
 
-/// Returns one plugin with the allocations of jobs that run it; `None` if it has no known instance.
+/// Returns one plugin with the allocations of jobs that run it; `None` if it has neither a known instance nor a
+/// job.
 pub fn plugin(state: &State, id: &PluginId) -> Option<PluginView> {
-    let (id, record) = state.plugins.get_key_value(id)?;
-    let mut view = PluginView::new(id, record);
-    let placed = record.allocs.keys().filter_map(|id| {
+    let mut view = plugin_view(state, id)?;
+    let record = state.plugins.get(id);
+    let allocs = record.into_iter().flat_map(|record| record.allocs.keys());
+    let placed = allocs.filter_map(|id| {
         let alloc = state.allocs.get(id)?;
         let placement = alloc.placement.as_deref()?;
         Some(placed_alloc(state, id, alloc, placement))
@@ -119,14 +129,37 @@ pub fn plugin(state: &State, id: &PluginId) -> Option<PluginView> {
     Some(view)
 }
 
+/// A plugin without an instance has the indexes of its jobs.
+fn plugin_view(state: &State, id: &PluginId) -> Option<PluginView> {
+    let status = plugin_status(state, id)?;
+    if let Some(record) = state.plugins.get(id) {
+        return Some(PluginView::new(id, record, status));
+    }
+    let jobs = || state.jobs_of_plugin(id);
+    let created = jobs().map(|record| record.create_index).min();
+    let modified = jobs().map(|record| record.job_modify_index).max();
+    let times = || jobs().map(|record| record.submit_time);
+    let record = PluginRecord {
+        allocs: BTreeMap::new(),
+        create_index: created.unwrap_or_default(),
+        modify_index: modified.unwrap_or_default(),
+        create_time: times().min().unwrap_or_default(),
+        modify_time: times().max().unwrap_or_default(),
+    };
+    Some(PluginView::new(id, &record, status))
+}
+
 /// Returns all plugins whose ID has this prefix without their allocations, sorted by ID.
 pub fn plugins(state: &State, prefix: &str) -> Vec<PluginView> {
     let from = PluginId::new(prefix);
-    state
-        .plugins
-        .range(from..)
-        .take_while(|(id, _)| id.as_str().starts_with(prefix))
-        .map(|(id, record)| PluginView::new(id, record))
+    let known = state.plugins.range(from.clone()..).map(|(id, _)| id);
+    let known = known.take_while(|id| id.as_str().starts_with(prefix));
+    let first = JobKey::new(Namespace::new(""), JobId::new(""));
+    let of_jobs = state.plugin_jobs.range((from, first)..).map(|(id, _)| id);
+    let of_jobs = of_jobs.take_while(|id| id.as_str().starts_with(prefix));
+    let ids: BTreeSet<&PluginId> = known.chain(of_jobs).collect();
+    ids.into_iter()
+        .filter_map(|id| plugin_view(state, id))
         .collect()
 }
 

@@ -73,6 +73,16 @@ impl VolumeDefinition {
     }
 }
 
+/// A request to create a volume that was sent, and may have created it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CreateRequest {
+    /// The user's part of the volume.
+    pub definition: VolumeDefinition,
+    /// The sealed secrets that it was sent with.
+    pub secrets: SealedSecrets,
+}
+
 /// The provider's part of a volume: its response, or for a registered volume the user's values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -85,7 +95,8 @@ pub struct ProviderFacts {
     pub external_id: Option<ExternalId>,
     /// The size that the provider reported; zero if unknown.
     pub capacity: Bytes,
-    /// The volume context, opaque; later calls send it back.
+    /// The volume context, opaque; later calls send it back. A value that contains a secret is sealed
+    /// ([`SealedSecrets::to_text`]).
     pub context: TextMap,
     /// Where the volume is accessible; empty if everywhere.
     pub topologies: Shared<Vec<Topology>>,
@@ -110,7 +121,7 @@ impl From<&Volume> for ProviderFacts {
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// The intent to create is recorded; CreateVolume may have been sent, and its result is not
-    /// recorded (W14). Readers do not see the volume.
+    /// recorded (W14). Nomad's readers do not see the volume.
     Creating,
     /// The volume exists.
     Registered,
@@ -140,6 +151,10 @@ pub struct VolumeRecord {
     pub secrets: SealedSecrets,
     /// The phase of the volume.
     pub phase: Phase,
+    /// During creation, the requests before the current one that were sent and may have created the volume, the
+    /// newest first (W14). Since version 9.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier_creates: Vec<CreateRequest>,
     /// The requested size of a recorded expansion. ControllerExpandVolume may have been sent, and its
     /// result is not recorded (W17). Since version 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -177,6 +192,17 @@ fn is_zero_time(time: &i64) -> bool {
     *time == 0
 }
 
+fn sealed_of<'a>(
+    definition: &'a VolumeDefinition,
+    secrets: &'a SealedSecrets,
+) -> Option<&'a SealedSecrets> {
+    let options = definition.mount_options.as_ref();
+    let flags = options.and_then(RecordedMountOptions::sealed);
+    Some(secrets)
+        .filter(|secrets| !secrets.is_empty())
+        .or(flags)
+}
+
 impl VolumeRecord {
     /// Returns the index of the last change that clients see: of the volume, or of its claims.
     pub fn visible_index(&self) -> u64 {
@@ -203,15 +229,23 @@ impl VolumeRecord {
 
     /// Returns any sealed data of the volume, to test the key.
     pub fn sealed(&self) -> Option<&SealedSecrets> {
-        let options = self.definition.mount_options.as_ref();
-        let flags = options.and_then(RecordedMountOptions::sealed);
-        Some(&self.secrets)
-            .filter(|secrets| !secrets.is_empty())
-            .or(flags)
+        let earlier = self.earlier_creates.iter();
+        let mut earlier = earlier.filter_map(|one| sealed_of(&one.definition, &one.secrets));
+        sealed_of(&self.definition, &self.secrets).or_else(|| earlier.next())
     }
 
-    /// Whether readers and planners see the volume. A volume whose creation did not finish is hidden
-    /// (W14); the next create continues under the same name.
+    /// Returns every request that may have created the volume, the newest first.
+    pub fn create_requests(&self) -> Vec<CreateRequest> {
+        let newest = CreateRequest {
+            definition: self.definition.clone(),
+            secrets: self.secrets.clone(),
+        };
+        let earlier = self.earlier_creates.iter().cloned();
+        std::iter::once(newest).chain(earlier).collect()
+    }
+
+    /// Whether Nomad's readers and planners see the volume. One whose creation did not finish is not among the
+    /// volumes (W14); the agent shows it by itself, and continues it under the same name.
     pub fn is_visible(&self) -> bool {
         match self.phase {
             Phase::Creating => false,

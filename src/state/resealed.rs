@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::claims_record::{AllocRecord, ClaimsRecord};
 use super::job_record::{JobRecord, JobVersion};
-use super::record::VolumeRecord;
+use super::record::{VolumeDefinition, VolumeRecord};
 use super::recorded_options::RecordedFlags;
 use super::shared::Shared;
 use super::snapshot::SnapshotChanges;
@@ -99,15 +99,21 @@ impl<R: Reseal> Objects<'_, R> {
 
     fn claims(&mut self, record: &mut ClaimsRecord) -> Result<(), R::Error> {
         let claims = &mut record.claims;
+        let owner = SecretOwner::External(record.volume.clone());
         for claim in claims.claims.values_mut() {
             self.usage(&claim.volume, &mut claim.usage)?;
+            self.context(&owner, claim.volume_context.iter_mut().flatten())?;
         }
         for staging in claims.stagings.values_mut() {
             self.usage(&staging.volume, &mut staging.usage)?;
+            self.context(&owner, staging.volume_context.iter_mut().flatten())?;
         }
-        let attachments = claims.attachments.values_mut();
-        for made_for in attachments.filter_map(|attachment| attachment.made_for.as_mut()) {
-            self.usage(&made_for.volume, &mut made_for.usage)?;
+        for attachment in claims.attachments.values_mut() {
+            if let Some(made_for) = &mut attachment.made_for {
+                self.usage(&made_for.volume, &mut made_for.usage)?;
+            }
+            self.context(&owner, attachment.volume_context.iter_mut().flatten())?;
+            self.context(&owner, &mut attachment.context)?;
         }
         for tombstone in &mut claims.tombstones {
             self.secrets(&(&tombstone.volume).into(), &mut tombstone.secrets)?;
@@ -127,9 +133,29 @@ impl<R: Reseal> Objects<'_, R> {
     fn volume(&mut self, record: &mut VolumeRecord) -> Result<(), R::Error> {
         let owner = SecretOwner::from(record.key());
         self.secrets(&owner, &mut record.secrets)?;
-        match &mut record.definition.mount_options {
+        if let Some(volume) = record.remote_volume() {
+            let mut context = record.provided.context.to_map();
+            self.context(&SecretOwner::External(volume), &mut context)?;
+            if context != record.provided.context.to_map() {
+                record.provided.context = context.into();
+            }
+        }
+        self.definition(&owner, &mut record.definition)?;
+        for earlier in &mut record.earlier_creates {
+            self.secrets(&owner, &mut earlier.secrets)?;
+            self.definition(&owner, &mut earlier.definition)?;
+        }
+        Ok(())
+    }
+
+    fn definition(
+        &mut self,
+        owner: &SecretOwner,
+        definition: &mut VolumeDefinition,
+    ) -> Result<(), R::Error> {
+        match &mut definition.mount_options {
             Some(options) => match &mut options.mount_flags {
-                RecordedFlags::Sealed(flags) => self.secrets(&owner, flags),
+                RecordedFlags::Sealed(flags) => self.secrets(owner, flags),
                 RecordedFlags::Clear(_) => Ok(()),
             },
             None => Ok(()),
@@ -141,6 +167,22 @@ impl<R: Reseal> Objects<'_, R> {
         let owner = SecretOwner::Job(resealed.key());
         self.secrets(&owner, &mut resealed.settings)?;
         *version = resealed.into();
+        Ok(())
+    }
+
+    /// Seals the sealed values of a context again.
+    fn context<'m>(
+        &mut self,
+        owner: &SecretOwner,
+        context: impl IntoIterator<Item = (&'m String, &'m mut String)>,
+    ) -> Result<(), R::Error> {
+        for (_, value) in context {
+            // A damaged value stays as it is: no key opens it.
+            if let Some(Ok(mut sealed)) = SealedSecrets::from_text(value) {
+                self.secrets(owner, &mut sealed)?;
+                *value = sealed.to_text();
+            }
+        }
         Ok(())
     }
 

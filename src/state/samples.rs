@@ -116,6 +116,7 @@ pub fn create_intended(key: &NamespacedId) -> EventKind {
     EventKind::VolumeCreateIntended {
         definition: Box::new(definition(key)),
         secrets: SealedSecrets::default(),
+        earlier: vec![],
     }
 }
 
@@ -194,7 +195,10 @@ impl History {
             2 | 3 => self.any_plugin_event(),
             4 | 5 => create_intended(&key),
             6..=8 => created(&key, &external_id),
-            9 => EventKind::VolumeCreateAbandoned { key },
+            9 => EventKind::VolumeCreateAbandoned {
+                key,
+                may_remain: None,
+            },
             10 | 11 => registered(&key, &external_id),
             12 => EventKind::VolumeUpdated {
                 definition: Box::new(definition(&key)),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::model::Text;
+use crate::model::{MountOptions, SealedSecrets, Text};
 
 /// An unchangeable part of a record. A clone is the same memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -50,6 +50,17 @@ impl TextMap {
         entries
             .map(|(key, value)| (key.to_string(), value.to_string()))
             .collect()
+    }
+
+    /// Returns a map with the same entries, with `[REDACTED]` for each sealed value.
+    pub fn to_shown_map(&self) -> BTreeMap<String, String> {
+        let mut map = self.to_map();
+        for value in map.values_mut() {
+            if SealedSecrets::is_text(value) {
+                MountOptions::REDACTED.clone_into(value);
+            }
+        }
+        map
     }
 
     /// Returns the number of entries.

@@ -78,7 +78,7 @@ impl StoredRecord {
 
 impl State {
     /// Returns what the state has about an object.
-    pub(super) fn stored(&self, subject: &Subject) -> Option<StoredRecord> {
+    pub fn stored(&self, subject: &Subject) -> Option<StoredRecord> {
         match subject {
             Subject::Alloc(id) => {
                 let record = self.allocs.get(id).cloned();
@@ -114,7 +114,7 @@ impl State {
         match record {
             StoredRecord::Alloc(id, record) => self.put_alloc(id, record),
             StoredRecord::Claims(record) => self.put_claims(record),
-            StoredRecord::Job(record) => drop(self.jobs.insert(record.key(), record)),
+            StoredRecord::Job(record) => self.put_job(record),
             StoredRecord::Namespace(record) => {
                 drop(self.namespaces.insert(record.name.clone(), record));
             }
@@ -143,7 +143,7 @@ impl State {
         match subject {
             Subject::Alloc(id) => self.remove_alloc(id),
             Subject::Claims(volume) => self.remove_claims(volume),
-            Subject::Job(key) => drop(self.jobs.remove(key)),
+            Subject::Job(key) => self.remove_job(key),
             Subject::Namespace(name) => drop(self.namespaces.remove(name)),
             Subject::Node(id) => {
                 self.nodes.remove(id);
@@ -157,7 +157,7 @@ impl State {
     }
 
     /// Returns all objects.
-    pub(super) fn all_subjects(&self) -> HashSet<Subject> {
+    pub fn all_subjects(&self) -> HashSet<Subject> {
         let allocs = self.allocs.keys().cloned().map(Subject::Alloc);
         let claims = self.claims.keys().cloned().map(Subject::Claims);
         let jobs = self.jobs.keys().cloned().map(Subject::Job);

@@ -11,7 +11,7 @@ use super::namespace_record::NamespaceEvent;
 use super::namespaces::entered_namespace;
 use super::tables::State;
 use crate::claim::ClaimEvent;
-use crate::model::{AllocId, JobKey, Namespace, NamespacedId, RemoteVolume};
+use crate::model::{AllocId, Job, JobKey, Namespace, NamespacedId, RemoteVolume};
 
 /// Returns the subjects of an event. The state may be in several parts: one may have the claims of a
 /// volume and another its registration.
@@ -113,19 +113,28 @@ fn subjects_of_claim(parts: &[&State], volume: &RemoteVolume, event: &ClaimEvent
     all
 }
 
-/// A job is forgotten only without allocations.
+/// A job is forgotten only without allocations. What it expects of plugins is shown at these.
 fn subjects_of_job(parts: &[&State], job: &JobKey, event: &JobEvent) -> Vec<Subject> {
-    let own = [Subject::Job(job.clone())];
+    let mut all = vec![Subject::Job(job.clone())];
+    let recorded = parts.iter().filter_map(|state| state.jobs.get(job));
+    let recorded = recorded.map(|record| &record.current.job);
+    let served = |job: &Job| {
+        let plugins = job.served_plugins().cloned();
+        plugins.map(Subject::Plugin).collect::<Vec<_>>()
+    };
     match event {
-        JobEvent::Registered { .. } | JobEvent::Stopped { .. } | JobEvent::Evaluated { .. } => {
-            own.into()
+        JobEvent::Evaluated { .. } => {}
+        JobEvent::Registered { job, .. } => {
+            all.extend(recorded.chain([&**job]).flat_map(served));
         }
+        JobEvent::Stopped { .. } => all.extend(recorded.flat_map(served)),
         JobEvent::Forgotten => {
+            all.extend(recorded.flat_map(served));
             let allocs = parts.iter().flat_map(|state| state.allocs_of_job(job));
-            let allocs = allocs.map(|(id, _, _)| Subject::Alloc(id.clone()));
-            allocs.chain(own).collect()
+            all.extend(allocs.map(|(id, _, _)| Subject::Alloc(id.clone())));
         }
     }
+    all
 }
 
 fn subjects_of_alloc(alloc: &AllocId, event: &AllocEvent) -> Vec<Subject> {
@@ -134,7 +143,9 @@ fn subjects_of_alloc(alloc: &AllocId, event: &AllocEvent) -> Vec<Subject> {
         AllocEvent::Placed { job, node, .. } => {
             vec![own, Subject::Job(job.clone()), Subject::Node(node.clone())]
         }
-        AllocEvent::StopRequested { .. } | AllocEvent::Reported { .. } => vec![own],
+        AllocEvent::StopRequested { .. }
+        | AllocEvent::CutOff { .. }
+        | AllocEvent::Reported { .. } => vec![own],
     }
 }
 

@@ -12,12 +12,12 @@ use super::interner::Interner;
 use super::job_record::{JobAlloc, JobRecord};
 use super::namespace_record::NamespaceRecord;
 use super::plugin_record::PluginRecord;
-use super::record::VolumeRecord;
+use super::record::{Phase, VolumeRecord};
 use super::variable::VariableRecord;
 use crate::claim::ClaimKey;
 use crate::model::{
-    AllocId, ExternalId, JobKey, Namespace, NamespacedId, Node, NodeId, PluginId, RemoteVolume,
-    VariableKey,
+    AllocId, ExternalId, JobId, JobKey, Namespace, NamespacedId, Node, NodeId, PluginId,
+    RemoteVolume, VariableKey,
 };
 
 /// The agent's state.
@@ -28,6 +28,8 @@ pub struct State {
     pub(super) volumes: BTreeMap<NamespacedId, Arc<VolumeRecord>>,
     /// Every visible volume by plugin and provider's ID.
     pub(super) remote_ids: BTreeSet<RemoteEntry>,
+    /// Every volume whose creation did not end.
+    pub(super) creating: BTreeSet<NamespacedId>,
     pub(super) volumes_index: u64,
     pub(super) plugins: BTreeMap<PluginId, PluginRecord>,
     pub(super) plugins_index: u64,
@@ -45,6 +47,8 @@ pub struct State {
     /// The allocations that were placed for jobs.
     pub(super) job_allocs: BTreeSet<JobAlloc>,
     pub(super) jobs: BTreeMap<JobKey, Arc<JobRecord>>,
+    /// Every job by each plugin that its tasks serve.
+    pub(super) plugin_jobs: BTreeSet<(PluginId, JobKey)>,
     pub(super) jobs_index: u64,
     pub(super) namespaces: BTreeMap<Namespace, Arc<NamespaceRecord>>,
     pub(super) namespaces_index: u64,
@@ -66,6 +70,7 @@ impl Default for State {
             origin: String::new(),
             volumes: BTreeMap::new(),
             remote_ids: BTreeSet::new(),
+            creating: BTreeSet::new(),
             volumes_index: Self::FIRST_INDEX,
             plugins: BTreeMap::new(),
             plugins_index: Self::FIRST_INDEX,
@@ -82,6 +87,7 @@ impl Default for State {
             allocs_index: Self::FIRST_INDEX,
             job_allocs: BTreeSet::new(),
             jobs: BTreeMap::new(),
+            plugin_jobs: BTreeSet::new(),
             jobs_index: Self::FIRST_INDEX,
             namespaces: BTreeMap::new(),
             namespaces_index: Self::FIRST_INDEX,
@@ -145,6 +151,11 @@ impl State {
         self.volumes.values()
     }
 
+    /// Returns the records of the volumes whose creation did not end, sorted by namespace and ID.
+    pub fn creating(&self) -> impl Iterator<Item = &Arc<VolumeRecord>> {
+        self.creating.iter().filter_map(|key| self.volumes.get(key))
+    }
+
     /// Returns a plugin's record.
     pub fn plugin_record(&self, id: &PluginId) -> Option<&PluginRecord> {
         self.plugins.get(id)
@@ -175,6 +186,11 @@ impl State {
     pub(super) fn put(&mut self, record: Arc<VolumeRecord>) {
         let remote = remote_entry(&record);
         let key = record.key().clone();
+        if record.phase == Phase::Creating {
+            self.creating.insert(key.clone());
+        } else {
+            self.creating.remove(&key);
+        }
         let before = self.volumes.insert(key, record);
         let before = before.as_deref().and_then(remote_entry);
         if before != remote {
@@ -185,6 +201,7 @@ impl State {
 
     /// Removes a record, if it exists.
     pub(super) fn remove(&mut self, key: &NamespacedId) {
+        self.creating.remove(key);
         let before = self.volumes.remove(key);
         if let Some(entry) = before.as_deref().and_then(remote_entry) {
             self.remote_ids.remove(&entry);
@@ -215,6 +232,40 @@ impl State {
                 self.claim_keys.remove(key);
             }
         }
+    }
+
+    /// Inserts a job and replaces one with the same key.
+    pub(super) fn put_job(&mut self, record: Arc<JobRecord>) {
+        let key = record.key();
+        self.remove_job(&key);
+        self.plugin_jobs.extend(plugin_jobs(&record));
+        self.jobs.insert(key, record);
+    }
+
+    /// Removes a job, if it exists.
+    pub(super) fn remove_job(&mut self, key: &JobKey) {
+        if let Some(before) = self.jobs.remove(key) {
+            for entry in plugin_jobs(&before) {
+                self.plugin_jobs.remove(&entry);
+            }
+        }
+    }
+
+    /// Returns the jobs whose tasks serve a plugin, also those that are stopped.
+    pub(super) fn jobs_of_plugin(
+        &self,
+        plugin: &PluginId,
+    ) -> impl Iterator<Item = &Arc<JobRecord>> {
+        let first = JobKey::new(Namespace::new(""), JobId::new(""));
+        let from = (plugin.clone(), first);
+        let entries = self.plugin_jobs.range(from..);
+        let of_plugin = entries
+            .take_while(|(id, _)| id == plugin)
+            .map(|(_, key)| key);
+        of_plugin
+            .filter_map(|key| self.jobs.get(key))
+            .collect::<Vec<_>>()
+            .into_iter()
     }
 
     /// Inserts an allocation and replaces one with the same ID.
@@ -272,6 +323,14 @@ impl State {
             self.lock_ends.remove(&end);
         }
     }
+}
+
+/// Returns the entries of a job in the index by plugin.
+pub(super) fn plugin_jobs(record: &JobRecord) -> BTreeSet<(PluginId, JobKey)> {
+    let plugins = record.current.job.served_plugins();
+    plugins
+        .map(|plugin| (plugin.clone(), record.key()))
+        .collect()
 }
 
 /// Returns the entry of an allocation in the index by job; `None` if it was not placed for one.

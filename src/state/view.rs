@@ -6,12 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::claims_record::ClaimsRecord;
+use super::plugin_jobs::ExpectedInstances;
 use super::plugin_record::PluginRecord;
 use super::record::VolumeRecord;
 use super::recorded_options::RecordedMountOptions;
 use crate::claim::{Claim, ClaimKey, Intent};
 use crate::model::{
-    Alloc, AllocId, Capability, ClientStatus, DesiredStatus, HealthCount, NodeId, Plugin, PluginId,
+    Alloc, AllocId, Capability, ClientStatus, DesiredStatus, HealthCount, Plugin, PluginId,
     PluginInstance, PluginSummary, Volume, VolumeSummary,
 };
 
@@ -37,30 +38,38 @@ impl PluginStatus {
     }
 }
 
-impl From<&PluginRecord> for PluginStatus {
-    fn from(record: &PluginRecord) -> Self {
-        let instances = || record.allocs.values().map(|alloc| &alloc.instance);
+impl PluginStatus {
+    /// The status of a plugin with these instances, of which so many are expected.
+    pub(super) fn new(record: Option<&PluginRecord>, expected: ExpectedInstances) -> Self {
+        let instances = || {
+            let allocs = record.into_iter().flat_map(|record| record.allocs.values());
+            allocs.map(|alloc| &alloc.instance)
+        };
         let last_report =
             |instance: &&PluginInstance| (instance.health.healthy, instance.updated_at);
         let source = instances().max_by_key(last_report);
+        let healthy = |has_service: fn(&PluginInstance) -> bool| {
+            let by_node = record.map(|record| record.by_node(has_service));
+            let serving = by_node.into_iter().flat_map(BTreeMap::into_values);
+            let healthy = serving.filter(|instance| instance.health.healthy);
+            u64::try_from(healthy.count()).unwrap_or(u64::MAX)
+        };
         Self {
             provider: source.map(|i| i.provider.clone()).unwrap_or_default(),
             provider_version: source
                 .map(|i| i.provider_version.clone())
                 .unwrap_or_default(),
             controller_required: instances().any(|instance| instance.requires_controller),
-            controllers: count(record.by_node(|instance| instance.controller.is_some())),
-            nodes: count(record.by_node(|instance| instance.node.is_some())),
+            controllers: HealthCount {
+                healthy: healthy(|instance| instance.controller.is_some()),
+                expected: expected.controllers,
+            },
+            nodes: HealthCount {
+                healthy: healthy(|instance| instance.node.is_some()),
+                expected: expected.nodes,
+            },
         }
     }
-}
-
-fn count(instances: BTreeMap<&NodeId, &PluginInstance>) -> HealthCount {
-    let instances = instances.into_values();
-    instances.fold(HealthCount::default(), |count, instance| HealthCount {
-        healthy: count.healthy + u64::from(instance.health.healthy),
-        expected: count.expected + 1,
-    })
 }
 
 /// A volume's record with the status of its plugin.
@@ -77,7 +86,7 @@ pub struct VolumeView {
 }
 
 impl VolumeView {
-    /// Returns the complete volume with hidden mount flags.
+    /// Returns the complete volume with hidden mount flags and hidden secrets in its context.
     pub fn volume(&self) -> Volume {
         let VolumeRecord {
             definition,
@@ -105,7 +114,7 @@ impl VolumeView {
                 .as_ref()
                 .map(RecordedMountOptions::redacted),
             parameters: definition.parameters.to_map(),
-            context: provided.context.to_map(),
+            context: provided.context.to_shown_map(),
             access_mode: self.modes().map(|modes| modes.access_mode),
             attachment_mode: self.modes().map(|modes| modes.attachment_mode),
             read_allocs: self.allocs(|claim| claim.read_only),
@@ -122,6 +131,19 @@ impl VolumeView {
             modify_time: self.record.visible_time(),
             kept_files: vec![],
         }
+    }
+
+    /// Returns since when a node has had no room for the volume, in nanoseconds since the epoch; 0 if all nodes have
+    /// (B87).
+    pub fn exhausted_since(&self) -> i64 {
+        let claims = self
+            .claims
+            .iter()
+            .flat_map(|record| record.claims.claims.values());
+        claims
+            .filter_map(Claim::exhausted_since)
+            .max()
+            .unwrap_or_default()
     }
 
     /// Returns the entry in a list.
@@ -223,8 +245,7 @@ pub struct PluginView {
 
 impl PluginView {
     /// Creates the view of a plugin.
-    pub(super) fn new(id: &PluginId, record: &PluginRecord) -> Self {
-        let status = PluginStatus::from(record);
+    pub(super) fn new(id: &PluginId, record: &PluginRecord, status: PluginStatus) -> Self {
         let serving = |has: fn(&PluginInstance) -> bool| {
             let instances = record.by_node(has).into_iter();
             instances.map(|(n, i)| (n.clone(), i.clone())).collect()

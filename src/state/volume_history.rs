@@ -74,6 +74,7 @@ impl VolumeHistory {
             | ClaimEvent::StepStarted { .. }
             | ClaimEvent::StepDone { .. }
             | ClaimEvent::StepFailed { .. }
+            | ClaimEvent::AccessChanged { .. }
             | ClaimEvent::NodeAssumedGone { .. }
             | ClaimEvent::NodeRebooted { .. }
             | ClaimEvent::MountsLost { .. }

@@ -17,6 +17,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use async_trait::async_trait;
@@ -36,8 +37,8 @@ use super::record_table::{
     write_header, write_some,
 };
 use super::storage::{FileStorage, Storage};
-use crate::ports::{Journal, JournalError, Replay, contained};
-use crate::state::{Event, SnapshotChanges, State, StateSnapshot};
+use crate::ports::{Journal, JournalError, JournalErrorKind, Replay, contained};
+use crate::state::{Event, SnapshotChanges, State, StateSnapshot, is_growth};
 
 const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
 const EVENTS: TableDefinition<u64, &[u8]> = TableDefinition::new("events");
@@ -52,6 +53,8 @@ const SNAPSHOT_INDEX: &str = "snapshot";
 const SNAPSHOT_BASE: &str = "snapshot base";
 /// Key in `META`: number of parts of the active snapshot, in format 1.
 const SNAPSHOT_PARTS: &str = "snapshot parts";
+/// Key in `META`: whether no row of the file has ever had a secret in clear. Earlier versions do not write it.
+const SEALED: &str = "sealed";
 
 /// The cache size; the journal is read only once, at the start.
 const CACHE_BYTES: usize = 16 << 20;
@@ -70,6 +73,8 @@ struct Shared<S> {
     slot: Mutex<Slot>,
     /// How many of the events that a snapshot replaces are kept.
     history: u64,
+    /// Whether the disk is full: the reserve is used, or could not be kept.
+    is_full: AtomicBool,
     /// Snapshot rows that the last load found and that do not belong to the active snapshot.
     leftovers: std::sync::Mutex<Vec<RecordKey>>,
 }
@@ -103,11 +108,47 @@ impl<S: Storage> EmbeddedJournal<S> {
             storage,
             slot,
             history,
+            is_full: AtomicBool::new(false),
             leftovers: Default::default(),
         }));
-        let open = |shared: &Shared<S>| shared.run(|_| Ok(()));
+        let open = |shared: &Shared<S>| {
+            shared.run(|_| Ok(()))?;
+            shared.keep_reserve();
+            Ok(())
+        };
         journal.blocking("open", open).await?;
         Ok(journal)
+    }
+
+    /// Whether no byte of the file can be a secret in clear that an earlier version has written.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub async fn is_sealed(&self) -> Result<bool, JournalError> {
+        let work = |shared: &Shared<S>| {
+            shared.run(|database| {
+                let meta = database.begin_read()?.open_table(META)?;
+                Ok(value(&meta, SEALED)?.is_some())
+            })
+        };
+        self.blocking("read", work).await
+    }
+
+    /// Replaces the file by a new one that has this complete snapshot and nothing else, also no byte of a row that
+    /// was removed. After a crash, the old file or the new one is the journal.
+    ///
+    /// # Errors
+    /// If the new file cannot be written. The old one is the journal then.
+    pub async fn replace(&self, snapshot: SnapshotChanges) -> Result<(), JournalError> {
+        let work = move |shared: &Shared<S>| {
+            let mut slot = shared.slot.blocking_lock();
+            fill_database(&shared.storage, &snapshot)?;
+            if let Some(database) = slot.database.take() {
+                database.close()?;
+            }
+            Ok(shared.storage.publish()?)
+        };
+        self.blocking("replace", work).await
     }
 
     /// Runs `work` on a blocking thread. It finishes even if the caller stops waiting.
@@ -165,12 +206,41 @@ impl<S: Storage> Shared<S> {
         result
     }
 
-    /// Appends events. Only this ends the pauses of a failing disk: reading may work all the time.
+    /// Appends events. Only this ends the pauses of a failing disk: reading may work all the time. On a full disk,
+    /// growth is refused, and what else must be recorded gets the space that was kept.
     fn append(&self, first: u64, events: &[Event]) -> Result<(), Failure> {
         let mut slot = self.slot.blocking_lock();
-        self.run_in(&mut slot, |database| append(database, first, events))?;
+        let grows = is_growth(events);
+        if self.is_full.load(Ordering::Relaxed) && grows && !self.keep_reserve() {
+            return Err(Failure::Kept);
+        }
+        let mut appended = self.run_in(&mut slot, |database| append(database, first, events));
+        if let Err(failure) = &appended
+            && failure.kind() == JournalErrorKind::DiskFull
+        {
+            self.is_full.store(true, Ordering::Relaxed);
+            if !grows && matches!(self.storage.free_reserve(), Ok(true)) {
+                tracing::warn!("the disk is full: the journal uses the space that was kept for it");
+                slot.pause.ended();
+                appended = self.run_in(&mut slot, |database| append(database, first, events));
+            }
+        }
+        appended?;
         slot.pause.ended();
         Ok(())
+    }
+
+    /// Keeps space for a full disk. Returns whether it is kept.
+    fn keep_reserve(&self) -> bool {
+        let is_kept = match self.storage.keep_reserve() {
+            Ok(is_kept) => is_kept,
+            Err(error) => {
+                tracing::debug!(%error, "no space is kept for a full disk");
+                false
+            }
+        };
+        self.is_full.store(!is_kept, Ordering::Relaxed);
+        is_kept
     }
 
     fn load(&self) -> Result<Replay, Failure> {
@@ -258,16 +328,36 @@ fn open_database(storage: &impl Storage) -> Result<Database, Failure> {
 }
 
 fn create_database(storage: &impl Storage) -> Result<(), Failure> {
+    let database = new_database(storage)?;
+    database.close()?;
+    Ok(storage.publish()?)
+}
+
+/// Creates a database that has this snapshot, and closes it. It is not published.
+fn fill_database(storage: &impl Storage, snapshot: &SnapshotChanges) -> Result<(), Failure> {
+    let database = new_database(storage)?;
+    let index = snapshot.numbers.index;
+    let mut rest = snapshot.records.as_slice();
+    while !rest.is_empty() {
+        let written = in_records(&database, |table| write_some(table, index, rest))?;
+        rest = &rest[written..];
+    }
+    activate(&database, snapshot)?;
+    Ok(database.close()?)
+}
+
+fn new_database(storage: &impl Storage) -> Result<Database, Failure> {
     let database = builder().create_with_backend(storage.create()?)?;
     let transaction = begin(&database)?;
-    transaction
-        .open_table(META)?
-        .insert(FORMAT, FORMAT_VERSION)?;
+    {
+        let mut meta = transaction.open_table(META)?;
+        meta.insert(FORMAT, FORMAT_VERSION)?;
+        meta.insert(SEALED, 1)?;
+    }
     transaction.open_table(EVENTS)?;
     transaction.open_table(RECORDS)?;
     transaction.commit()?;
-    database.close()?;
-    Ok(storage.publish()?)
+    Ok(database)
 }
 
 fn builder() -> Builder {
@@ -288,6 +378,10 @@ fn begin(database: &Database) -> Result<WriteTransaction, Failure> {
 impl<S: Storage> Journal for EmbeddedJournal<S> {
     fn path(&self) -> &Path {
         self.0.storage.path()
+    }
+
+    fn is_full(&self) -> bool {
+        self.0.is_full.load(Ordering::Relaxed)
     }
 
     async fn load(&self) -> Result<Replay, JournalError> {
@@ -499,6 +593,20 @@ fn remove_first<T>(
 ) -> Result<usize, StorageError> {
     rows.take(most)
         .try_fold(0, |count, row| row.map(|_| count + 1))
+}
+
+/// Makes a closed journal one of an earlier version.
+#[cfg(test)]
+pub(crate) fn forget_that_it_is_sealed(path: &Path) {
+    let storage = FileStorage::new(path);
+    let database = open_database(&storage).unwrap();
+    let transaction = begin(&database).unwrap();
+    transaction
+        .open_table(META)
+        .unwrap()
+        .remove(SEALED)
+        .unwrap();
+    transaction.commit().unwrap();
 }
 
 #[cfg(test)]

@@ -34,6 +34,9 @@ pub(super) enum Failure {
     NothingToChange,
     #[error("event {expected} is missing")]
     Gap { expected: u64 },
+    /// The disk is full, and its last space is for what must be recorded.
+    #[error("the disk is full, and its last space is kept for releases and results")]
+    Kept,
     /// The database panicked, which it does on a damaged file.
     #[error(transparent)]
     Panicked(#[from] ContainedPanic),
@@ -79,6 +82,7 @@ impl Failure {
             | Self::Panicked(_)
             | Self::NothingToChange
             | Self::Gap { .. } => JournalErrorKind::Damaged,
+            Self::Kept => JournalErrorKind::DiskFull,
             Self::Paused { kind, .. } => *kind,
             Self::Interrupted(ended) if ended.is_panic() => JournalErrorKind::Damaged,
             Self::NotPrivate(_) | Self::Interrupted(_) => JournalErrorKind::Unavailable,

@@ -17,6 +17,8 @@ mod storage;
 
 pub use codec::{EVENT_VERSION, SNAPSHOT_VERSION};
 pub use embedded::EmbeddedJournal;
+#[cfg(test)]
+pub(crate) use embedded::forget_that_it_is_sealed;
 pub use key_file::KeyError;
 pub use key_rotation::{KeyRotation, KeyVerification, ResealError};
 pub use lock::{DataLock, LockError, LockOwner};

@@ -139,6 +139,12 @@ fn associated_data(owner: &SecretOwner) -> Vec<u8> {
             [key.namespace.as_str(), key.path.as_str(), "variable"].join("\0")
         }
         SecretOwner::Job(key) => [key.namespace.as_str(), key.id.as_str(), "job"].join("\0"),
+        SecretOwner::External(volume) => [
+            volume.plugin_id.as_str(),
+            volume.external_id.as_str(),
+            "external",
+        ]
+        .join("\0"),
     };
     let mut data = vec![VERSION];
     data.extend_from_slice(text.as_bytes());

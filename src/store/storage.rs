@@ -3,6 +3,7 @@
 //!
 //! An incompletely created database looks damaged and would be refused. The file is therefore created
 //! under another name and renamed when it is complete; an interrupted first start is repeated.
+//! A file beside it holds space for what must be recorded when the disk is full: it is removed then.
 //! The files are private (`private`): a link or a file of another user is not opened.
 
 use std::fs::File;
@@ -13,6 +14,9 @@ use redb::StorageBackend;
 use redb::backends::FileBackend;
 
 use crate::private;
+
+/// The space that is kept for a full disk: some thousand releases. On a small disk, it is a sixteenth.
+const RESERVE_BYTES: u64 = 16 << 20;
 
 /// The storage of the database.
 pub trait Storage: Send + Sync + 'static {
@@ -33,6 +37,22 @@ pub trait Storage: Send + Sync + 'static {
     /// # Errors
     /// Returns the error of the operating system.
     fn create(&self) -> io::Result<Self::Backend>;
+
+    /// Frees the space that was kept for a full disk. Returns whether there was any.
+    ///
+    /// # Errors
+    /// Returns the error of the operating system.
+    fn free_reserve(&self) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    /// Keeps space for a full disk, unless it is kept already. Returns whether it is kept, or this storage keeps none.
+    ///
+    /// # Errors
+    /// Returns the error of the operating system.
+    fn keep_reserve(&self) -> io::Result<bool> {
+        Ok(true)
+    }
 
     /// Publishes the created file, which must be closed. Durable on return.
     ///
@@ -56,6 +76,12 @@ impl FileStorage {
     fn unpublished(&self) -> PathBuf {
         let mut name = self.path.clone().into_os_string();
         name.push(".new");
+        name.into()
+    }
+
+    fn reserve(&self) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        name.push(".reserve");
         name.into()
     }
 
@@ -88,6 +114,31 @@ impl Storage for FileStorage {
         let file = private::open_or_create(&self.unpublished())?;
         file.set_len(0)?;
         backend(file)
+    }
+
+    fn free_reserve(&self) -> io::Result<bool> {
+        match std::fs::remove_file(self.reserve()) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn keep_reserve(&self) -> io::Result<bool> {
+        let file = private::open_or_create(&self.reserve())?;
+        let disk = rustix::fs::fstatvfs(&file)?;
+        let size = RESERVE_BYTES.min(disk.f_blocks * disk.f_frsize / 16);
+        if file.metadata()?.len() >= size {
+            return Ok(true);
+        }
+        // With less, the next write would need it at once.
+        if disk.f_bavail * disk.f_frsize < 2 * size {
+            drop(file);
+            self.free_reserve()?;
+            return Ok(false);
+        }
+        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, size)?;
+        Ok(true)
     }
 
     fn publish(&self) -> io::Result<()> {

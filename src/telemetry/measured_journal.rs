@@ -31,6 +31,10 @@ impl<J: Journal> Journal for MeasuredJournal<J> {
         self.journal.path()
     }
 
+    fn is_full(&self) -> bool {
+        self.journal.is_full()
+    }
+
     async fn load(&self) -> Result<Replay, JournalError> {
         self.journal.load().await
     }

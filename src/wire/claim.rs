@@ -87,7 +87,7 @@ pub struct ClaimDocument {
     pub read_only: bool,
     /// Whether the volume is staged on the node: `no`, `maybe` or `yes`.
     pub staged: String,
-    /// `publishing`, `published`, `unpublishing` or `detaching`.
+    /// `publishing`, `published`, `cutting-off`, `unpublishing` or `detaching`.
     pub state: String,
     /// The target path on the node; empty until it is published.
     pub target_path: String,

@@ -12,6 +12,7 @@ mod boolean;
 mod bounded;
 mod claim;
 mod convert;
+mod creation;
 mod decode;
 mod elements;
 mod error;
@@ -48,13 +49,14 @@ pub use bounded::{DecodeLimits, ParseProblem, decode_bounded, parse_bounded};
 pub use claim::{ClaimDocument, ClaimProblemDocument, ClaimRequestDocument, ReleaseResponse};
 pub use convert::{
     RedactedValue, RequestProblem, WriteKind, allocation_from_wire, allocation_to_wire,
-    blocked_evaluation_from_wire, claim_from_wire, client_node_from_wire,
+    blocked_evaluation_from_wire, claim_from_wire, client_node_from_wire, creation_from_wire,
     external_volume_from_wire, external_volume_to_wire, instance_to_wire, node_to_wire,
     plugin_from_wire, plugin_summary_from_wire, plugin_summary_to_wire, plugin_to_wire,
     request_from_wire, request_to_wire, snapshot_from_wire, snapshot_to_wire, status_from_wire,
     status_to_wire, stub_to_wire, summary_from_wire, task_state_to_wire, task_states_to_wire,
     volume_from_wire, volume_health_to_wire, volume_to_wire,
 };
+pub use creation::{CreationDocument, CreationStateDocument, GivenUpDocument};
 pub use decode::{DecodeError, decode, decode_value};
 pub use elements::{ElementProblem, for_each_element};
 pub use error::ErrorBody;
@@ -101,7 +103,7 @@ pub use plugin::{
 pub use request::{SecretsDocument, VolumeWrite, WriteRequest, WriteResponse};
 pub use snapshot::{SnapshotDocument, SnapshotsRequest, SnapshotsResponse};
 pub use task_state::{TaskEventDocument, TaskStateDocument};
-pub use time::from_wire as nanoseconds_from_wire;
+pub use time::{from_wire as nanoseconds_from_wire, to_wire as time_to_wire};
 pub use variable::{
     BorrowedItems, ItemsDocument, LockDocument, VariableDocument, VariableRequest, WrittenVariable,
 };

@@ -25,6 +25,9 @@ pub struct NodeStub {
     /// Whether an operator declared the node lost. Only the agent has it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub fenced: bool,
+    /// Whether a node that was declared lost has returned, and is being swept. Only the agent has it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub returned: bool,
     /// The node's ID.
     #[serde(rename = "ID")]
     pub id: String,

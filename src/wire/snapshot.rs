@@ -24,18 +24,18 @@ pub struct SnapshotDocument {
     pub id: String,
     /// Whether a volume can be created from the snapshot now.
     pub is_ready: bool,
-    /// In a request: the name, unique at a provider.
+    /// The name, unique at a provider; empty in lists, which CSI gives no names, and in Nomad's responses.
     pub name: String,
     /// In a request: the provider's parameters, opaque.
     pub parameters: Option<BTreeMap<String, String>>,
-    /// The plugin. Of responses only a list contains it.
+    /// The plugin. Of Nomad's responses only a list contains it.
     #[serde(rename = "PluginID")]
     pub plugin_id: String,
     /// In a request: secrets that override the volume's stored ones. `null` in responses.
     pub secrets: Option<SecretsDocument>,
     /// The minimum size of a volume from this snapshot in bytes; 0 if unknown.
     pub size_bytes: i64,
-    /// In a request: the Nomad volume.
+    /// The volume; empty in lists and in Nomad's responses.
     #[serde(rename = "SourceVolumeID")]
     pub source_volume_id: String,
 }

@@ -13,7 +13,7 @@ pub fn from_wire(text: Option<&str>) -> i64 {
 }
 
 /// Converts a time to JSON. "Never" becomes `None`, which is `null`.
-pub(super) fn to_wire(nanoseconds: i64) -> Option<String> {
+pub fn to_wire(nanoseconds: i64) -> Option<String> {
     let time = Timestamp::from_nanosecond(i128::from(nanoseconds)).ok();
     time.filter(|_| nanoseconds != 0)
         .map(|time| time.to_string())

@@ -157,7 +157,7 @@ pub struct VolumeDocument {
     pub requested_capacity_min: i64,
     /// The requested topologies; `null` without a request, missing before 1.3.
     pub requested_topologies: Option<TopologyRequestDocument>,
-    /// A time or `null`; unused.
+    /// Since when a node has had no room for the volume, or `null`. Nomad never sets it.
     pub resource_exhausted: Option<String>,
     /// Whether an allocation that uses the volume can be placed.
     pub schedulable: bool,
@@ -225,7 +225,7 @@ pub struct VolumeStub {
     pub plugin_id: String,
     /// The plugin's name from GetPluginInfo.
     pub provider: String,
-    /// A time or `null`; unused.
+    /// Since when a node has had no room for the volume, or `null`. Nomad never sets it.
     pub resource_exhausted: Option<String>,
     /// Whether an allocation that uses the volume can be placed.
     pub schedulable: bool,

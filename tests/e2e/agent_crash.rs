@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::agent_process::{AgentProcess, processes_with, signal_process};
+use crate::agent_process::{AgentProcess, processes_with, program, signal_process};
 use crate::http::Address;
 use crate::volumes::{assert_volumes, create, is_healthy, list};
 use crate::wait::{spin, until, until_true};
@@ -82,6 +82,126 @@ fn create_until_killed(agent: AgentProcess, round: usize) -> (BTreeSet<String>, 
         asked.into_inner().unwrap(),
         acknowledged.into_inner().unwrap(),
     )
+}
+
+/// The creations that did not end, as the agent shows them.
+fn creations(agent: &Address) -> Vec<serde_json::Value> {
+    let path = "/v1/volumes/creations?namespace=*";
+    let answer = agent.ask("GET", path, None).unwrap();
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json().as_array().unwrap().clone()
+}
+
+/// W14: the agent is killed while the plugin hangs on a create, or has crashed before or after the work. The next agent
+/// shows the creation, and ends it without a client: one volume, which is registered.
+#[test]
+fn an_interrupted_create_is_finished_without_a_client() {
+    for fault in [
+        "CreateVolume:hang:1",
+        "CreateVolume:crash:1",
+        "CreateVolume:crash-after:1",
+        "CreateVolume:INTERNAL",
+    ] {
+        let data = tempfile::tempdir().unwrap();
+        let start = |fault: Option<&str>| {
+            let mut command = program(["agent", "--dev", "--http", "127.0.0.1:0"]);
+            command.arg("--data-dir").arg(data.path());
+            command.args(
+                fault
+                    .into_iter()
+                    .flat_map(|fault| ["--plugin-fault", fault]),
+            );
+            AgentProcess::run(command)
+        };
+        let agent = start(Some(fault));
+        until("the plugin to be healthy", || is_healthy(&agent.address));
+        let address = agent.address.clone();
+        let client = thread::spawn(move || create(&address, "db"));
+        let pending = until("the creation to be shown", || {
+            let pending = creations(&agent.address);
+            (pending.len() == 1)
+                .then(|| pending[0].clone())
+                .ok_or_else(|| format!("{pending:?}"))
+        });
+        assert_eq!(pending["ID"], "db", "{fault}");
+        let name = pending["Creation"]["ProviderName"].as_str().unwrap();
+        assert!(name.starts_with("csi-db-"), "{fault}: {name}");
+        assert!(
+            list(&agent.address).is_empty(),
+            "{fault}: it is no volume yet"
+        );
+        agent.kill();
+        client.join().unwrap().ok();
+
+        let agent = start(None);
+        until("the creation to end", || {
+            let pending = creations(&agent.address);
+            pending
+                .is_empty()
+                .then_some(())
+                .ok_or_else(|| format!("{pending:?}"))
+        });
+        assert_volumes(&agent.address, &BTreeSet::from(["db".to_owned()]));
+    }
+}
+
+/// W14: a creation that the plugin never answers is given up by a command, which names what may be left; the name is free
+/// then.
+#[test]
+fn a_creation_is_given_up_by_a_command() {
+    let data = tempfile::tempdir().unwrap();
+    let mut command = program(["agent", "--dev", "--http", "127.0.0.1:0"]);
+    command.arg("--data-dir").arg(data.path());
+    command.args(["--plugin-fault", "CreateVolume:INTERNAL:1"]);
+    command.args(["--plugin-fault", "CreateVolume:INVALID_ARGUMENT:1000"]);
+    let agent = AgentProcess::run(command);
+    until("the plugin to be healthy", || is_healthy(&agent.address));
+    let failed = create(&agent.address, "db").unwrap();
+    assert_eq!(failed.status, 500, "{}", failed.text());
+    let client = |arguments: &[&str]| {
+        let mut command = program(arguments);
+        command.env("NOMAD_ADDR", format!("http://{}", agent.address.tcp()));
+        let output = command.output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (
+            output.status.code(),
+            text(&output.stdout),
+            text(&output.stderr),
+        )
+    };
+    let (code, shown, _) = client(&["volume", "status"]);
+    assert!(
+        code == Some(0) && shown.contains("Creations that did not end"),
+        "{shown}"
+    );
+    let (_, json, _) = client(&["volume", "status", "-o", "json"]);
+    assert!(json.contains("ProviderName"), "{json}");
+    let (code, one, help) = client(&["volume", "status", "db"]);
+    assert!(code == Some(0) && one.contains("being created"), "{one}");
+    assert!(help.contains("volume abandon db"), "{help}");
+    let (code, found, _) = client(&["volume", "doctor", "db", "--no-provider"]);
+    assert!(
+        code == Some(2) && found.contains("volume abandon db"),
+        "{found}"
+    );
+    let (_, _, warned) = client(&["orphans", "--plugin", "hostpath"]);
+    assert!(
+        warned.contains("the creation of volume `db` did not end"),
+        "{warned}"
+    );
+    let (code, _, refused) = client(&["volume", "abandon", "db"]);
+    assert_eq!(code, Some(4), "{refused}");
+    let (code, _, said) = client(&["volume", "abandon", "db", "--yes"]);
+    assert!(
+        code == Some(0) && said.contains("may have a volume named `csi-db-"),
+        "{said}"
+    );
+    assert!(creations(&agent.address).is_empty());
+    let (code, _, said) = client(&["volume", "abandon", "db", "--yes"]);
+    assert!(
+        code == Some(1) && said.contains("no creation of volume `db` is pending"),
+        "{said}"
+    );
 }
 
 /// The plugin is killed repeatedly; every create still succeeds, and each volume exists once.

@@ -158,6 +158,48 @@ fn a_full_disk_loses_no_volume_and_recovers_when_space_is_free() {
     );
 }
 
+/// Growth is refused, and what gives something back is recorded with the space that was kept.
+#[test]
+fn a_full_disk_stops_no_release() {
+    run_in_mount_namespace("agent_disk::a_full_disk_stops_no_release", || {
+        let disk = Disk::new();
+        let agent = AgentProcess::start(&disk.data());
+        create(&agent.address, "before").unwrap().json();
+        let external_id = list(&agent.address)[0].1.clone();
+        let mut registered = vec![];
+        for number in 0..20 {
+            let id = format!("early{number}");
+            assert!(
+                disk.register(&agent.address, &id, &external_id)
+                    .status
+                    .success()
+            );
+            registered.push(id);
+        }
+        let reserve = disk.data().join("journal.redb.reserve");
+        assert!(reserve.metadata().unwrap().len() > 0, "space is kept");
+        disk.fill();
+        disk.register_until_refused(&agent.address, &external_id, &mut registered);
+        for id in &registered {
+            let path = format!("/v1/volume/csi/{id}");
+            let answer = agent.address.ask("DELETE", &path, None).unwrap();
+            assert_eq!(answer.status, 200, "{id}: {}", answer.text());
+        }
+        assert_eq!(ids(&agent.address), ["before"]);
+        let refused = disk.register(&agent.address, "late", &external_id);
+        assert_eq!(refused.status.code(), Some(1));
+        disk.free_space();
+        assert!(
+            disk.register(&agent.address, "with-room", &external_id)
+                .status
+                .success()
+        );
+        assert!(reserve.exists(), "space is kept again");
+        assert!(agent.stop().success());
+        unmount(disk.data(), UnmountFlags::NOFOLLOW).unwrap();
+    });
+}
+
 #[test]
 fn an_agent_reports_that_it_cannot_start_on_a_full_disk() {
     run_in_mount_namespace(

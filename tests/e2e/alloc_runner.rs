@@ -198,6 +198,7 @@ pub(crate) fn alloc(task: Task) -> AssignedAlloc {
         group: "g".to_owned(),
         index: 7,
         wants_stop: false,
+        cut_off: [].into(),
         report: None,
     }
 }

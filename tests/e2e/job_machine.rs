@@ -27,6 +27,14 @@ impl Drop for Machine {
     }
 }
 
+/// A block device has a size of its own.
+fn size_of(attachment: &str) -> u64 {
+    match attachment {
+        "block-device" => 16 << 20,
+        _ => 0,
+    }
+}
+
 impl Machine {
     /// Kills the agent, its plugin, and the supervisors of tasks, with which the tasks end.
     pub(crate) fn kill_processes(&self) {
@@ -96,16 +104,30 @@ impl Machine {
     }
 
     pub(crate) fn create_volume(&self, id: &str, access: &str, attachment: &str) {
-        let is_block = attachment == "block-device";
-        let size = if is_block { 16 << 20 } else { 0 };
-        self.create_sized_volume(id, access, attachment, size);
+        let size = size_of(attachment);
+        self.create_volume_of("hostpath", id, access, attachment, size);
     }
 
     pub(crate) fn create_sized_volume(&self, id: &str, access: &str, attachment: &str, size: u64) {
+        self.create_volume_of("hostpath", id, access, attachment, size);
+    }
+
+    /// Creates a volume with this plugin.
+    pub(crate) fn create_volume_with(
+        &self,
+        plugin: &str,
+        id: &str,
+        access: &str,
+        attachment: &str,
+    ) {
+        self.create_volume_of(plugin, id, access, attachment, size_of(attachment));
+    }
+
+    fn create_volume_of(&self, plugin: &str, id: &str, access: &str, attachment: &str, size: u64) {
         let document = json!({
             "ID": id,
             "Name": id,
-            "PluginID": "hostpath",
+            "PluginID": plugin,
             "RequestedCapabilities": [{"AccessMode": access, "AttachmentMode": attachment}],
             "RequestedCapacityMin": size,
         });

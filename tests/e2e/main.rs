@@ -24,10 +24,12 @@ mod browsers;
 mod claims_kill;
 mod claims_load;
 mod crowds;
+mod cut_offs;
 #[path = "../support/damage.rs"]
 mod damage;
 mod doctor_health;
 mod embedded;
+mod fenced_nodes;
 #[path = "../support/filled_journal.rs"]
 mod filled_journal;
 mod giants;
@@ -45,6 +47,7 @@ mod job_machine;
 mod jobs;
 mod jobs_host_volumes;
 mod jobs_many;
+mod kept_files;
 mod long_input;
 mod lost_mounts;
 mod mounts_of_others;
@@ -63,6 +66,7 @@ mod readme;
 mod reconcile;
 mod rights;
 mod saved_plan;
+mod secrets_of_jobs;
 mod server_away;
 mod strangers;
 mod task_attacks;

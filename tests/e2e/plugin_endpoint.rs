@@ -24,10 +24,10 @@ capability {
 "#;
 
 /// A plugin process. Dropping it kills it.
-struct RunningPlugin(Child);
+pub(crate) struct RunningPlugin(Child);
 
 impl RunningPlugin {
-    fn start(directory: &Path) -> Self {
+    pub(crate) fn start(directory: &Path) -> Self {
         let child = Command::new(PROGRAM)
             .args([
                 "plugin",
@@ -53,7 +53,7 @@ impl Drop for RunningPlugin {
     }
 }
 
-fn endpoint(directory: &Path) -> String {
+pub(crate) fn endpoint(directory: &Path) -> String {
     format!("unix://{}", directory.join("s/csi.sock").display())
 }
 

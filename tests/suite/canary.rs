@@ -86,7 +86,7 @@ async fn no_output_contains_a_secret() {
         "apply -f specs --yes --set web -vv --log-format json",
         "apply -f specs --yes --set web --ledger file:ledger.json -vv",
         "plan -f specs --set web --ledger file:ledger.json --out plan.ncsi -vv",
-        "apply plan.ncsi --yes -vv",
+        "apply plan.ncsi --ledger file:ledger.json --yes -vv",
         "volume create -f specs -vv",
         "volume register -f specs -vv",
         "volume create -f specs --token canary-flag -vv",
@@ -135,4 +135,87 @@ async fn no_output_contains_a_secret() {
     ] {
         assert!(seen.contains(canary), "{canary} was never sent");
     }
+}
+
+/// Files that others may have written: nothing that they contain or name is shown, and none of them chooses where this
+/// program writes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_from_others_show_nothing_and_choose_nothing() {
+    let server = Server::start(|seen, _| answer(seen)).await;
+    let address = format!("http://{}", server.address);
+    let directory = tempfile::tempdir().expect("the directory is created");
+    let outside = tempfile::tempdir().expect("the directory is created");
+    let folder = directory.path();
+    let write = |path: &Path, text: &str| std::fs::write(path, text).expect("a writable file");
+    write(
+        &folder.join("db.hcl"),
+        &SPEC.replace("file(\"secret.txt\")", "\"canary-x\""),
+    );
+    let secret = outside.path().join("shadow");
+    write(&secret, "root:canary-hash:20228:0:99999:7:::\n");
+    let lines = [
+        "plan db.hcl --set web --ledger file:ledger.json --out plan.ncsi",
+        "plan db.hcl --out other.ncsi",
+    ];
+    let run_all = async |lines: Vec<String>| {
+        let (folder, address) = (folder.to_owned(), address.clone());
+        let shown = tokio::task::spawn_blocking(move || {
+            let shown = lines.iter().map(|line| run(&folder, &address, line));
+            shown.collect::<Vec<_>>()
+        });
+        shown.await.expect("the program exits")
+    };
+    run_all(lines.map(str::to_owned).to_vec()).await;
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).expect("a saved plan");
+    let named = serde_json::to_string(&secret.display().to_string()).expect("a text");
+    let plan = read("other.ncsi");
+    assert!(plan.contains("\"db.hcl\""), "{plan}");
+    write(
+        &folder.join("named.ncsi"),
+        &plan.replace("\"db.hcl\"", &named),
+    );
+    write(
+        &folder.join("up.ncsi"),
+        &plan.replace("\"db.hcl\"", "\"../*/shadow\""),
+    );
+    let chosen = outside.path().join("chosen.json");
+    let plan = read("plan.ncsi");
+    assert!(plan.contains("file:ledger.json"), "{plan}");
+    let chosen_text = format!("file:{}", chosen.display());
+    write(
+        &folder.join("chosen.ncsi"),
+        &plan.replace("file:ledger.json", &chosen_text),
+    );
+    write(
+        &folder.join("bad-ledger.json"),
+        "{\"format\":1,\"sets\":{\"web\":{\"head\":\"canary-ledger\"}}}",
+    );
+    write(
+        &folder.join("state.tfstate"),
+        "{\"version\":4,\"resources\":[{\"mode\":\"managed\",\"type\":\"nomad_csi_volume\",\"name\":\"x\",\"instances\":[{\"attributes\":{\"volume_id\":7,\"secrets\":{\"a\":\"canary-tf\"},\"mount_options\":[{\"mount_flags\":[\"password=canary-tf\"]}]}}]}]}",
+    );
+    std::fs::create_dir_all(folder.join("nomad-csi")).expect("a directory");
+    write(
+        &folder.join("nomad-csi/config.toml"),
+        "[context.x]\naddress = \"http://a:canary-config@b\"\ntoken = \"canary-config\"\n",
+    );
+    let lines: Vec<String> = [
+        "apply named.ncsi --yes",
+        "apply up.ncsi --yes",
+        "apply chosen.ncsi --yes",
+        "apply chosen.ncsi --ledger file:ledger.json --yes",
+        "plan db.hcl --set web --ledger file:bad-ledger.json",
+        "set show web --ledger file:bad-ledger.json",
+        "import --from-tfstate state.tfstate",
+        "context list",
+        "context show x",
+        "plan db.hcl --context x",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    for (line, text) in lines.iter().zip(run_all(lines.clone()).await) {
+        assert!(!text.is_empty(), "{line} prints nothing");
+        assert!(!text.contains("canary-"), "{line}:\n{text}");
+    }
+    assert!(!chosen.exists(), "the plan chose the ledger");
 }

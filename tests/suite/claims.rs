@@ -114,6 +114,12 @@ pub(super) fn is_published(outcome: &ClaimOutcome) -> bool {
     claim.is_some_and(|claim| claim.progress == ClaimProgress::Published)
 }
 
+/// Lets time pass in which nothing may happen, on the paused clock.
+pub(super) async fn pass(time: Duration) {
+    let nothing = tokio::time::timeout(time, std::future::pending::<()>());
+    nothing.await.unwrap_err();
+}
+
 /// Waits until no claim is left.
 pub(super) async fn wait_until_released(agent: &FakeAgent) {
     let topics = |_: &State| vec![Topic::all(Table::Claims)];

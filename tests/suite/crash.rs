@@ -240,6 +240,7 @@ async fn an_agent_on_any_prefix_of_a_run_has_the_same_state() {
             let again = EventKind::VolumeCreateIntended {
                 definition: Box::new(record.definition.clone()),
                 secrets: SealedSecrets::default(),
+                earlier: record.earlier_creates.clone(),
             };
             let at = Expected::VolumeAt(record.key().clone(), record.modify_index);
             cell.commit(at, Event::new(9, again)).await.unwrap();

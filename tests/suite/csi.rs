@@ -156,6 +156,21 @@ async fn a_plugin_is_probed() {
     assert_eq!(node.node_info().await.unwrap(), settings.description);
 }
 
+/// B58: a plugin without a name is refused, by an error that says what is wrong.
+#[tokio::test]
+async fn a_plugin_without_a_name_is_refused() {
+    for version in ["", "1.0"] {
+        let mut settings = PluginSettings::default();
+        settings.info.name = String::new();
+        settings.info.vendor_version = version.to_owned();
+        let fake = start_plugin(settings);
+        let error = fake.plugin.identity.plugin_info().await.unwrap_err();
+        assert_eq!(error.rpc, Rpc::GetPluginInfo);
+        assert!(error.to_string().contains("the name is empty"), "{error}");
+        assert_eq!(fake.server.backend.count(Rpc::GetPluginInfo), 1);
+    }
+}
+
 /// The whole lifecycle of a volume. Every call carries its parameters, context and secrets, or the
 /// fake refuses it (B20, B21, B24). Empty ranges and requirements are not sent (W27, GH-11238).
 #[tokio::test]
@@ -403,7 +418,45 @@ async fn retry_until_refused<T, F: Future<Output = Result<T, PluginError>>>(
     panic!("the plugin still listens");
 }
 
-/// Information calls are tried once per fingerprint, so their failures have no immediate retry (B55).
+/// B55: each information call is sent once, whatever the plugin answers, and its failure says that the next round is soon
+/// enough.
+#[tokio::test]
+async fn information_calls_are_sent_once() {
+    for code in [
+        StatusCode::Unavailable,
+        StatusCode::Aborted,
+        StatusCode::Internal,
+    ] {
+        let fake = start_plugin(PluginSettings::default());
+        let (backend, plugin) = (&fake.server.backend, &fake.plugin);
+        for rpc in [
+            Rpc::GetPluginInfo,
+            Rpc::GetPluginCapabilities,
+            Rpc::Probe,
+            Rpc::ControllerGetCapabilities,
+            Rpc::NodeGetCapabilities,
+            Rpc::NodeGetInfo,
+        ] {
+            backend.inject_faults(rpc, [Fault::Fail(code)]);
+            let error = match rpc {
+                Rpc::GetPluginInfo => plugin.identity.plugin_info().await.err(),
+                Rpc::GetPluginCapabilities => plugin.identity.plugin_capabilities().await.err(),
+                Rpc::Probe => plugin.identity.probe().await.err(),
+                Rpc::ControllerGetCapabilities => {
+                    plugin.controller.controller_capabilities().await.err()
+                }
+                Rpc::NodeGetCapabilities => plugin.node.node_capabilities().await.err(),
+                _ => plugin.node.node_info().await.err(),
+            };
+            let error = error.unwrap_or_else(|| panic!("{rpc} {code:?}: it succeeded"));
+            assert_eq!((error.rpc, error.code), (rpc, code));
+            assert_eq!(error.verdict, Verdict::RetryLater, "{rpc} {code:?}");
+            assert_eq!(backend.count(rpc), 1, "{rpc} {code:?}");
+        }
+    }
+}
+
+/// Without a listener, an information call fails and is not retried.
 #[tokio::test]
 async fn information_calls_are_not_retried_without_a_listener() {
     let plugin = GrpcConnector::new().connect(Path::new("/nowhere/csi.sock"), None);

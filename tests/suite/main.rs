@@ -11,6 +11,7 @@ mod apply_faults;
 mod architecture;
 mod bad_input;
 mod behaviours;
+mod call_queues;
 mod canary;
 #[cfg(feature = "agent")]
 mod claim_attempts;
@@ -27,6 +28,7 @@ mod claims_release;
 mod claims_shared;
 #[cfg(feature = "agent")]
 mod claims_simulation;
+mod claims_use;
 mod client_answers;
 mod client_failures;
 mod client_jobs;
@@ -86,6 +88,9 @@ mod plan_reads;
 mod plan_schema;
 #[cfg(feature = "agent")]
 mod plugin_check;
+#[cfg(feature = "agent")]
+mod plugin_echo;
+mod proposed_commands;
 mod reconcile_loop;
 #[cfg(feature = "agent")]
 mod security;

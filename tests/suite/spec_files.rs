@@ -43,6 +43,7 @@ fn find_with(
         stdin,
         syntax,
         pipe_limit: PIPE_LIMIT,
+        shows_only_tree: false,
     };
     let texts = files::read_spec_files(&mut request, &mut sources, &mut diagnostics);
     let text = |(id, syntax)| {
@@ -309,6 +310,31 @@ fn cyclic_links_are_followed_once() {
     );
 }
 
+/// A saved plan may name any file; what someone else chose shows nothing outside the working directory.
+#[test]
+fn nothing_is_shown_of_a_file_that_someone_else_chose() {
+    let inside = directory(&["a.hcl"]);
+    let outside = directory(&["shadow.hcl"]);
+    let chosen = outside.path().join("shadow.hcl").display().to_string();
+    for (shows_only_tree, is_shown) in [(false, true), (true, false)] {
+        let (mut sources, mut diagnostics) = (SourceMap::default(), Diagnostics::default());
+        let mut request = files::SpecFilesRequest {
+            arguments: &["a.hcl".to_owned(), chosen.clone()],
+            base_directory: inside.path(),
+            stdin: &mut io::empty(),
+            syntax: None,
+            pipe_limit: PIPE_LIMIT,
+            shows_only_tree,
+        };
+        let texts = files::read_spec_files(&mut request, &mut sources, &mut diagnostics);
+        let withheld: Vec<bool> = texts
+            .iter()
+            .map(|(source, _)| sources.is_withheld(*source))
+            .collect();
+        assert_eq!(withheld, [false, !is_shown]);
+    }
+}
+
 /// Makes a pipe with a name.
 #[cfg(unix)]
 fn pipe(path: &Path) {
@@ -329,6 +355,7 @@ fn a_pipe_without_a_writer_ends_at_its_limit() {
         stdin: &mut io::empty(),
         syntax: None,
         pipe_limit: limit,
+        shows_only_tree: false,
     };
     let texts = files::read_spec_files(&mut request, &mut sources, &mut diagnostics);
     assert!(texts.is_empty());

@@ -1,8 +1,12 @@
 //! The readers of input from outside, each as a function that must not panic.
 
 use nomad_csi::diagnostic::{Diagnostics, SourceMap};
+use nomad_csi::files;
 use nomad_csi::job::{JobFile, check, parse_job, validate};
 use nomad_csi::model::{Bytes, Namespace};
+use nomad_csi::plan::{
+    LedgerKey, LedgerSet, SavedPlan, SetName, ShardName, StoredSet, StoredShard,
+};
 use nomad_csi::spec::{self, Defaults, Purpose, Syntax};
 use nomad_csi::wire::{
     self, DecodeLimits, ExternalVolumesResponse, PluginDocument, SnapshotsResponse, VolumeDocument,
@@ -281,6 +285,92 @@ pub(crate) const TARGETS: &[FuzzTarget] = &[
             r#"{"Volumes":[{"ID":"a","PluginID":"p","RequestedCapabilities":[{"AccessMode":"single-node-writer"}],"Secrets":{"a":"b"}}],"Token":""}"#,
         ],
         words: JSON_WORDS,
+    },
+    FuzzTarget {
+        name: "terraform",
+        run: |input| {
+            let text = String::from_utf8_lossy(input);
+            if let Ok(found) = spec::read_terraform_state(&text) {
+                for problem in &found.problems {
+                    assert!(!problem.contains('\n'), "{problem:?}");
+                }
+                let _blocks = spec::removed_blocks(&found.addresses);
+            }
+        },
+        seeds: &[
+            r#"{"version":4,"resources":[{"mode":"managed","type":"nomad_csi_volume","name":"db","instances":[{"index_key":"a","attributes":{"volume_id":"db","plugin_id":"p","secrets":{"a":"b"}}}]}]}"#,
+            r#"{"version":3,"modules":[]}"#,
+        ],
+        words: JSON_WORDS,
+    },
+    FuzzTarget {
+        name: "saved-plan",
+        run: |input| {
+            let text = String::from_utf8_lossy(input);
+            if let Ok(plan) = SavedPlan::read(&text) {
+                let _origin = plan.origin();
+            }
+        },
+        seeds: &[r#"{"nomad_csi_plan":1,"files":["a"],"directory":"/","ledger":"nomad"}"#],
+        words: JSON_WORDS,
+    },
+    // One line each for the head and a shard, as the ledger in a file or in variables has them.
+    FuzzTarget {
+        name: "ledger",
+        run: |input| {
+            let text = String::from_utf8_lossy(input);
+            let (head, volumes) = text.split_once('\n').unwrap_or((&text, ""));
+            let mut stored = StoredSet::default();
+            for (name, text) in [("head", head), ("v", volumes)] {
+                let name = ShardName::parse(name).expect("the name of a shard");
+                let text = text.to_owned();
+                stored
+                    .shards
+                    .insert(name, StoredShard { revision: 1, text });
+            }
+            let name = SetName::parse("web").expect("the name of a set");
+            if let Ok(set) = LedgerSet::read(name.clone(), &stored, LedgerKey::new([1; 32])) {
+                let again = LedgerSet::read(name, &stored, LedgerKey::new([1; 32]));
+                assert!(again.is_ok_and(|again| again == set));
+            }
+        },
+        seeds: &[concat!(
+            r#"{"format":1,"sequence":3,"save":"1","key":"0707070707070707070707070707070707070707070707070707070707070707"}"#,
+            "\n",
+            r#"{"format":1,"sequence":3,"volumes":[{"namespace":"default","id":"db","owned":{"protect":true}}]}"#
+        )],
+        words: JSON_WORDS,
+    },
+    FuzzTarget {
+        name: "contexts",
+        run: |input| {
+            let directory = tempfile::tempdir().expect("a directory");
+            let path = directory.path().join("config.toml");
+            std::fs::write(&path, input).expect("a file");
+            let (mut sources, mut diagnostics) = (SourceMap::default(), Diagnostics::default());
+            let _contexts = files::read_config(&path, &mut sources, &mut diagnostics);
+            let text = String::from_utf8_lossy(input);
+            for label in diagnostics.iter().flat_map(|one| &one.labels) {
+                assert!(label.span.range().end <= text.len(), "{label:?}");
+            }
+        },
+        seeds: &[
+            "[context.lab]\naddress = \"http://a\"\ntoken = { env = \"T\" }\n",
+            "[context.x]\ntoken = \"literal\"\n",
+        ],
+        words: &[
+            "[context.",
+            "]",
+            "address",
+            "token",
+            " = ",
+            "{",
+            "}",
+            "env",
+            "file",
+            "\"",
+            "\n",
+        ],
     },
     // A record is checked by its digest first; this is what is inside it.
     #[cfg(feature = "agent")]

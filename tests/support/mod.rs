@@ -9,6 +9,8 @@ pub(crate) mod crash_disk;
 #[cfg(feature = "agent")]
 pub(crate) mod damage;
 #[cfg(feature = "agent")]
+pub(crate) mod echo_plugin;
+#[cfg(feature = "agent")]
 pub(crate) mod exemplar;
 #[cfg(feature = "agent")]
 pub(crate) mod fake_plugin;

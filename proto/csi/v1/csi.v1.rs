@@ -5723,3 +5723,115 @@ pub mod node_server {
 /// Messages with a field that may hold secrets.
 #[cfg(test)]
 const MESSAGES_WITH_SECRETS: &[&str] = &[".csi.v1.ControllerExpandVolumeRequest", ".csi.v1.ControllerGetVolumeHealthRequest", ".csi.v1.ControllerListVolumeHealthRequest", ".csi.v1.ControllerModifyVolumeRequest", ".csi.v1.ControllerPublishVolumeRequest", ".csi.v1.ControllerUnpublishVolumeRequest", ".csi.v1.CreateSnapshotRequest", ".csi.v1.CreateVolumeGroupSnapshotRequest", ".csi.v1.CreateVolumeRequest", ".csi.v1.DeleteSnapshotRequest", ".csi.v1.DeleteVolumeGroupSnapshotRequest", ".csi.v1.DeleteVolumeRequest", ".csi.v1.GetMetadataAllocatedRequest", ".csi.v1.GetMetadataDeltaRequest", ".csi.v1.GetSnapshotRequest", ".csi.v1.GetVolumeGroupSnapshotRequest", ".csi.v1.ListSnapshotsRequest", ".csi.v1.NodeExpandVolumeRequest", ".csi.v1.NodeGetStorageHealthRequest", ".csi.v1.NodePublishVolumeRequest", ".csi.v1.NodeStageVolumeRequest", ".csi.v1.ValidateVolumeCapabilitiesRequest", ".csi.v1.VolumeCapability.MountVolume"];
+
+impl MessageTexts for GetPluginInfoRequest { fn visit(&mut self, _: &mut TextVisitor<'_>) {  } }
+impl MessageTexts for GetPluginInfoResponse { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.name.visit_texts(TextKind::Shown, visit); self.vendor_version.visit_texts(TextKind::Shown, visit); self.manifest.visit_texts(TextKind::Shown, visit); } }
+impl MessageTexts for GetPluginCapabilitiesRequest { fn visit(&mut self, _: &mut TextVisitor<'_>) {  } }
+impl MessageTexts for GetPluginCapabilitiesResponse { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.capabilities.visit(visit); } }
+impl MessageTexts for plugin_capability::Type { fn visit(&mut self, visit: &mut TextVisitor<'_>) { match self { Self::Service(inner) => inner.visit(visit),Self::VolumeExpansion(inner) => inner.visit(visit), } } }
+impl MessageTexts for PluginCapability { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.r#type.visit(visit); } }
+impl MessageTexts for plugin_capability::Service { fn visit(&mut self, _: &mut TextVisitor<'_>) {  } }
+impl MessageTexts for plugin_capability::VolumeExpansion { fn visit(&mut self, _: &mut TextVisitor<'_>) {  } }
+impl MessageTexts for ProbeRequest { fn visit(&mut self, _: &mut TextVisitor<'_>) {  } }
+impl MessageTexts for ProbeResponse { fn visit(&mut self, _: &mut TextVisitor<'_>) {  } }
+impl MessageTexts for CreateVolumeRequest { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.name.visit_texts(TextKind::Shown, visit); self.capacity_range.visit(visit); self.volume_capabilities.visit(visit); self.parameters.visit_texts(TextKind::Context, visit); self.secrets.visit_texts(TextKind::Secret, visit); self.volume_content_source.visit(visit); self.accessibility_requirements.visit(visit); self.mutable_parameters.visit_texts(TextKind::Context, visit); } }
+impl MessageTexts for CapacityRange { fn visit(&mut self, _: &mut TextVisitor<'_>) {  } }
+impl MessageTexts for volume_capability::AccessType { fn visit(&mut self, visit: &mut TextVisitor<'_>) { match self { Self::Block(inner) => inner.visit(visit),Self::Mount(inner) => inner.visit(visit), } } }
+impl MessageTexts for VolumeCapability { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.access_mode.visit(visit); self.access_type.visit(visit); } }
+impl MessageTexts for volume_capability::MountVolume { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.fs_type.visit_texts(TextKind::Shown, visit); self.mount_flags.visit_texts(TextKind::Secret, visit); self.volume_mount_group.visit_texts(TextKind::Shown, visit); } }
+impl MessageTexts for volume_capability::AccessMode { fn visit(&mut self, _: &mut TextVisitor<'_>) {  } }
+impl MessageTexts for volume_capability::BlockVolume { fn visit(&mut self, _: &mut TextVisitor<'_>) {  } }
+impl MessageTexts for volume_content_source::Type { fn visit(&mut self, visit: &mut TextVisitor<'_>) { match self { Self::Snapshot(inner) => inner.visit(visit),Self::Volume(inner) => inner.visit(visit), } } }
+impl MessageTexts for VolumeContentSource { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.r#type.visit(visit); } }
+impl MessageTexts for volume_content_source::SnapshotSource { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.snapshot_id.visit_texts(TextKind::Address, visit); } }
+impl MessageTexts for volume_content_source::VolumeSource { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.volume_id.visit_texts(TextKind::Address, visit); } }
+impl MessageTexts for TopologyRequirement { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.requisite.visit(visit); self.preferred.visit(visit); } }
+impl MessageTexts for Topology { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.segments.visit_texts(TextKind::Address, visit); } }
+impl MessageTexts for CreateVolumeResponse { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.volume.visit(visit); } }
+impl MessageTexts for Volume { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.volume_id.visit_texts(TextKind::Address, visit); self.volume_context.visit_texts(TextKind::Context, visit); self.content_source.visit(visit); self.accessible_topology.visit(visit); } }
+impl MessageTexts for DeleteVolumeRequest { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.volume_id.visit_texts(TextKind::Address, visit); self.secrets.visit_texts(TextKind::Secret, visit); } }
+impl MessageTexts for DeleteVolumeResponse { fn visit(&mut self, _: &mut TextVisitor<'_>) {  } }
+impl MessageTexts for ControllerPublishVolumeRequest { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.volume_id.visit_texts(TextKind::Address, visit); self.node_id.visit_texts(TextKind::Address, visit); self.volume_capability.visit(visit); self.secrets.visit_texts(TextKind::Secret, visit); self.volume_context.visit_texts(TextKind::Context, visit); } }
+impl MessageTexts for ControllerPublishVolumeResponse { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.publish_context.visit_texts(TextKind::Secret, visit); } }
+impl MessageTexts for ControllerUnpublishVolumeRequest { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.volume_id.visit_texts(TextKind::Address, visit); self.node_id.visit_texts(TextKind::Address, visit); self.secrets.visit_texts(TextKind::Secret, visit); } }
+impl MessageTexts for ControllerUnpublishVolumeResponse { fn visit(&mut self, _: &mut TextVisitor<'_>) {  } }
+impl MessageTexts for ValidateVolumeCapabilitiesRequest { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.volume_id.visit_texts(TextKind::Address, visit); self.volume_context.visit_texts(TextKind::Context, visit); self.volume_capabilities.visit(visit); self.parameters.visit_texts(TextKind::Context, visit); self.secrets.visit_texts(TextKind::Secret, visit); self.mutable_parameters.visit_texts(TextKind::Context, visit); } }
+impl MessageTexts for ValidateVolumeCapabilitiesResponse { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.confirmed.visit(visit); self.message.visit_texts(TextKind::Shown, visit); } }
+impl MessageTexts for validate_volume_capabilities_response::Confirmed { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.volume_context.visit_texts(TextKind::Context, visit); self.volume_capabilities.visit(visit); self.parameters.visit_texts(TextKind::Context, visit); self.mutable_parameters.visit_texts(TextKind::Context, visit); } }
+impl MessageTexts for ListVolumesRequest { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.starting_token.visit_texts(TextKind::Address, visit); } }
+impl MessageTexts for ListVolumesResponse { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.entries.visit(visit); self.next_token.visit_texts(TextKind::Address, visit); } }
+impl MessageTexts for list_volumes_response::VolumeStatus { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.published_node_ids.visit_texts(TextKind::Address, visit); self.volume_condition.visit(visit); } }
+impl MessageTexts for list_volumes_response::Entry { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.volume.visit(visit); self.status.visit(visit); } }
+impl MessageTexts for GetCapacityRequest { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.volume_capabilities.visit(visit); self.parameters.visit_texts(TextKind::Context, visit); self.accessible_topology.visit(visit); } }
+impl MessageTexts for GetCapacityResponse { fn visit(&mut self, _: &mut TextVisitor<'_>) {  } }
+impl MessageTexts for ControllerGetCapabilitiesRequest { fn visit(&mut self, _: &mut TextVisitor<'_>) {  } }
+impl MessageTexts for ControllerGetCapabilitiesResponse { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.capabilities.visit(visit); } }
+impl MessageTexts for controller_service_capability::Type { fn visit(&mut self, visit: &mut TextVisitor<'_>) { match self { Self::Rpc(inner) => inner.visit(visit), } } }
+impl MessageTexts for ControllerServiceCapability { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.r#type.visit(visit); } }
+impl MessageTexts for controller_service_capability::Rpc { fn visit(&mut self, _: &mut TextVisitor<'_>) {  } }
+impl MessageTexts for CreateSnapshotRequest { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.source_volume_id.visit_texts(TextKind::Address, visit); self.name.visit_texts(TextKind::Shown, visit); self.secrets.visit_texts(TextKind::Secret, visit); self.parameters.visit_texts(TextKind::Context, visit); self.accessibility_requirements.visit(visit); } }
+impl MessageTexts for CreateSnapshotResponse { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.snapshot.visit(visit); } }
+impl MessageTexts for Snapshot { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.snapshot_id.visit_texts(TextKind::Address, visit); self.source_volume_id.visit_texts(TextKind::Address, visit); self.group_snapshot_id.visit_texts(TextKind::Address, visit); self.accessible_topology.visit(visit); } }
+impl MessageTexts for DeleteSnapshotRequest { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.snapshot_id.visit_texts(TextKind::Address, visit); self.secrets.visit_texts(TextKind::Secret, visit); } }
+impl MessageTexts for DeleteSnapshotResponse { fn visit(&mut self, _: &mut TextVisitor<'_>) {  } }
+impl MessageTexts for ListSnapshotsRequest { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.starting_token.visit_texts(TextKind::Address, visit); self.source_volume_id.visit_texts(TextKind::Address, visit); self.snapshot_id.visit_texts(TextKind::Address, visit); self.secrets.visit_texts(TextKind::Secret, visit); } }
+impl MessageTexts for ListSnapshotsResponse { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.entries.visit(visit); self.next_token.visit_texts(TextKind::Address, visit); } }
+impl MessageTexts for list_snapshots_response::Entry { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.snapshot.visit(visit); } }
+impl MessageTexts for GetSnapshotRequest { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.snapshot_id.visit_texts(TextKind::Address, visit); self.secrets.visit_texts(TextKind::Secret, visit); } }
+impl MessageTexts for GetSnapshotResponse { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.snapshot.visit(visit); } }
+impl MessageTexts for ControllerExpandVolumeRequest { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.volume_id.visit_texts(TextKind::Address, visit); self.capacity_range.visit(visit); self.secrets.visit_texts(TextKind::Secret, visit); self.volume_capability.visit(visit); } }
+impl MessageTexts for ControllerExpandVolumeResponse { fn visit(&mut self, _: &mut TextVisitor<'_>) {  } }
+impl MessageTexts for ControllerGetVolumeRequest { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.volume_id.visit_texts(TextKind::Address, visit); } }
+impl MessageTexts for ControllerGetVolumeResponse { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.volume.visit(visit); self.status.visit(visit); } }
+impl MessageTexts for controller_get_volume_response::VolumeStatus { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.published_node_ids.visit_texts(TextKind::Address, visit); self.volume_condition.visit(visit); } }
+impl MessageTexts for ControllerModifyVolumeRequest { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.volume_id.visit_texts(TextKind::Address, visit); self.secrets.visit_texts(TextKind::Secret, visit); self.mutable_parameters.visit_texts(TextKind::Context, visit); } }
+impl MessageTexts for ControllerModifyVolumeResponse { fn visit(&mut self, _: &mut TextVisitor<'_>) {  } }
+impl MessageTexts for ControllerGetVolumeHealthRequest { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.volume_id.visit_texts(TextKind::Address, visit); self.secrets.visit_texts(TextKind::Secret, visit); } }
+impl MessageTexts for ControllerGetVolumeHealthResponse { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.volume_health.visit(visit); } }
+impl MessageTexts for ControllerListVolumeHealthRequest { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.starting_token.visit_texts(TextKind::Address, visit); self.secrets.visit_texts(TextKind::Secret, visit); } }
+impl MessageTexts for ControllerListVolumeHealthResponse { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.entries.visit(visit); self.next_token.visit_texts(TextKind::Address, visit); } }
+impl MessageTexts for VolumeHealth { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.volume_id.visit_texts(TextKind::Address, visit); self.health_statuses.visit(visit); } }
+impl MessageTexts for volume_health::VolumeHealthEntry { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.reason.visit_texts(TextKind::Shown, visit); self.message.visit_texts(TextKind::Shown, visit); } }
+impl MessageTexts for GroupControllerGetCapabilitiesRequest { fn visit(&mut self, _: &mut TextVisitor<'_>) {  } }
+impl MessageTexts for GroupControllerGetCapabilitiesResponse { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.capabilities.visit(visit); } }
+impl MessageTexts for group_controller_service_capability::Type { fn visit(&mut self, visit: &mut TextVisitor<'_>) { match self { Self::Rpc(inner) => inner.visit(visit), } } }
+impl MessageTexts for GroupControllerServiceCapability { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.r#type.visit(visit); } }
+impl MessageTexts for group_controller_service_capability::Rpc { fn visit(&mut self, _: &mut TextVisitor<'_>) {  } }
+impl MessageTexts for CreateVolumeGroupSnapshotRequest { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.name.visit_texts(TextKind::Shown, visit); self.source_volume_ids.visit_texts(TextKind::Address, visit); self.secrets.visit_texts(TextKind::Secret, visit); self.parameters.visit_texts(TextKind::Context, visit); } }
+impl MessageTexts for CreateVolumeGroupSnapshotResponse { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.group_snapshot.visit(visit); } }
+impl MessageTexts for VolumeGroupSnapshot { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.group_snapshot_id.visit_texts(TextKind::Address, visit); self.snapshots.visit(visit); } }
+impl MessageTexts for DeleteVolumeGroupSnapshotRequest { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.group_snapshot_id.visit_texts(TextKind::Address, visit); self.snapshot_ids.visit_texts(TextKind::Address, visit); self.secrets.visit_texts(TextKind::Secret, visit); } }
+impl MessageTexts for DeleteVolumeGroupSnapshotResponse { fn visit(&mut self, _: &mut TextVisitor<'_>) {  } }
+impl MessageTexts for GetVolumeGroupSnapshotRequest { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.group_snapshot_id.visit_texts(TextKind::Address, visit); self.snapshot_ids.visit_texts(TextKind::Address, visit); self.secrets.visit_texts(TextKind::Secret, visit); } }
+impl MessageTexts for GetVolumeGroupSnapshotResponse { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.group_snapshot.visit(visit); } }
+impl MessageTexts for GetMetadataAllocatedRequest { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.snapshot_id.visit_texts(TextKind::Address, visit); self.secrets.visit_texts(TextKind::Secret, visit); } }
+impl MessageTexts for GetMetadataAllocatedResponse { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.block_metadata.visit(visit); } }
+impl MessageTexts for BlockMetadata { fn visit(&mut self, _: &mut TextVisitor<'_>) {  } }
+impl MessageTexts for GetMetadataDeltaRequest { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.base_snapshot_id.visit_texts(TextKind::Address, visit); self.target_snapshot_id.visit_texts(TextKind::Address, visit); self.secrets.visit_texts(TextKind::Secret, visit); } }
+impl MessageTexts for GetMetadataDeltaResponse { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.block_metadata.visit(visit); } }
+impl MessageTexts for NodeStageVolumeRequest { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.volume_id.visit_texts(TextKind::Address, visit); self.publish_context.visit_texts(TextKind::Secret, visit); self.staging_target_path.visit_texts(TextKind::Address, visit); self.volume_capability.visit(visit); self.secrets.visit_texts(TextKind::Secret, visit); self.volume_context.visit_texts(TextKind::Context, visit); } }
+impl MessageTexts for NodeStageVolumeResponse { fn visit(&mut self, _: &mut TextVisitor<'_>) {  } }
+impl MessageTexts for NodeUnstageVolumeRequest { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.volume_id.visit_texts(TextKind::Address, visit); self.staging_target_path.visit_texts(TextKind::Address, visit); } }
+impl MessageTexts for NodeUnstageVolumeResponse { fn visit(&mut self, _: &mut TextVisitor<'_>) {  } }
+impl MessageTexts for NodePublishVolumeRequest { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.volume_id.visit_texts(TextKind::Address, visit); self.publish_context.visit_texts(TextKind::Secret, visit); self.staging_target_path.visit_texts(TextKind::Address, visit); self.target_path.visit_texts(TextKind::Address, visit); self.volume_capability.visit(visit); self.secrets.visit_texts(TextKind::Secret, visit); self.volume_context.visit_texts(TextKind::Context, visit); } }
+impl MessageTexts for NodePublishVolumeResponse { fn visit(&mut self, _: &mut TextVisitor<'_>) {  } }
+impl MessageTexts for NodeUnpublishVolumeRequest { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.volume_id.visit_texts(TextKind::Address, visit); self.target_path.visit_texts(TextKind::Address, visit); } }
+impl MessageTexts for NodeUnpublishVolumeResponse { fn visit(&mut self, _: &mut TextVisitor<'_>) {  } }
+impl MessageTexts for NodeGetVolumeStatsRequest { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.volume_id.visit_texts(TextKind::Address, visit); self.volume_path.visit_texts(TextKind::Address, visit); self.staging_target_path.visit_texts(TextKind::Address, visit); } }
+impl MessageTexts for NodeGetVolumeStatsResponse { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.usage.visit(visit); self.volume_condition.visit(visit); } }
+impl MessageTexts for VolumeUsage { fn visit(&mut self, _: &mut TextVisitor<'_>) {  } }
+impl MessageTexts for VolumeCondition { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.message.visit_texts(TextKind::Shown, visit); } }
+impl MessageTexts for NodeExpandVolumeRequest { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.volume_id.visit_texts(TextKind::Address, visit); self.volume_path.visit_texts(TextKind::Address, visit); self.capacity_range.visit(visit); self.staging_target_path.visit_texts(TextKind::Address, visit); self.volume_capability.visit(visit); self.secrets.visit_texts(TextKind::Secret, visit); } }
+impl MessageTexts for NodeExpandVolumeResponse { fn visit(&mut self, _: &mut TextVisitor<'_>) {  } }
+impl MessageTexts for NodeGetCapabilitiesRequest { fn visit(&mut self, _: &mut TextVisitor<'_>) {  } }
+impl MessageTexts for NodeGetCapabilitiesResponse { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.capabilities.visit(visit); } }
+impl MessageTexts for node_service_capability::Type { fn visit(&mut self, visit: &mut TextVisitor<'_>) { match self { Self::Rpc(inner) => inner.visit(visit), } } }
+impl MessageTexts for NodeServiceCapability { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.r#type.visit(visit); } }
+impl MessageTexts for node_service_capability::Rpc { fn visit(&mut self, _: &mut TextVisitor<'_>) {  } }
+impl MessageTexts for NodeGetInfoRequest { fn visit(&mut self, _: &mut TextVisitor<'_>) {  } }
+impl MessageTexts for NodeGetInfoResponse { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.node_id.visit_texts(TextKind::Address, visit); self.accessible_topology.visit(visit); } }
+impl MessageTexts for NodeGetVolumeHealthRequest { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.volume_id.visit_texts(TextKind::Address, visit); self.volume_publish_path.visit_texts(TextKind::Address, visit); self.staging_target_path.visit_texts(TextKind::Address, visit); } }
+impl MessageTexts for NodeGetVolumeHealthResponse { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.volume_health.visit(visit); } }
+impl MessageTexts for NodeGetStorageHealthRequest { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.secrets.visit_texts(TextKind::Secret, visit); } }
+impl MessageTexts for NodeGetStorageHealthResponse { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.backend_health.visit(visit); } }
+impl MessageTexts for node_get_storage_health_response::StorageBackendHealth { fn visit(&mut self, visit: &mut TextVisitor<'_>) { self.reason.visit_texts(TextKind::Shown, visit); self.message.visit_texts(TextKind::Shown, visit); self.volume_capability.visit(visit); } }

@@ -100,8 +100,8 @@ fn the_same_allocation_gets_its_claim_again_only_while_it_is_held() {
     let mut record = granted([own.clone()]);
     assert_eq!(decide(&record, &own), Ok(Admission::Held));
     let elsewhere = request("a1", "n2", SingleNodeWriter);
-    let reading = reader("a1", "n1", SingleNodeWriter);
-    for other in [elsewhere, reading] {
+    let otherwise = request("a1", "n1", MultiNodeMultiWriter);
+    for other in [elsewhere, otherwise] {
         let denied = decide(&record, &other).unwrap_err();
         assert_eq!(denied.reason, ClaimDeniedReason::OtherClaim);
         assert!(!denied.can_succeed_later());
@@ -111,15 +111,97 @@ fn the_same_allocation_gets_its_claim_again_only_while_it_is_held() {
     assert_eq!(denied.reason, ClaimDeniedReason::BeingReleased);
 }
 
-/// B88: an allocation reads or writes a volume, never both; it changes by a release and a new claim.
-/// Until the release has ended, its claim counts as what it was.
+/// B88: a claim moves from reading to writing and back where a new claim would be admitted in its place, as long as
+/// nothing is published for it. Then its tasks may use the volume, and it changes by a release and a new claim.
 #[test]
-fn a_reader_becomes_a_writer_by_a_release() {
+fn a_claim_moves_between_reading_and_writing_where_its_mode_admits_it() {
+    const FULL: &str = "volume max claims reached";
+    const REFUSED: &str = "volume is currently unschedulable";
+    // The mode, what other allocations do, and what becomes of a reader that asks to write.
+    let cases: [(_, &[&str], Option<&str>); 11] = [
+        (SingleNodeReaderOnly, &[], Some(REFUSED)),
+        (SingleNodeWriter, &[], None),
+        (MultiNodeReaderOnly, &[], Some(REFUSED)),
+        (MultiNodeReaderOnly, &["reader"], Some(REFUSED)),
+        (MultiNodeSingleWriter, &[], None),
+        (MultiNodeSingleWriter, &["reader"], None),
+        (MultiNodeSingleWriter, &["writer"], Some(FULL)),
+        (MultiNodeSingleWriter, &["reader", "writer"], Some(FULL)),
+        (MultiNodeMultiWriter, &[], None),
+        (MultiNodeMultiWriter, &["writer"], None),
+        (MultiNodeMultiWriter, &["reader", "writer"], None),
+    ];
+    for (mode, others, expected) in cases {
+        let others = others.iter().map(|kind| match *kind {
+            "reader" => reader("a-reader", "n1", mode),
+            _ => request("a-writer", "n1", mode),
+        });
+        let mut record = granted([reader("a1", "n1", mode)].into_iter().chain(others));
+        let writing = request("a1", "n1", mode);
+        let context = format!("{mode}: {record:?}");
+        match expected {
+            None => {
+                assert_eq!(
+                    decide(&record, &writing),
+                    Ok(Admission::Changed),
+                    "{context}"
+                );
+                let key = writing.key.clone();
+                let place = crate::claim::EventPlace { index: 1, time: 1 };
+                let changed = crate::claim::ClaimEvent::AccessChanged {
+                    key: key.clone(),
+                    read_only: false,
+                };
+                crate::claim::apply(&mut record, &changed, place);
+                assert!(!record.claims[&key].read_only);
+                assert_eq!(decide(&record, &writing), Ok(Admission::Held), "{context}");
+                let reading = reader("a1", "n1", mode);
+                assert_eq!(
+                    decide(&record, &reading),
+                    Ok(Admission::Changed),
+                    "{context}"
+                );
+            }
+            Some(text) => {
+                let denied = decide(&record, &writing).unwrap_err();
+                assert_eq!(denied.to_string(), text, "{context}");
+                assert!(
+                    denied
+                        .holders
+                        .iter()
+                        .all(|holder| holder.alloc.as_str() != "a1"),
+                    "{context}: its own claim is not in the way"
+                );
+            }
+        }
+        for published in [Known::Maybe, Known::Yes] {
+            let mut record = granted([reader("a1", "n1", mode)]);
+            record.claims.get_mut(&writing.key).unwrap().published = published;
+            let denied = decide(&record, &writing).unwrap_err();
+            assert_eq!(
+                denied.reason,
+                ClaimDeniedReason::OtherClaim,
+                "{published:?}"
+            );
+            let changed = crate::claim::ClaimEvent::AccessChanged {
+                key: writing.key.clone(),
+                read_only: false,
+            };
+            assert!(!crate::claim::is_valid(&record, &changed), "{published:?}");
+        }
+    }
+    let other_node = request("a1", "n2", MultiNodeMultiWriter);
+    let record = granted([reader("a1", "n1", MultiNodeMultiWriter)]);
+    let denied = decide(&record, &other_node).unwrap_err();
+    assert_eq!(denied.reason, ClaimDeniedReason::OtherClaim);
+}
+
+/// B88: until a release has ended, a claim counts as what it was.
+#[test]
+fn a_reader_in_release_is_no_writer() {
     let mode = MultiNodeSingleWriter;
     let mut record = granted([reader("a1", "n1", mode)]);
     let writing = request("a1", "n1", mode);
-    let denied = decide(&record, &writing).unwrap_err();
-    assert_eq!(denied.reason, ClaimDeniedReason::OtherClaim);
     record.claims.values_mut().next().unwrap().intent = crate::claim::Intent::Release;
     let denied = decide(&record, &writing).unwrap_err();
     assert_eq!(denied.reason, ClaimDeniedReason::BeingReleased);
@@ -127,6 +209,48 @@ fn a_reader_becomes_a_writer_by_a_release() {
     assert_eq!(holders, ["allocation `a1` reads on node `n1` (detaching)"]);
     record.claims.clear();
     assert_eq!(decide(&record, &writing), Ok(Admission::Granted));
+}
+
+/// B87: a node without room for the volume gets neither another reader nor another writer, and other nodes do.
+#[test]
+fn a_node_without_room_gets_no_other_claim() {
+    let mode = MultiNodeMultiWriter;
+    let mut record = granted([request("a1", "n1", mode)]);
+    let fail = |record: &mut Claims, exhausted, time| {
+        let failed = crate::claim::ClaimEvent::StepFailed {
+            step: crate::claim::Step::ControllerPublish(NodeId::new("n1")),
+            error: format!("no room {exhausted}"),
+            help: None,
+            exhausted,
+        };
+        let place = crate::claim::EventPlace { index: 1, time };
+        crate::claim::apply(record, &failed, place);
+    };
+    fail(&mut record, false, 5);
+    for wanted in [request("a2", "n1", mode), reader("a2", "n1", mode)] {
+        assert_eq!(decide(&record, &wanted), Ok(Admission::Granted));
+    }
+    fail(&mut record, true, 7);
+    let since = record.claims.values().find_map(Claim::exhausted_since);
+    assert_eq!(since, Some(7));
+    for wanted in [request("a2", "n1", mode), reader("a2", "n1", mode)] {
+        let denied = decide(&record, &wanted).unwrap_err();
+        assert_eq!(
+            denied.reason,
+            ClaimDeniedReason::Exhausted(NodeId::new("n1"))
+        );
+        assert!(denied.can_succeed_later());
+        let placement = admit_placement(&record, &wanted, permissive(&all_capabilities()));
+        assert_eq!(placement, Err(denied));
+    }
+    assert_eq!(
+        decide(&record, &request("a2", "n2", mode)),
+        Ok(Admission::Granted)
+    );
+    assert_eq!(
+        decide(&record, &request("a1", "n1", mode)),
+        Ok(Admission::Held)
+    );
 }
 
 /// W11: Nomad checks neither the capability list nor the mode in force, so a multi-writer claim opens a

@@ -7,19 +7,23 @@ use crate::agent::CallWidths;
 /// The widths of the line of a plugin.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct CallWidthArgs {
-    /// Concurrent calls per plugin, from 1 to 1000; one place is kept for deletes
+    /// Concurrent calls of all classes per plugin, from 1 to 1000; one permit is kept for deletes and detaches
     #[arg(long, value_name = "N", default_value_t = CallWidths::DEFAULT.total,
         value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub calls_per_plugin: u16,
-    /// Concurrent creates and validations per plugin, from 1 to 1000
+    /// Concurrent calls of class `create` (creates, validations) per plugin, from 1 to 1000
     #[arg(long, value_name = "N", default_value_t = CallWidths::DEFAULT.creates,
         value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub creates_per_plugin: u16,
-    /// Concurrent expansions, snapshots and deletes per plugin, from 1 to 1000; drivers rely on 1
+    /// Concurrent calls of classes `change` (expansions, snapshots) and `release` (deletes) per plugin, from 1 to 1000; drivers rely on 1
     #[arg(long, value_name = "N", default_value_t = CallWidths::DEFAULT.changes,
         value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub changes_per_plugin: u16,
-    /// Concurrent lists per plugin, from 1 to 1000
+    /// Concurrent calls of classes `attach` and `detach` per plugin, from 1 to 1000
+    #[arg(long, value_name = "N", default_value_t = CallWidths::DEFAULT.attaches,
+        value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub attaches_per_plugin: u16,
+    /// Concurrent calls of class `list` per plugin, from 1 to 1000
     #[arg(long, value_name = "N", default_value_t = CallWidths::DEFAULT.lists,
         value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub lists_per_plugin: u16,
@@ -31,6 +35,7 @@ impl From<&CallWidthArgs> for CallWidths {
             total: arguments.calls_per_plugin,
             creates: arguments.creates_per_plugin,
             changes: arguments.changes_per_plugin,
+            attaches: arguments.attaches_per_plugin,
             lists: arguments.lists_per_plugin,
         }
     }

@@ -22,6 +22,9 @@ pub(crate) struct FileArgs {
     pub files: Vec<String>,
     #[arg(long, value_name = "SYNTAX", help = SYNTAX_HELP)]
     pub syntax: Option<SpecSyntax>,
+    /// Whether a saved plan names the paths, and not the person who runs the command.
+    #[arg(skip)]
+    pub are_of_saved_plan: bool,
 }
 
 impl FileArgs {
@@ -31,6 +34,15 @@ impl FileArgs {
             paths,
             files: vec![],
             syntax,
+            are_of_saved_plan: false,
+        }
+    }
+
+    /// Names the paths of a saved plan.
+    pub(crate) fn of_saved_plan(paths: Vec<String>, syntax: Option<SpecSyntax>) -> Self {
+        Self {
+            are_of_saved_plan: true,
+            ..Self::of(paths, syntax)
         }
     }
 

@@ -5,8 +5,8 @@ use std::path::Path;
 use clap::Args;
 
 use crate::cli::args::{
-    ChangeArgs, FileArgs, LedgerArgs, OutputArgs, ParallelismArgs, ReportArgs, ServerWaitArgs,
-    SetArgs, TypedOptions, required_paths,
+    ChangeArgs, FileArgs, LedgerArgs, LedgerChoice, OutputArgs, ParallelismArgs, ReportArgs,
+    ServerWaitArgs, SetArgs, TypedOptions, required_paths,
 };
 use crate::cli::command_context::CommandContext;
 use crate::cli::commands::submit::{Submission, submit};
@@ -15,6 +15,7 @@ use crate::cli::exit::Exit;
 use crate::cli::saved_plan_file::{SavedPlanFile, is_saved_plan, read_saved_plan};
 use crate::cli::ui::one_line;
 use crate::diagnostic::{Code, Diagnostic};
+use crate::model::shell_quoted;
 use crate::reconcile::workflow::ApplyMode;
 
 /// Arguments of `apply`.
@@ -76,11 +77,9 @@ pub(crate) struct ApplyOptions {
 }
 
 /// The options that a saved plan contains.
-const SAVED_OPTIONS: [&str; 10] = [
+const SAVED_OPTIONS: [&str; 8] = [
     "syntax",
     "set",
-    "ledger",
-    "ledger_namespace",
     "server_version",
     "prune",
     "replace",
@@ -99,10 +98,13 @@ pub(crate) async fn apply_specifications(
 ) -> Result<Exit, CliError> {
     let saved = saved_plan(context, arguments)?;
     let saved = saved.as_ref();
+    if let Some(saved) = saved {
+        check_ledger(context, saved, &arguments.ledger)?;
+    }
     let submission = Submission {
         files: saved.map_or(&arguments.files, |saved| &saved.files),
         set: saved.map_or(&arguments.set, |saved| &saved.set),
-        ledger: Some(saved.map_or(&arguments.ledger, |saved| &saved.ledger)),
+        ledger: Some(&arguments.ledger),
         mode: ApplyMode::Apply {
             is_approved: arguments.options.yes,
             keep_going: arguments.options.keep_going,
@@ -121,6 +123,42 @@ pub(crate) async fn apply_specifications(
         },
     };
     submit(context, &submission).await
+}
+
+/// Checks that a saved plan was made with the ledger of the command line. The file does not choose one: who can
+/// change the file could name any file that this user can write.
+fn check_ledger(
+    context: &CommandContext,
+    saved: &SavedPlanFile,
+    typed: &LedgerArgs,
+) -> Result<(), CliError> {
+    let resolved = |ledger: &LedgerArgs| match &ledger.ledger {
+        LedgerChoice::File(path) => LedgerChoice::File(context.directory.join(path)),
+        choice @ (LedgerChoice::Nomad | LedgerChoice::Without) => choice.clone(),
+    };
+    let (planned, typed_choice) = (resolved(&saved.ledger), resolved(typed));
+    let is_same = planned == typed_choice
+        && (planned != LedgerChoice::Nomad
+            || saved.ledger.ledger_namespace == typed.ledger_namespace);
+    if is_same {
+        return Ok(());
+    }
+    let described = |ledger: &LedgerArgs| match &ledger.ledger {
+        LedgerChoice::Nomad if ledger.ledger_namespace != "default" => format!(
+            "--ledger nomad --ledger-namespace {}",
+            shell_quoted(&ledger.ledger_namespace)
+        ),
+        choice => format!("--ledger {}", shell_quoted(choice)),
+    };
+    let message = format!(
+        "cannot apply the saved plan: it was made with `{}`, and this command has `{}`",
+        one_line(&described(&saved.ledger)),
+        one_line(&described(typed))
+    );
+    Err(Diagnostic::error(Code::PlanLedger, message)
+        .note("a saved plan does not choose the ledger, because others may have changed the file")
+        .help("if this is your ledger, add the options with which the plan was made")
+        .into())
 }
 
 /// Returns the saved plan that the command line names, if one of its paths is one.

@@ -8,6 +8,7 @@ mod check_progress;
 #[cfg(feature = "agent")]
 mod check_reports;
 mod claim;
+mod creation;
 mod diagnostic;
 mod doctor;
 mod drift;
@@ -56,6 +57,7 @@ pub(super) use check_progress::CheckProgress;
 #[cfg(feature = "agent")]
 pub(super) use check_reports::CheckReportFile;
 pub(super) use claim::{claim_list, volume_overview};
+pub(super) use creation::{creation_detail, creation_list};
 pub(super) use diagnostic::{diagnostic_json, render};
 pub(super) use doctor::{doctor_json, doctor_text};
 pub(super) use drift::{DriftShown, drift_json, drift_text};

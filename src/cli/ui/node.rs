@@ -3,6 +3,7 @@
 use super::allocs::{TimeReference, short_id};
 use super::table::{heading, key_values, table};
 use super::time::{ago, local_time};
+use crate::model::one_line;
 use crate::wire::{
     AllocationDocument, InstanceDocument, NodeDocument, NodeStub, nanoseconds_from_wire,
 };
@@ -40,7 +41,7 @@ pub(crate) fn node_list(nodes: &[NodeStub], wide: bool) -> String {
             node.node_class.clone(),
             node.drain.to_string(),
             node.scheduling_eligibility.clone(),
-            node.status.clone(),
+            status(&node.status, &node.status_description),
         ]
     });
     if !wide {
@@ -77,6 +78,14 @@ pub(crate) fn node_list(nodes: &[NodeStub], wide: bool) -> String {
     table(headings, rows)
 }
 
+/// Returns the status of a node with its reason.
+fn status(status: &str, description: &str) -> String {
+    match description {
+        "" => status.to_owned(),
+        description => format!("{status} ({})", one_line(description)),
+    }
+}
+
 /// Returns the details of one node.
 pub(crate) fn node_detail(overview: &NodeOverview, now: &TimeReference, wide: bool) -> String {
     let node = &overview.node;
@@ -91,7 +100,7 @@ pub(crate) fn node_detail(overview: &NodeOverview, now: &TimeReference, wide: bo
         ("DC", node.datacenter.clone()),
         ("Drain", node.drain.to_string()),
         ("Eligibility", node.scheduling_eligibility.clone()),
-        ("Status", node.status.clone()),
+        ("Status", status(&node.status, &node.status_description)),
         ("Drivers", drivers.join(",")),
         ("Host Volumes", host_volumes.join(",")),
     ])];

@@ -24,6 +24,19 @@ const LOCK_RETRY: RetryPolicy = RetryPolicy {
 /// # Errors
 /// If neither can be done.
 pub(super) fn request_stop(run: &RunFiles) -> io::Result<()> {
+    end(run, Signal::TERM)
+}
+
+/// Kills a run: like [`request_stop`], but the shim itself gets SIGKILL. It is PID 1 of the task's PID namespace, so the
+/// kernel kills every process of the task with it, whatever the task has done to its shim. Blocks.
+///
+/// # Errors
+/// If neither can be done.
+pub(super) fn kill(run: &RunFiles) -> io::Result<()> {
+    end(run, Signal::KILL)
+}
+
+fn end(run: &RunFiles, signal: Signal) -> io::Result<()> {
     let requested = run.request_stop();
     let state = run.read_state()?;
     let Some(shim) = state.as_ref().and_then(|state| state.shim()) else {
@@ -31,12 +44,10 @@ pub(super) fn request_stop(run: &RunFiles) -> io::Result<()> {
         return state.map_or(requested, |_| Ok(()));
     };
     match shim.open()? {
-        Some(descriptor) => {
-            match pidfd_send_signal(descriptor, Signal::TERM).map_err(io::Error::from) {
-                Err(error) if !is_no_such_process(&error) => Err(error),
-                Ok(()) | Err(_) => Ok(()),
-            }
-        }
+        Some(descriptor) => match pidfd_send_signal(descriptor, signal).map_err(io::Error::from) {
+            Err(error) if !is_no_such_process(&error) => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        },
         None => Ok(()),
     }
 }

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::process::Command;
 
-use super::attach::{blocking, request_stop, wait_for_end};
+use super::attach::{blocking, kill, request_stop, wait_for_end};
 use super::log_reader;
 use super::messages::ShimMessage;
 use super::role::{COMMAND, ENVIRONMENT, OWN_PROGRAM, Role};
@@ -163,6 +163,12 @@ impl RunDriver for ShimDriver {
         let run = files(run, "stop")?;
         let stopped = blocking(&run, request_stop).await;
         stopped.map_err(failed("stop", run.directory()))
+    }
+
+    async fn kill(&self, run: &Path) -> Result<(), RunError> {
+        let run = files(run, "kill")?;
+        let killed = blocking(&run, kill).await;
+        killed.map_err(failed("kill", run.directory()))
     }
 
     async fn last_lines(

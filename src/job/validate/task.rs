@@ -33,6 +33,7 @@ impl<'j> Rules<'j> {
                 "add `driver`",
             );
         }
+        self.hidden_settings(task, place);
         self.constraints(&task.constraints, place);
         if task.restart != at.group.restart {
             self.restart(&task.restart, place);
@@ -41,6 +42,27 @@ impl<'j> Rules<'j> {
         if let Some(plugin) = &task.csi_plugin {
             self.csi_plugin(task, plugin, &place.block("csi_plugin", ""));
         }
+    }
+
+    /// A job that a server showed lacks what it hides, and would run without it.
+    fn hidden_settings(&mut self, task: &Task, place: &JobPlace) {
+        let hidden = [
+            ("env", task.environment.is_redacted()),
+            ("meta", task.meta.is_redacted()),
+            ("config", task.config.is_redacted()),
+        ];
+        for (block, is_hidden) in hidden {
+            if is_hidden {
+                self.redacted(&place.field(block), block);
+            }
+        }
+    }
+
+    /// Refuses what a server shows instead of a value.
+    pub(super) fn redacted(&mut self, place: &JobPlace, what: &str) {
+        let text = format!("`{what}` is [REDACTED], which a server shows instead of the values");
+        let label = "submit the file from which the job was made";
+        self.error(Code::JobHidden, place.clone(), text, label);
     }
 
     fn volume_mounts(&mut self, at: GroupAt<'_, '_>, task: &Task, place: &JobPlace) {

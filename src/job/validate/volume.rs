@@ -28,6 +28,12 @@ impl<'j> Rules<'j> {
                 mount_options,
             } => {
                 self.attachment(*attachment_mode, mount_options.as_ref(), &place);
+                if mount_options
+                    .as_ref()
+                    .is_some_and(MountOptions::are_redacted)
+                {
+                    self.redacted(&place.field("mount_options"), "mount_flags");
+                }
                 match access_mode {
                     Some(mode) => self.access(at, volume, *mode, &place),
                     None => {

@@ -1,11 +1,12 @@
 //! A job.
 
+use globset::Glob;
 use serde::{Deserialize, Serialize};
 
 use super::constraint::Constraint;
 use super::group::TaskGroup;
 use super::keywords::JobType;
-use crate::model::id::{JobId, Namespace};
+use crate::model::id::{JobId, Namespace, PluginId};
 
 /// A job, as far as volumes need it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +43,22 @@ impl Job {
     pub const DEFAULT_NODE_POOL: &'static str = "default";
     /// The only datacenter of a job that names none: all of them.
     pub const ALL_DATACENTERS: &'static str = "*";
+
+    /// Whether nodes of a datacenter may run the job.
+    pub fn accepts_datacenter(&self, datacenter: &str) -> bool {
+        let is_match = |pattern: &String| {
+            let glob = Glob::new(pattern).map(|glob| glob.compile_matcher());
+            glob.is_ok_and(|glob| glob.is_match(datacenter))
+        };
+        self.datacenters.iter().any(is_match)
+    }
+
+    /// Returns the plugins that its tasks serve.
+    pub fn served_plugins(&self) -> impl Iterator<Item = &PluginId> {
+        let tasks = self.groups.iter().flat_map(|group| &group.tasks);
+        let plugins = tasks.filter_map(|task| task.csi_plugin.as_ref());
+        plugins.map(|plugin| &plugin.id)
+    }
 
     /// Creates a service job without groups, with Nomad's defaults.
     pub fn new(namespace: Namespace, id: JobId) -> Self {

@@ -5,6 +5,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::mount_options::MountOptions;
+use crate::model::secret_values::SecretValues;
+
 /// The environment of a task, or its `meta`. `Debug` shows names only.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -14,6 +17,19 @@ impl TaskEnvironment {
     /// Returns whether no variable is set.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Returns what readers get instead of these values: one `[REDACTED]`, without a name.
+    #[must_use]
+    pub fn redacted(&self) -> Self {
+        let mark = (!self.is_empty()).then_some((MountOptions::REDACTED, MountOptions::REDACTED));
+        mark.into_iter().collect()
+    }
+
+    /// Whether a name or a value is what readers get instead.
+    pub fn is_redacted(&self) -> bool {
+        self.expose()
+            .any(|(name, value)| [name, value].contains(&MountOptions::REDACTED))
     }
 
     /// Returns the value of a variable.
@@ -67,6 +83,25 @@ impl TaskConfig {
     /// Returns whether nothing is configured.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Returns what readers get instead: one `[REDACTED]`, without a key.
+    #[must_use]
+    pub fn redacted(&self) -> Self {
+        let mark = || (MountOptions::REDACTED.into(), MountOptions::REDACTED.into());
+        Self((!self.is_empty()).then(mark).into_iter().collect())
+    }
+
+    /// Whether a key or a value is what readers get instead.
+    pub fn is_redacted(&self) -> bool {
+        let is_mark = |value: &serde_json::Value| value.as_str() == Some(MountOptions::REDACTED);
+        let mut entries = self.0.iter();
+        entries.any(|(key, value)| key == MountOptions::REDACTED || is_mark(value))
+    }
+
+    /// Adds every text of the configuration, wherever it is.
+    pub fn add_texts_to(&self, values: &mut SecretValues) {
+        self.0.values().for_each(|value| values.add_texts(value));
     }
 
     /// Returns the value of a key.

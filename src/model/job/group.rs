@@ -50,6 +50,12 @@ impl TaskGroup {
         }
     }
 
+    /// Whether it runs a plugin, and uses no CSI volume itself.
+    pub fn only_serves_plugins(&self) -> bool {
+        let mut tasks = self.tasks.iter();
+        tasks.any(|task| task.csi_plugin.is_some()) && !self.volumes.values().any(JobVolume::is_csi)
+    }
+
     /// Returns what the driver of a task must be able to mount, in the words of Nomad: `CSI` or `host volumes`.
     pub fn kind_of_mounts(&self, task: &Task) -> &'static str {
         let mounts = task.volume_mounts.iter();

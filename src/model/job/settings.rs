@@ -1,13 +1,23 @@
 //! The part of a job that may be secret, apart from the rest.
 //!
-//! A job is recorded without the environments, `meta` and driver configurations of its tasks; those are sealed. Both
-//! together are the job again.
+//! A job is recorded without the environments, `meta` and driver configurations of its tasks, and without the mount
+//! flags of its volumes; those are sealed. Both together are the job again. `[REDACTED]` stands where something was
+//! taken, so that readers know, and a job that is sent back with it is refused (`job::validate`).
+//!
+//! [`Job::take_settings`] names every field of a job, so a new one needs a decision to compile.
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use super::definition::Job;
 use super::environment::{TaskConfig, TaskEnvironment};
+use super::group::TaskGroup;
 use super::task::Task;
+use super::volume::{JobVolume, JobVolumeKind};
+use crate::model::id::VolumeAlias;
+use crate::model::mount_options::MountOptions;
+use crate::model::secret_values::SecretValues;
 use crate::model::secrets::Secrets;
 
 /// What may be secret of one task.
@@ -20,32 +30,55 @@ struct TaskSettings {
     config: TaskConfig,
 }
 
+/// What may be secret of one volume.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct VolumeSettings {
+    mount_flags: Vec<String>,
+}
+
 /// The settings are not of this job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the recorded settings of the job's tasks are damaged")]
 pub struct InvalidSettings;
 
 impl Job {
-    /// Removes environments, `meta` and driver configurations from the job, and returns them.
+    /// Removes environments, `meta`, driver configurations and mount flags from the job, and returns them.
     pub fn take_settings(&mut self) -> Secrets {
         let mut taken = Secrets::default();
-        for (place, task) in self.tasks_by_place() {
-            let settings = TaskSettings {
-                environment: std::mem::take(&mut task.environment),
-                meta: std::mem::take(&mut task.meta),
-                config: std::mem::take(&mut task.config),
-            };
-            let TaskSettings {
-                environment,
-                meta,
-                config,
-            } = &settings;
-            if environment.is_empty() && meta.is_empty() && config.is_empty() {
-                continue;
+        // What readers get of a job, and what follows from it.
+        let Self {
+            namespace: _,
+            id: _,
+            name: _,
+            region: _,
+            job_type: _,
+            priority: _,
+            datacenters: _,
+            node_pool: _,
+            constraints: _,
+            groups,
+        } = self;
+        for (at, group) in groups.iter_mut().enumerate() {
+            let TaskGroup {
+                name: _,
+                count: _,
+                canaries: _,
+                constraints: _,
+                restart: _,
+                reschedule: _,
+                volumes,
+                tasks,
+            } = group;
+            for (alias, volume) in volumes {
+                if let Some(text) = take_from_volume(volume) {
+                    taken.insert(volume_place(at, alias), text);
+                }
             }
-            // Maps of texts and JSON values always have a JSON text.
-            if let Ok(text) = serde_json::to_string(&settings) {
-                taken.insert(place, text);
+            for (task_at, task) in tasks.iter_mut().enumerate() {
+                if let Some(text) = take_from_task(task) {
+                    taken.insert(task_place(at, task_at), text);
+                }
             }
         }
         taken
@@ -57,36 +90,152 @@ impl Job {
     /// If the settings are not of this job.
     pub fn with_settings(&self, settings: &Secrets) -> Result<Self, InvalidSettings> {
         let mut job = self.clone();
-        let mut missing = settings.keys().count();
-        for (place, task) in job.tasks_by_place() {
-            let Some((_, text)) = settings.expose().find(|(key, _)| *key == place) else {
-                continue;
-            };
-            let settings: TaskSettings = serde_json::from_str(text).map_err(|_| InvalidSettings)?;
-            task.environment = settings.environment;
-            task.meta = settings.meta;
-            task.config = settings.config;
-            missing -= 1;
+        let mut taken: BTreeMap<&str, &str> = settings.expose().collect();
+        for (at, group) in job.groups.iter_mut().enumerate() {
+            for (alias, volume) in &mut group.volumes {
+                let Some(text) = taken.remove(&*volume_place(at, alias)) else {
+                    continue;
+                };
+                let settings: VolumeSettings = read(text)?;
+                let options = flags_of(volume).ok_or(InvalidSettings)?;
+                options.mount_flags = settings.mount_flags;
+            }
+            for (task_at, task) in group.tasks.iter_mut().enumerate() {
+                let Some(text) = taken.remove(&*task_place(at, task_at)) else {
+                    continue;
+                };
+                let settings: TaskSettings = read(text)?;
+                task.environment = settings.environment;
+                task.meta = settings.meta;
+                task.config = settings.config;
+            }
         }
-        if missing > 0 {
-            return Err(InvalidSettings);
+        match taken.is_empty() {
+            true => Ok(job),
+            false => Err(InvalidSettings),
         }
-        Ok(job)
     }
 
-    /// The tasks by group and position, which are unique whatever their names are.
-    fn tasks_by_place(&mut self) -> impl Iterator<Item = (String, &mut Task)> {
-        let groups = self.groups.iter_mut().enumerate();
-        groups.flat_map(|(group, of)| {
-            let tasks = of.tasks.iter_mut().enumerate();
-            tasks.map(move |(at, task)| (format!("{group}/{at}"), task))
-        })
+    /// Returns what no text about the job may contain: what is secret of its tasks and volumes.
+    pub fn secret_values(&self) -> SecretValues {
+        let mut values = SecretValues::default();
+        for group in &self.groups {
+            for volume in group.volumes.values() {
+                if let JobVolumeKind::Csi {
+                    mount_options: Some(options),
+                    ..
+                } = &volume.kind
+                {
+                    options.mount_flags.iter().for_each(|flag| values.add(flag));
+                }
+            }
+            for task in &group.tasks {
+                let texts = task.environment.expose().chain(task.meta.expose());
+                // Shorter ones are words of every sentence, such as `prod` or `default`.
+                let long = texts.filter(|(_, value)| value.len() >= 8);
+                long.for_each(|(_, value)| values.add(value));
+                task.config.add_texts_to(&mut values);
+            }
+        }
+        values
     }
+}
+
+/// Takes what may be secret of a volume.
+fn take_from_volume(volume: &mut JobVolume) -> Option<String> {
+    let JobVolume {
+        source: _,
+        read_only: _,
+        per_alloc: _,
+        sticky: _,
+        kind,
+    } = volume;
+    match kind {
+        JobVolumeKind::Csi {
+            access_mode: _,
+            attachment_mode: _,
+            mount_options,
+        } => {
+            let MountOptions {
+                fs_type: _,
+                mount_flags,
+            } = mount_options.as_mut()?;
+            if mount_flags.is_empty() {
+                return None;
+            }
+            let mark = vec![MountOptions::REDACTED.to_owned()];
+            written(&VolumeSettings {
+                mount_flags: std::mem::replace(mount_flags, mark),
+            })
+        }
+        JobVolumeKind::Host {
+            access_mode: _,
+            attachment_mode: _,
+            has_mount_options: _,
+        } => None,
+    }
+}
+
+/// Takes what may be secret of a task.
+fn take_from_task(task: &mut Task) -> Option<String> {
+    let Task {
+        name: _,
+        driver: _,
+        config,
+        environment,
+        meta,
+        user: _,
+        constraints: _,
+        restart: _,
+        kill_timeout: _,
+        kill_signal: _,
+        lifecycle: _,
+        is_leader: _,
+        volume_mounts: _,
+        csi_plugin: _,
+        resources: _,
+    } = task;
+    if environment.is_empty() && meta.is_empty() && config.is_empty() {
+        return None;
+    }
+    let (no_environment, no_meta) = (environment.redacted(), meta.redacted());
+    let no_config = config.redacted();
+    written(&TaskSettings {
+        environment: std::mem::replace(environment, no_environment),
+        meta: std::mem::replace(meta, no_meta),
+        config: std::mem::replace(config, no_config),
+    })
+}
+
+fn flags_of(volume: &mut JobVolume) -> Option<&mut MountOptions> {
+    match &mut volume.kind {
+        JobVolumeKind::Csi { mount_options, .. } => mount_options.as_mut(),
+        JobVolumeKind::Host { .. } => None,
+    }
+}
+
+/// Maps of texts and JSON values always have a JSON text.
+fn written(settings: &impl Serialize) -> Option<String> {
+    serde_json::to_string(settings).ok()
+}
+
+fn read<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, InvalidSettings> {
+    serde_json::from_str(text).map_err(|_| InvalidSettings)
+}
+
+/// The place of a task, by group and position, which are unique whatever their names are.
+fn task_place(group: usize, task: usize) -> String {
+    format!("{group}/{task}")
+}
+
+/// The place of a volume, which no task has.
+fn volume_place(group: usize, alias: &VolumeAlias) -> String {
+    format!("{group}/volume/{alias}")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{JobType, RestartPolicy, TaskGroup};
+    use super::super::{JobType, RestartPolicy};
     use super::*;
     use crate::model::{JobId, Namespace};
 
@@ -101,6 +250,23 @@ mod tests {
             ];
             group.tasks[0].environment = TaskEnvironment::from_iter([("PASSWORD", name)]);
             group.tasks[0].meta = TaskEnvironment::from_iter([("TOKEN", name)]);
+            let command = serde_json::Map::from_iter([("command".to_owned(), "hunter2".into())]);
+            group.tasks[0].config = TaskConfig::new(command);
+            let volume = JobVolume {
+                source: "db".to_owned(),
+                read_only: false,
+                per_alloc: false,
+                sticky: false,
+                kind: JobVolumeKind::Csi {
+                    access_mode: None,
+                    attachment_mode: None,
+                    mount_options: Some(MountOptions {
+                        fs_type: "ext4".to_owned(),
+                        mount_flags: vec!["password=hunter2".to_owned()],
+                    }),
+                },
+            };
+            group.volumes.insert(VolumeAlias::new("0"), volume);
             job.groups.push(group);
         }
         job
@@ -113,10 +279,18 @@ mod tests {
         let settings = stored.take_settings();
         let text = serde_json::to_string(&stored).unwrap();
         assert!(
-            !text.contains("PASSWORD") && !text.contains("TOKEN"),
+            ["PASSWORD", "TOKEN", "hunter2", "command"]
+                .iter()
+                .all(|secret| !text.contains(secret)),
             "{text}"
         );
-        assert_eq!(settings.keys().collect::<Vec<_>>(), ["0/0", "1/0"]);
+        assert!(text.contains("ext4"), "{text}");
+        let task = &stored.groups[0].tasks[0];
+        assert!(task.environment.is_redacted() && task.meta.is_redacted());
+        assert!(task.config.is_redacted() && !original.groups[0].tasks[0].config.is_redacted());
+        assert_eq!(stored.groups[0].tasks[1], original.groups[0].tasks[1]);
+        let places = ["0/0", "0/volume/0", "1/0", "1/volume/0"];
+        assert_eq!(settings.keys().collect::<Vec<_>>(), places);
         assert_eq!(stored.with_settings(&settings), Ok(original));
     }
 

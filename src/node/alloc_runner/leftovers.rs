@@ -3,14 +3,20 @@
 //! An agent that was away may have missed that the server gave an allocation up. Its tasks are stopped when the first
 //! list has arrived, and before its directory is removed. Nothing of them is reported.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
+use tokio::time::sleep;
 
 use super::super::alloc_directory::{AllocDirectory, TaskDirectory, blocking};
 use super::super::task_record::TaskRecord;
 use super::deps::AllocRunnerDeps;
-use crate::ports::{RunDriver, RunError, RunStatus};
+use super::runner::note_cut_off;
+use crate::model::{AllocReport, ClientStatus};
+use crate::ports::{RunDriver, RunError, RunStatus, UnreadableAlloc};
+use crate::retry::RetryPolicy;
 
 /// A task that may still run.
 pub(super) struct Leftover {
@@ -22,13 +28,61 @@ pub(super) struct Leftover {
     pub(super) run: u32,
 }
 
+/// How a task ends.
+#[derive(Clone, Copy, Debug)]
+enum Ending {
+    /// With its kill timeout.
+    Stop,
+    /// At once.
+    Kill,
+}
+
+/// The pauses between attempts that fail.
+const RETRY: RetryPolicy = RetryPolicy {
+    initial: Duration::from_secs(1),
+    max: Duration::from_secs(30),
+};
+
 /// Stops every task that an earlier agent started for these allocations.
 pub(super) async fn stop_leftovers(deps: Arc<AllocRunnerDeps>, allocs: Vec<AllocDirectory>) {
     join_all(allocs.iter().map(|alloc| has_ended(&deps, alloc))).await;
 }
 
+/// Ends what runs of an allocation whose job cannot be opened, and tells the server. A cut-off kills every task, because
+/// nobody knows which of them use the volume.
+pub(super) async fn end_unreadable(deps: Arc<AllocRunnerDeps>, alloc: UnreadableAlloc) {
+    let directory = AllocDirectory::new(&deps.data_directory, &alloc.id);
+    let how = match alloc.cut_off.is_empty() {
+        true => Ending::Stop,
+        false => Ending::Kill,
+    };
+    let mut attempt = 0;
+    while !end_all(&deps, &directory, how).await {
+        sleep(RETRY.delay(attempt, deps.ids.jitter())).await;
+        attempt = attempt.saturating_add(1);
+    }
+    for alias in &alloc.cut_off {
+        note_cut_off(&deps, &alloc.id, alias).await;
+    }
+    let report = AllocReport {
+        status: ClientStatus::Failed,
+        description: format!("its job cannot be opened: {}", alloc.reason),
+        tasks: BTreeMap::new(),
+    };
+    let mut attempt = 0;
+    while let Err(error) = deps.control.report(&alloc.id, report.clone()).await {
+        tracing::warn!(alloc.id = %alloc.id, %error, "cannot report the end of an allocation");
+        sleep(RETRY.delay(attempt, deps.ids.jitter())).await;
+        attempt = attempt.saturating_add(1);
+    }
+}
+
 /// Stops what still runs of an allocation without a runner. Returns whether it is known that nothing runs.
 pub(super) async fn has_ended(deps: &AllocRunnerDeps, alloc: &AllocDirectory) -> bool {
+    end_all(deps, alloc, Ending::Stop).await
+}
+
+async fn end_all(deps: &AllocRunnerDeps, alloc: &AllocDirectory, how: Ending) -> bool {
     let directory = alloc.clone();
     let found = blocking(move || {
         let tasks = directory.tasks()?.into_iter();
@@ -37,7 +91,7 @@ pub(super) async fn has_ended(deps: &AllocRunnerDeps, alloc: &AllocDirectory) ->
     match found.await {
         Ok(leftovers) => {
             let leftovers = leftovers.into_iter().flatten();
-            let ended = join_all(leftovers.map(|leftover| stop_one(deps, leftover))).await;
+            let ended = join_all(leftovers.map(|leftover| stop_one(deps, leftover, how))).await;
             ended.into_iter().all(|has_ended| has_ended)
         }
         Err(error) => {
@@ -49,7 +103,7 @@ pub(super) async fn has_ended(deps: &AllocRunnerDeps, alloc: &AllocDirectory) ->
 }
 
 /// Stops a task, and logs that it did. Returns whether it has ended.
-async fn stop_one(deps: &AllocRunnerDeps, mut leftover: Leftover) -> bool {
+async fn stop_one(deps: &AllocRunnerDeps, mut leftover: Leftover, how: Ending) -> bool {
     let name = leftover.record.as_ref().map(|record| &record.driver);
     let drivers: Vec<_> = match name {
         Some(name) => deps.drivers.get(name).into_iter().collect(),
@@ -62,7 +116,7 @@ async fn stop_one(deps: &AllocRunnerDeps, mut leftover: Leftover) -> bool {
         return false;
     }
     for driver in drivers {
-        match stop(&**driver, &leftover).await {
+        match stop(&**driver, &leftover, how).await {
             Ok(true) => tracing::warn!(%directory, "stopped a task that the server does not know"),
             Ok(false) => {}
             Err(error) => {
@@ -88,11 +142,14 @@ pub(super) fn leftover(directory: TaskDirectory) -> std::io::Result<Option<Lefto
 }
 
 /// Stops a task. Returns whether it was running.
-async fn stop(driver: &dyn RunDriver, leftover: &Leftover) -> Result<bool, RunError> {
+async fn stop(driver: &dyn RunDriver, leftover: &Leftover, how: Ending) -> Result<bool, RunError> {
     let run = leftover.directory.run(leftover.run);
     match driver.status(&run).await? {
         Some(RunStatus::Starting | RunStatus::Running { .. }) => {
-            driver.stop(&run).await?;
+            match how {
+                Ending::Stop => driver.stop(&run).await?,
+                Ending::Kill => driver.kill(&run).await?,
+            }
             driver.wait(&run).await?;
             Ok(true)
         }

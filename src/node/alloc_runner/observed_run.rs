@@ -54,7 +54,7 @@ impl TaskRunner {
             None => ProcessRun::default(),
         };
         let started = CancellationToken::new();
-        let mut running = std::pin::pin!(self.start_and_wait(&run, request, &started));
+        let mut running = std::pin::pin!(self.start_and_wait_or_kill(&run, request, &started));
         let has_failed = tokio::select! {
             biased;
             () = self.stop.cancelled() => false,
@@ -76,7 +76,13 @@ impl TaskRunner {
         }
         let timeout = self.kill_timeout();
         if let Some(plugin) = plugin {
-            plugin.finish_calls(&process, timeout).await;
+            tokio::select! {
+                () = plugin.finish_calls(&process, timeout) => {}
+                outcome = &mut running => {
+                    process.end().await;
+                    return as_stopped(outcome, has_failed);
+                }
+            }
         }
         self.update(|task, now| task.push(&Occurrence::Killing { timeout }, now));
         let outcome = self.stop_run(&run, running).await;
@@ -96,6 +102,28 @@ impl TaskRunner {
             () = stopped => {}
         }
         running.await
+    }
+
+    /// Like [`Self::start_and_wait`]. The run is killed when an operator cuts the task off from a volume, whatever else
+    /// goes on: it may already be asked to stop.
+    async fn start_and_wait_or_kill(
+        &self,
+        run: &Path,
+        request: Option<RunRequest>,
+        started: &CancellationToken,
+    ) -> RunOutcome {
+        let mut waiting = std::pin::pin!(self.start_and_wait(run, request, started));
+        tokio::select! {
+            biased;
+            () = self.cut_off() => {}
+            outcome = &mut waiting => return outcome,
+        }
+        let killed = self.repeat("kill", async || self.driver.kill(run).await);
+        tokio::select! {
+            outcome = &mut waiting => return outcome,
+            () = killed => {}
+        }
+        waiting.await
     }
 
     async fn start_and_wait(

@@ -40,6 +40,8 @@ pub(super) struct TaskProgress {
     pub(super) volumes: BTreeSet<VolumeAlias>,
     /// Whether a run of it exists that may use them.
     pub(super) has_run: bool,
+    /// Whether an earlier agent began a run of it, and it is not known how far it came.
+    pub(super) has_begun: bool,
     /// What is reported of it.
     pub(super) state: TaskState,
 }
@@ -86,6 +88,8 @@ pub(super) struct AllocProgress {
     pub(super) is_over: bool,
     /// Volumes whose mount vanished, with the reason, until the server knows it.
     pub(super) lost: BTreeMap<VolumeAlias, String>,
+    /// Volumes from which an operator cut the allocation off.
+    pub(super) cut_off: BTreeSet<VolumeAlias>,
     /// Its tasks, in the order of the group.
     pub(super) tasks: Vec<TaskProgress>,
 }
@@ -101,6 +105,7 @@ impl AllocProgress {
                 stage: Stage::Waiting,
                 volumes: csi_volumes(group, task),
                 has_run: false,
+                has_begun: false,
                 state: known.cloned().unwrap_or_default(),
             };
             if known.is_none() {
@@ -113,6 +118,7 @@ impl AllocProgress {
             wants_stop: false,
             is_over: false,
             lost: BTreeMap::new(),
+            cut_off: BTreeSet::new(),
             tasks: tasks.collect(),
         }
     }
@@ -209,6 +215,29 @@ impl AllocProgress {
     pub(super) fn has_lost_volume(&self, position: usize) -> bool {
         let task = self.tasks.get(position);
         task.is_some_and(|task| self.lost.keys().any(|alias| task.volumes.contains(alias)))
+    }
+
+    /// Records that an operator cut the allocation off from a volume. It fails: its tasks never use the volume again.
+    /// Returns whether that is news.
+    pub(super) fn cut_off(&mut self, alias: &VolumeAlias, now: i64) -> bool {
+        let is_new = self.cut_off.insert(alias.clone());
+        if is_new {
+            let reason = format!("an operator cut the allocation off from its volume `{alias}`");
+            self.fail_setup(&reason, now);
+        }
+        is_new
+    }
+
+    /// Whether an operator cut the task at this position off from a volume.
+    pub(super) fn is_cut_off(&self, position: usize) -> bool {
+        let task = self.tasks.get(position);
+        task.is_some_and(|task| !self.cut_off.is_disjoint(&task.volumes))
+    }
+
+    /// Whether no run uses the volume, and none that an earlier agent began can come to use it.
+    pub(super) fn is_free(&self, alias: &VolumeAlias) -> bool {
+        let mut tasks = self.tasks.iter();
+        !self.is_used(alias) && !tasks.any(|task| task.has_begun && task.volumes.contains(alias))
     }
 
     /// Records where the volumes are mounted, unless one was lost meanwhile.

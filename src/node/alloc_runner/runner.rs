@@ -4,12 +4,15 @@
 //! it: it wakes up when something changes, and carries out what is due. Dropping it leaves the tasks running, and
 //! another one takes over from the directories.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::watch;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::super::alloc_directory::{AllocDirectory, blocking};
@@ -28,9 +31,15 @@ use super::task_events::Occurrence;
 use super::task_plan::{PlanContext, TaskPlan, has_own_root, user_name};
 use super::task_runner::TaskRunner;
 use super::wanted::Wanted;
-use crate::model::{TaskGroup, TaskPhase};
+use crate::model::{AllocId, TaskGroup, TaskPhase, VolumeAlias};
 use crate::ports::{AssignedAlloc, RunDriver};
+use crate::retry::RetryPolicy;
 
+/// The pauses between requests of the server that fail.
+const RETRY: RetryPolicy = RetryPolicy {
+    initial: Duration::from_secs(1),
+    max: Duration::from_secs(30),
+};
 /// Where users are found.
 const PASSWD: &str = "/etc/passwd";
 
@@ -39,6 +48,7 @@ pub(super) async fn run_alloc(
     alloc: AssignedAlloc,
     deps: Arc<AllocRunnerDeps>,
     wanted: watch::Receiver<Wanted>,
+    cut_offs: watch::Receiver<BTreeSet<VolumeAlias>>,
     losses: watch::Receiver<Losses>,
 ) {
     let now = deps.clock.now();
@@ -74,7 +84,7 @@ pub(super) async fn run_alloc(
     );
     let tasks = runner.take_over().await;
     let host = runner.deps.plugins.clone();
-    tokio::join!(reports, runner.run(tasks, wanted, losses));
+    tokio::join!(reports, runner.run(tasks, wanted, cut_offs, losses));
     // Also of a task that never started.
     for plugin in plugins {
         host.tasks().note_end(&plugin, &id);
@@ -102,8 +112,10 @@ impl AllocRunner {
         self,
         mut tasks: Tasks,
         mut wanted: watch::Receiver<Wanted>,
+        mut cut_offs: watch::Receiver<BTreeSet<VolumeAlias>>,
         mut losses: watch::Receiver<Losses>,
     ) {
+        let mut giving_back = FuturesUnordered::new();
         let mut changes = self.progress.subscribe();
         let mut mounting = std::pin::pin!(self.mount_volumes());
         let mut is_mounting = true;
@@ -114,6 +126,12 @@ impl AllocRunner {
                 has_losses = false;
                 let lost = losses.borrow_and_update().clone();
                 self.note_losses(&targets, &lost).await;
+            }
+            let cut_off = cut_offs.borrow_and_update().clone();
+            for alias in cut_off.into_iter().filter(|alias| self.note_cut_off(alias)) {
+                giving_back.push(self.give_back(alias));
+                // What is mounted now comes too late.
+                mounting.set(self.mount_volumes());
             }
             if !is_mounting && self.progress.borrow().is_mounting() {
                 mounting.set(self.mount_volumes());
@@ -129,6 +147,8 @@ impl AllocRunner {
             tokio::select! {
                 _ = changes.changed() => {}
                 () = changed(&mut wanted) => {}
+                () = changed(&mut cut_offs) => {}
+                Some(()) = giving_back.next(), if !giving_back.is_empty() => {}
                 () = changed(&mut losses) => has_losses = true,
                 () = &mut mounting, if is_mounting => is_mounting = false,
                 Some(()) = tasks.next(), if !tasks.is_empty() => {}
@@ -369,6 +389,30 @@ impl AllocRunner {
         });
     }
 
+    /// Notes that an operator cut the allocation off from a volume. Returns whether that is news.
+    fn note_cut_off(&self, alias: &VolumeAlias) -> bool {
+        let now = self.deps.clock.now();
+        let is_new = self
+            .progress
+            .send_if_modified(|progress| progress.cut_off(alias, now));
+        if is_new {
+            tracing::warn!(alloc.id = %self.alloc.id, volume.alias = %alias,
+                "an operator cut the allocation off from a volume; what uses it is killed");
+        }
+        is_new
+    }
+
+    /// Gives a volume back as soon as no run uses it.
+    async fn give_back(&self, alias: VolumeAlias) {
+        let mut changes = self.progress.subscribe();
+        // The sender is kept here, so it is not gone.
+        let _is_free = changes
+            .wait_for(|progress| progress.is_free(&alias))
+            .await
+            .is_ok();
+        note_cut_off(&self.deps, &self.alloc.id, &alias).await;
+    }
+
     fn fail_setup(&self, problem: &str) {
         let now = self.deps.clock.now();
         self.progress
@@ -381,6 +425,16 @@ impl AllocRunner {
                 change(task);
             }
         });
+    }
+}
+
+/// Tells the server that no run uses a volume any more from which the allocation was cut off.
+pub(super) async fn note_cut_off(deps: &AllocRunnerDeps, alloc: &AllocId, alias: &VolumeAlias) {
+    let mut attempt = 0;
+    while let Err(error) = deps.control.note_cut_off(alloc, alias).await {
+        tracing::warn!(alloc.id = %alloc, volume.alias = %alias, %error, "cannot give a volume back");
+        sleep(RETRY.delay(attempt, deps.ids.jitter())).await;
+        attempt = attempt.saturating_add(1);
     }
 }
 

@@ -21,11 +21,11 @@ use super::super::volume_manager::MountDirectories;
 use super::collection::{MAX_ENDED, removable, remove_directories};
 use super::crashes::Crashes;
 use super::deps::AllocRunnerDeps;
-use super::leftovers::stop_leftovers;
+use super::leftovers::{end_unreadable, stop_leftovers};
 use super::mount_watch::{Losses, watch_mounts};
 use super::runner::run_alloc;
 use super::wanted::Wanted;
-use crate::model::AllocId;
+use crate::model::{AllocId, VolumeAlias};
 use crate::ports::{AssignedAlloc, AssignedAllocs, LostMount, UnreadableAlloc};
 use crate::retry::RetryPolicy;
 
@@ -41,6 +41,8 @@ pub struct AllocRunners {
     runners: BTreeMap<AllocId, Runner>,
     running: JoinSet<()>,
     crashes: Crashes,
+    /// What is being ended of allocations whose job cannot be opened.
+    ending_unreadable: BTreeMap<AllocId, UnreadableAlloc>,
     /// What the server listed last.
     listed: Option<Listed>,
     /// The directories of allocations, except those that are being removed.
@@ -52,6 +54,8 @@ pub struct AllocRunners {
 /// The runner of one allocation. It is kept after its end until the list of the server does not contain it.
 struct Runner {
     wanted: watch::Sender<Wanted>,
+    /// The volumes from which the allocation was cut off.
+    cut_offs: watch::Sender<BTreeSet<VolumeAlias>>,
     handle: AbortHandle,
 }
 
@@ -70,6 +74,7 @@ impl AllocRunners {
             runners: BTreeMap::new(),
             running: JoinSet::new(),
             crashes: Crashes::default(),
+            ending_unreadable: BTreeMap::new(),
             listed: None,
             directories: BTreeSet::new(),
             losses: watch::Sender::default(),
@@ -148,7 +153,7 @@ impl AllocRunners {
         self.listed = Some(listed);
         self.forget_others(&ids);
         self.follow_each(assigned.allocs);
-        self.follow_unreadable(&assigned.unreadable);
+        self.follow_unreadable(assigned.unreadable);
         self.collect();
     }
 
@@ -183,6 +188,7 @@ impl AllocRunners {
             !(is_forgotten && runner.handle.is_finished())
         });
         self.crashes.retain(|id| listed.contains(id));
+        self.ending_unreadable.retain(|id, _| listed.contains(id));
     }
 
     /// Starts the runners of new allocations, and sets what is wanted of the others. In this order: a plugin that must
@@ -196,26 +202,41 @@ impl AllocRunners {
                 Wanted::Run
             };
             if self.runners.contains_key(&alloc.id) {
-                known.push((alloc.id, wanted));
-            } else if !self.crashes.pauses(&alloc.id) {
+                known.push((alloc.id, wanted, alloc.cut_off));
+            } else if !self.crashes.pauses(&alloc.id)
+                && !self.ending_unreadable.contains_key(&alloc.id)
+            {
                 self.start(alloc, wanted);
             }
         }
-        for (id, wanted) in known {
+        for (id, wanted, cut_off) in known {
             if let Some(runner) = self.runners.get(&id) {
                 set_wanted(&runner.wanted, wanted);
+                set_cut_off(&runner.cut_offs, cut_off);
             }
         }
     }
 
-    /// What runs of an allocation whose job cannot be opened runs on, or stops.
-    fn follow_unreadable(&self, allocs: &[UnreadableAlloc]) {
+    /// What runs of an allocation whose job cannot be opened runs on, or ends. Without a runner, its directories say what
+    /// runs.
+    fn follow_unreadable(&mut self, allocs: Vec<UnreadableAlloc>) {
         for alloc in allocs {
             tracing::warn!(alloc.id = %alloc.id, reason = alloc.reason,
                 "the job of an allocation cannot be opened, so nothing of it is started");
-            let runner = self.runners.get(&alloc.id).filter(|_| alloc.wants_stop);
-            if let Some(runner) = runner {
-                set_wanted(&runner.wanted, Wanted::Stop);
+            let ends = alloc.wants_stop || !alloc.cut_off.is_empty();
+            match self.runners.get(&alloc.id) {
+                Some(runner) => {
+                    if alloc.wants_stop {
+                        set_wanted(&runner.wanted, Wanted::Stop);
+                    }
+                    set_cut_off(&runner.cut_offs, alloc.cut_off);
+                }
+                None if ends && self.ending_unreadable.get(&alloc.id) != Some(&alloc) => {
+                    self.ending_unreadable
+                        .insert(alloc.id.clone(), alloc.clone());
+                    self.running.spawn(end_unreadable(self.deps.clone(), alloc));
+                }
+                None => {}
             }
         }
     }
@@ -230,13 +251,20 @@ impl AllocRunners {
             }
         }
         let (wanted, received) = watch::channel(wanted);
+        let (cut_offs, received_cut_offs) = watch::channel(alloc.cut_off.clone());
         let handle = self.running.spawn(run_alloc(
             alloc,
             self.deps.clone(),
             received,
+            received_cut_offs,
             self.losses.subscribe(),
         ));
-        self.runners.insert(id, Runner { wanted, handle });
+        let runner = Runner {
+            wanted,
+            cut_offs,
+            handle,
+        };
+        self.runners.insert(id, runner);
     }
 
     /// Finds the directories of earlier agents, and stops the tasks of allocations that ended meanwhile.
@@ -305,6 +333,15 @@ async fn report_losses(deps: Arc<AllocRunnerDeps>, losses: Vec<(PathBuf, LostMou
             attempt = attempt.saturating_add(1);
         }
     }
+}
+
+/// Sets from which volumes the allocation was cut off. That is final.
+fn set_cut_off(current: &watch::Sender<BTreeSet<VolumeAlias>>, cut_off: BTreeSet<VolumeAlias>) {
+    current.send_if_modified(|current| {
+        let is_new = !cut_off.is_subset(current);
+        current.extend(cut_off);
+        is_new
+    });
 }
 
 /// Sets what is wanted. A stop is final.

@@ -131,6 +131,7 @@ mod tests {
             group: "g".to_owned(),
             index: 2,
             wants_stop: false,
+            cut_off: [].into(),
             report: None,
         };
         let node = Arc::new(Node::new("n1".into(), "laptop", "dc1"));

@@ -278,17 +278,30 @@ impl TaskRunner {
 
     /// Like [`Self::start`]. If the run cannot start now, what an earlier agent may have begun ends first.
     async fn start_begun(&self, number: u32, state: &mut RunnerState) -> RunOutcome {
+        self.update(|task, _| task.has_begun = true);
         let outcome = match self.prepare(number, state).await {
             Ok(request) => {
                 let plugin = &mut state.plugin;
-                return self.observe(number, Some(request), plugin).await;
+                self.observe(number, Some(request), plugin).await
             }
-            Err(outcome) => outcome,
+            Err(outcome) => {
+                let run = self.directory.run(number);
+                self.repeat("stop", async || self.driver.stop(&run).await)
+                    .await;
+                let is_cut_off = async {
+                    self.cut_off().await;
+                    self.repeat("kill", async || self.driver.kill(&run).await)
+                        .await;
+                    std::future::pending::<()>().await;
+                };
+                tokio::select! {
+                    () = is_cut_off => {}
+                    _ = self.repeat_wait(&run) => {}
+                }
+                outcome
+            }
         };
-        let run = self.directory.run(number);
-        self.repeat("stop", async || self.driver.stop(&run).await)
-            .await;
-        self.repeat_wait(&run).await;
+        self.update(|task, _| task.has_begun = false);
         outcome
     }
 
@@ -399,6 +412,15 @@ impl TaskRunner {
         let mut progress = self.progress.subscribe();
         let lost = progress.wait_for(|progress| progress.has_lost_volume(self.position));
         if lost.await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Waits until an operator cuts the task off from a volume.
+    pub(super) async fn cut_off(&self) {
+        let mut progress = self.progress.subscribe();
+        let cut_off = progress.wait_for(|progress| progress.is_cut_off(self.position));
+        if cut_off.await.is_err() {
             std::future::pending::<()>().await;
         }
     }

@@ -1,6 +1,7 @@
 //! Whole allocations with a fake server, scripted tasks and a paused clock.
 
 mod collection;
+mod cut_offs;
 mod fixture;
 mod histories;
 mod lost_volumes;

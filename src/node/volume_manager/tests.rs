@@ -259,6 +259,31 @@ async fn success_without_a_mount_is_an_error() {
     host.check_nothing_left("").await;
 }
 
+/// A volume is not given back while a process keeps its file system, and the next attempt asks again.
+#[tokio::test]
+async fn a_volume_whose_files_are_open_elsewhere_is_not_given_back() {
+    let host = FakeHost::start();
+    host.take_until(Rpc::NodePublishVolume).await;
+    host.mounter.keep_by(Some(vec![7, 12]));
+    let kept = host.take(Rpc::NodeUnpublishVolume, 2).await.unwrap_err();
+    let expected = "a process outside of the task still has files of volume";
+    assert!(kept.to_string().starts_with(expected), "{kept}");
+    assert!(kept.to_string().ends_with("open: PID 7, 12"), "{kept}");
+    assert!(kept.may_have_taken_effect() && !kept.is_permanent());
+    assert!(kept.help().is_some());
+    assert_eq!(host.manager.left_behind().await, Ok(vec![volume()]));
+    host.mounter.keep_by(None);
+    host.take(Rpc::NodeUnpublishVolume, 3).await.unwrap();
+    host.mounter.keep_by(Some(vec![]));
+    let kept = host.take(Rpc::NodeUnstageVolume, 3).await.unwrap_err();
+    assert!(matches!(kept, HostError::StillOpen { .. }), "{kept}");
+    assert_eq!(host.manager.left_behind().await, Ok(vec![volume()]));
+    host.mounter.keep_by(None);
+    host.take(Rpc::NodeUnstageVolume, 4).await.unwrap();
+    host.take(Rpc::ControllerUnpublishVolume, 4).await.unwrap();
+    host.check_nothing_left("").await;
+}
+
 #[tokio::test]
 async fn a_device_is_published_as_a_file() {
     let host = FakeHost::with(settings(), AttachmentMode::BlockDevice);

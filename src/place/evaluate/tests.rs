@@ -6,7 +6,7 @@ use super::super::drain::is_drained;
 use super::super::samples::{SECOND, World, capability, node, web, with_volume};
 use super::*;
 use crate::claim::{ClaimEvent, ClaimKey, ClaimRequest, ClaimUsage, SealedFlags};
-use crate::model::{AccessMode, Job, JobType, VolumeAlias};
+use crate::model::{AccessMode, CsiPluginConfig, CsiPluginType, Job, JobType, VolumeAlias};
 use crate::state::EventKind;
 use crate::state::JobEvent;
 use crate::state::samples::jobs::{alloc_placed, job_key};
@@ -222,6 +222,58 @@ fn allocations_leave_lost_and_draining_nodes() {
         reason: "fenced".to_owned(),
     });
     assert_eq!(stopped(&decide(&world)), [("a", NODE_LOST)]);
+}
+
+/// A sweep calls the node's plugin: its group has its place as soon as the node has returned, also if the node drains. A group
+/// that uses a volume waits, even if it runs a plugin.
+#[test]
+fn only_plugins_run_on_a_node_that_is_swept() {
+    let mut plugin = web(JobType::System, 1);
+    plugin.groups[0].tasks[0].csi_plugin = Some(CsiPluginConfig::new(
+        "hostpath".into(),
+        CsiPluginType::Monolith,
+    ));
+    let user = with_volume(plugin.clone(), "data", false);
+    for (job, serves) in [
+        (plugin, true),
+        (user, false),
+        (web(JobType::System, 1), false),
+    ] {
+        for (is_eligible, is_draining) in [(true, false), (false, false), (false, true)] {
+            let mut world = World::new(&["n1"]);
+            world.submit(job.clone());
+            world.place("a", "n1");
+            let changed = Node {
+                is_eligible,
+                is_draining,
+                ..node("n1")
+            };
+            world.apply(EventKind::NodeRegistered { node: changed });
+            let id = NodeId::new("n1");
+            world.apply(EventKind::NodeLost {
+                node: id.clone(),
+                reason: "fenced".to_owned(),
+            });
+            assert_eq!(stopped(&decide(&world)), [("a", NODE_LOST)]);
+            world.request_stop("a");
+            assert!(decide(&world).place.is_empty());
+            world.apply(EventKind::NodeReturned { node: id });
+            let expected: &[_] = if serves { &[(0, "n1")] } else { &[] };
+            let case = format!("{serves} {is_eligible} {is_draining}");
+            let decision = decide(&world);
+            assert_eq!(placed(&decision), expected, "{case}");
+            if !serves && is_eligible {
+                let reasons = &decision.slots[0].refusals[&NodeId::new("n1")];
+                assert!(
+                    reasons[0].contains("has returned, and is swept"),
+                    "{reasons:?}"
+                );
+            }
+            world.place("b", "n1");
+            let expected: &[_] = if serves { &[] } else { &[("b", NODE_LOST)] };
+            assert_eq!(stopped(&decide(&world)), expected, "{case}");
+        }
+    }
 }
 
 #[test]

@@ -40,6 +40,8 @@ fn node(id: &str, status: &str) -> ClientNode {
         name: format!("name-{id}"),
         status: status.to_owned(),
         is_fenced: id == "fenced",
+        has_returned: false,
+        description: String::new(),
     }
 }
 

@@ -34,6 +34,7 @@ struct State {
     reports: Vec<(AllocId, AllocReport)>,
     refused_reports: u32,
     lost: Vec<LostMount>,
+    cut_off: Vec<(AllocId, VolumeAlias)>,
 }
 
 impl FakeControlPlane {
@@ -51,6 +52,24 @@ impl FakeControlPlane {
                 alloc.wants_stop = true;
             }
         });
+    }
+
+    /// Cuts an allocation off from a volume.
+    pub fn cut_off(&self, alloc: &AllocId, alias: &str) {
+        self.change(|state| {
+            if let Some(alloc) = state.allocs.get_mut(alloc) {
+                alloc.cut_off.insert(alias.into());
+            }
+        });
+    }
+
+    /// Waits until the node has given this many volumes back after a cut-off, and returns them in order.
+    pub async fn wait_for_given_back(&self, number: usize) -> Vec<(AllocId, VolumeAlias)> {
+        let mut changes = self.0.subscribe();
+        let noted = changes
+            .wait_for(|state| state.cut_off.len() >= number)
+            .await;
+        noted.map(|state| state.cut_off.clone()).unwrap_or_default()
     }
 
     /// Requests the end of an allocation, and adds the one that replaces it.
@@ -191,6 +210,15 @@ impl ControlPlane for FakeControlPlane {
 
     async fn note_lost(&self, lost: &LostMount, _: &str) -> Result<(), ControlPlaneError> {
         self.change(|state| state.lost.push(lost.clone()));
+        Ok(())
+    }
+
+    async fn note_cut_off(
+        &self,
+        alloc: &AllocId,
+        alias: &VolumeAlias,
+    ) -> Result<(), ControlPlaneError> {
+        self.change(|state| state.cut_off.push((alloc.clone(), alias.clone())));
         Ok(())
     }
 

@@ -37,6 +37,8 @@ struct Table {
     ends_thread: bool,
     busy: Vec<PathBuf>,
     sealed: BTreeSet<PathBuf>,
+    /// The processes that keep every file system after its mounts are gone.
+    keepers: Option<Vec<u32>>,
 }
 
 const DEVICE: &str = "0:1";
@@ -45,6 +47,11 @@ impl FakeMounter {
     /// Creates a mounter that may mount.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Lets these processes keep every file system after its mounts are gone; `None` for nobody.
+    pub fn keep_by(&self, processes: Option<Vec<u32>>) {
+        self.table().keepers = processes;
     }
 
     /// Creates a mounter without the privilege to mount.
@@ -374,6 +381,10 @@ impl Mounter for FakeMounter {
         // Devices are files here.
         let device_node = (!found.is_dir()).then(|| DEVICE.to_owned());
         Ok(Some(SourceIdentity { mount, device_node }))
+    }
+
+    async fn processes_that_keep(&self, _: &MountIdentity) -> Result<Option<Vec<u32>>, MountError> {
+        Ok(self.table().keepers.clone())
     }
 
     async fn list(&self) -> Result<Vec<MountEntry>, MountError> {

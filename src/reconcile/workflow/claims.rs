@@ -159,8 +159,12 @@ pub async fn release_volume(
     require_claims(context, "release a volume").await?;
     request.volume = resolve(context, &request.volume).await?;
     let (volume, alloc) = (&request.volume, &request.alloc);
+    let how = match request.cuts_off {
+        true => "cutting off allocation",
+        false => "releasing from allocation",
+    };
     context.reporter.status(&format!(
-        "volume {volume}: releasing from allocation {alloc}, waiting up to {wait_text}"
+        "volume {volume}: {how} {alloc}, waiting up to {wait_text}"
     ));
     let releasing = context.api.release_volume(&request);
     let Ok(released) = context.unless_interrupted(releasing).await else {
@@ -201,6 +205,12 @@ fn not_released(
     for claim in left {
         let why = match &claim.problem {
             Some(problem) => format!("{} fails: {}", problem.step, one_line(&problem.error)),
+            None if claim.state == "cutting-off" => {
+                format!(
+                    "node `{}` kills the tasks that use it first",
+                    one_line(claim.node.as_str())
+                )
+            }
             None => "no step has failed".to_owned(),
         };
         diagnostic = diagnostic.note(format!("the claim is {}: {why}", claim.state));

@@ -5,12 +5,13 @@
 
 use super::approval::{Answer, Approval, require_approval};
 use super::context::WorkflowContext;
+use super::creations::pending_creations;
 use super::detach::detach_volume;
 use super::error::{Failures, WorkflowError};
 use super::find_volume::find_volume;
 use super::reporter::ApprovalPrompt;
 use crate::diagnostic::SourceMap;
-use crate::doctor::{Finding, SafeFix, diagnose};
+use crate::doctor::{Finding, SafeFix, creation_finding, diagnose};
 use crate::model::{Namespace, NamespacedId, NodeId, Volume};
 use crate::ports::{ApiError, VolumeQuery};
 use crate::reconcile::volume_facts::{FactOptions, FactReading};
@@ -53,7 +54,14 @@ pub async fn diagnose_volumes(
     context: &WorkflowContext<'_>,
     request: &DoctorRequest<'_>,
 ) -> Result<DoctorReport, WorkflowError> {
+    let creations = pending_creations(context.api, &request.scope);
+    let creations = context.unless_interrupted(creations).await??;
+    let mut creations: Vec<_> = creations.into_iter().map(|one| one.value).collect();
+    if let Some(id) = request.id {
+        creations.retain(|creation| creation.volume.id.as_str() == id);
+    }
     let volumes = match request.id {
+        Some(_) if !creations.is_empty() => vec![],
         Some(id) => vec![find_volume(context, &request.scope, id).await?],
         None => {
             let reading = all_volumes(context, &request.scope);
@@ -73,8 +81,14 @@ pub async fn diagnose_volumes(
         volume: volume.key(),
         findings: diagnose(&reading.facts(volume)),
     });
+    let pending = creations.iter().map(|creation| VolumeDiagnosis {
+        volume: creation.volume.clone(),
+        findings: vec![creation_finding(creation, options.now)],
+    });
+    let mut volumes: Vec<_> = diagnosed.chain(pending).collect();
+    volumes.sort_by(|one, other| one.volume.cmp(&other.volume));
     Ok(DoctorReport {
-        volumes: diagnosed.collect(),
+        volumes,
         unread: reading.unread,
     })
 }

@@ -130,6 +130,8 @@ mod tests {
             name: name.to_owned(),
             status: "ready".to_owned(),
             is_fenced: false,
+            has_returned: false,
+            description: String::new(),
         }
     }
 

@@ -12,8 +12,18 @@ use super::context::WorkflowContext;
 use super::error::WorkflowError;
 use super::find_node::{find_node, find_node_to_change};
 use super::reporter::ApprovalPrompt;
+use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{Namespace, NodeId, VolumeClaim, one_line};
 use crate::ports::ClaimQuery;
+
+/// What the command line approves of a fence.
+#[derive(Clone, Copy, Debug)]
+pub struct FenceApproval<'a> {
+    /// Whether the node is fenced without a question.
+    pub is_approved: bool,
+    /// The node of which the tasks may be cut off, although it is up.
+    pub cuts_off: Option<&'a NodeId>,
+}
 
 /// Declares a node lost. `node` is its ID, the start of its ID, or its name.
 ///
@@ -23,14 +33,24 @@ pub async fn fence_node(
     context: &WorkflowContext<'_>,
     prompt: &dyn ApprovalPrompt,
     node: &str,
-    is_approved: bool,
+    approval: FenceApproval<'_>,
 ) -> Result<(), WorkflowError> {
     require_claims(context, "fence a node").await?;
+    let is_approved = approval.is_approved;
     let node = &match is_approved {
         true => find_node_to_change(context, prompt, node, "fence node").await?,
         // The approval shows the full ID, and wants it typed.
         false => find_node(context, node).await?,
     };
+    if let Some(approved) = approval.cuts_off.filter(|approved| *approved != node) {
+        let message = format!(
+            "cannot approve risk `cuts-off` for node `{approved}`: the command fences node `{node}`"
+        );
+        let help = format!("remove `--approve cuts-off:{approved}`");
+        return Err(Diagnostic::error(Code::CliInvalidValue, message)
+            .help(help)
+            .into());
+    }
     let every = ClaimQuery::Namespace(Namespace::new(Namespace::ALL));
     let listing = context.api.list_claims(&every);
     let claims = context.unless_interrupted(listing).await??;
@@ -42,7 +62,9 @@ pub async fn fence_node(
     if context.is_interrupted() {
         return Err(WorkflowError::interrupted());
     }
-    context.api.fence_node(node).await?;
+    // The answer on a terminal is the full ID, below what the fence does.
+    let cuts_off = !is_approved || approval.cuts_off.is_some();
+    context.api.fence_node(node, cuts_off).await?;
     let line = match claims.len() {
         0 => format!("node {node}: fenced; it had no claims"),
         1 => format!("node {node}: fenced; 1 claim is being released"),

@@ -3,7 +3,7 @@
 use super::context::WorkflowContext;
 use super::error::WorkflowError;
 use crate::diagnostic::{Code, Diagnostic, closest_match};
-use crate::model::{Namespace, PluginId, VolumeSummary, one_line};
+use crate::model::{Namespace, PluginId, VolumeCreation, VolumeSummary, one_line};
 use crate::ports::{ClusterApi, ServerKind};
 use crate::reconcile::orphans::{Inventory, ListedVolume};
 use crate::reconcile::permissions::access;
@@ -21,6 +21,8 @@ pub struct OrphanInventory {
     pub registered: Vec<VolumeSummary>,
     /// Whether the token is known to list the volumes of every namespace.
     pub is_complete: bool,
+    /// The creations at the plugin that did not end: a volume that seems to be an orphan may be one of theirs.
+    pub creations: Vec<VolumeCreation>,
 }
 
 impl OrphanInventory {
@@ -51,16 +53,49 @@ impl OrphanInventory {
             let registered = list_all_volumes(api).await?;
             let is_agent = api.server().await? == ServerKind::Agent;
             let is_complete = is_agent || sees_every_namespace(api).await?;
-            Ok::<_, WorkflowError>((listed, registered, is_complete))
+            let creations = match is_agent {
+                true => api.list_creations(&Namespace::new(Namespace::ALL)).await?,
+                false => vec![],
+            };
+            let creations = creations.into_iter().map(|one| one.value);
+            let of_plugin = creations.filter(|creation| creation.plugin_id == plugin);
+            let creations: Vec<_> = of_plugin.collect();
+            Ok::<_, WorkflowError>((listed, registered, is_complete, creations))
         };
-        let (listed, registered, is_complete) = context.unless_interrupted(reading).await??;
+        let read = context.unless_interrupted(reading).await??;
+        let (listed, registered, is_complete, creations) = read;
         Ok(Self {
             inventory: Inventory::new(&plugin, listed, &registered),
             plugin,
             namespace,
             registered,
             is_complete,
+            creations,
         })
+    }
+
+    /// Warns of creations that did not end: what seems to be an orphan may be their volume.
+    pub fn warn_of_creations(&self, context: &WorkflowContext<'_>) {
+        for creation in &self.creations {
+            let message = format!(
+                "the creation of volume {} did not end; an orphan may be its volume",
+                one_line(&creation.volume.quoted())
+            );
+            let abandon = format!(
+                "nomad-csi volume abandon {}",
+                creation.volume.command_words()
+            );
+            context.reporter.diagnostic(
+                Diagnostic::warning(Code::VolumeCreating, message)
+                    .note(format!(
+                        "the provider has it under the name `{}`, or not at all",
+                        one_line(&creation.provider_name)
+                    ))
+                    .help(format!(
+                        "do not adopt or delete it before the agent has continued the creation, or before `{abandon}`"
+                    )),
+            );
+        }
     }
 
     /// Warns if volumes in some namespaces may be invisible.

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 
 use tokio::sync::oneshot;
 
+use super::state_limits::{StateLimits, StateSizes};
 use crate::claim::Step;
 use crate::model::{JobKey, NamespacedId, Node, NodeId, RemoteVolume, VariableKey};
 use crate::ports::JournalError;
@@ -166,6 +167,14 @@ pub enum CommitError {
     /// The journal could not store the event.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// The state has as much as it may have.
+    #[error("the limit `{name}` of {most} is reached")]
+    LimitReached {
+        /// The name of the limit.
+        name: &'static str,
+        /// Its value.
+        most: usize,
+    },
     /// The agent is stopping.
     #[error("the agent is stopping")]
     Stopping,
@@ -183,6 +192,7 @@ impl CommitError {
             | Self::NodeConflict { .. }
             | Self::NoNamespace { .. }
             | Self::InvalidEvent(_)
+            | Self::LimitReached { .. }
             | Self::Stopping => self.to_string(),
         }
     }
@@ -200,7 +210,12 @@ pub(super) type CommitReply = oneshot::Sender<Result<u64, CommitError>>;
 
 /// Decides about a commit after those that the overlay has, and adds it. Returns the index of its last
 /// event.
-pub(super) fn decide(overlay: &mut Overlay<'_>, commit: &Commit) -> Result<u64, CommitError> {
+pub(super) fn decide(
+    overlay: &mut Overlay<'_>,
+    sizes: &mut StateSizes,
+    limits: &StateLimits,
+    commit: &Commit,
+) -> Result<u64, CommitError> {
     let expected = commit.expected.iter();
     let expected = expected.flat_map(|expected| expected.subjects(overlay));
     let of_event = |event: &Event| overlay.subjects_of(&event.kind);
@@ -215,6 +230,8 @@ pub(super) fn decide(overlay: &mut Overlay<'_>, commit: &Commit) -> Result<u64, 
             check(state, event)?;
             apply(state, event);
         }
+        // Only now: a request that is refused for what it says learns why.
+        sizes.admit(limits, &commit.events)?;
         Ok(state.index())
     })
 }

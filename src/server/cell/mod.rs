@@ -4,6 +4,7 @@ mod commit;
 mod options;
 mod snapshots;
 mod state_cell;
+mod state_limits;
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -12,4 +13,5 @@ mod writer;
 pub use commit::{CommitError, Expected};
 pub use options::CellOptions;
 pub use state_cell::StateCell;
+pub use state_limits::{STATE_LIMITS, StateLimits};
 pub use watch::{CellStopped, Watch};

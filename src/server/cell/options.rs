@@ -1,5 +1,7 @@
 //! Sizes of the cell.
 
+use super::state_limits::StateLimits;
+
 /// Sizes of the cell. The defaults are for production.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CellOptions {
@@ -9,6 +11,8 @@ pub struct CellOptions {
     pub batch: usize,
     /// The number of events after which a snapshot is written.
     pub snapshot_every: u64,
+    /// What clients can put into the state.
+    pub limits: StateLimits,
 }
 
 impl Default for CellOptions {
@@ -17,6 +21,7 @@ impl Default for CellOptions {
             queue: 1024,
             batch: 256,
             snapshot_every: 4096,
+            limits: StateLimits::default(),
         }
     }
 }

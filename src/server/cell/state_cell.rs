@@ -21,6 +21,7 @@ use tokio_util::task::TaskTracker;
 use super::commit::{Commit, CommitError, Expected};
 use super::options::CellOptions;
 use super::snapshots::Snapshots;
+use super::state_limits::StateSizes;
 use super::watch::{CellStopped, Watch, Watches};
 use super::writer::Writer;
 use crate::ports::{Journal, JournalError, JournalErrorKind};
@@ -50,6 +51,7 @@ impl StateCell {
         let tail = u64::try_from(loaded.events.len()).unwrap_or(u64::MAX);
         let (state, changed) = replay_changes(loaded.snapshot, loaded.events)
             .map_err(|error| inconsistent(journal.path(), error))?;
+        let sizes = StateSizes::of(&state);
         let (queue, commits) = mpsc::channel(options.queue.max(1));
         let cell = Self {
             state: Arc::new(RwLock::new(state)),
@@ -73,6 +75,7 @@ impl StateCell {
             journal,
             options,
             commits,
+            sizes,
         };
         cell.tasks.spawn(writer.run(cell.stop.clone()));
         cell.tasks.close();

@@ -14,9 +14,10 @@ use tokio_util::sync::CancellationToken;
 use super::commit::{Commit, CommitError, decide};
 use super::options::CellOptions;
 use super::snapshots::Snapshots;
+use super::state_limits::StateSizes;
 use super::watch::Watches;
 use crate::ports::{Journal, JournalError};
-use crate::state::{Event, Overlay, State, Subject, apply};
+use crate::state::{Event, Overlay, State, Subject, apply, is_growth};
 
 pub(super) struct Writer {
     pub state: Arc<RwLock<State>>,
@@ -25,6 +26,7 @@ pub(super) struct Writer {
     pub options: CellOptions,
     pub commits: mpsc::Receiver<Vec<Commit>>,
     pub snapshots: Snapshots,
+    pub sizes: StateSizes,
 }
 
 /// The commits of one write.
@@ -52,7 +54,15 @@ impl Writer {
     pub(super) async fn run(mut self, stop: CancellationToken) {
         while let Some(first) = self.next(&stop).await {
             let batch = self.batch(first);
-            self.write(batch).await;
+            // On a full disk, what may be refused must not take what is recorded in any case with it.
+            let (growing, others) = match self.journal.is_full() {
+                true => batch
+                    .into_iter()
+                    .partition(|commit| is_growth(&commit.events)),
+                false => (vec![], batch),
+            };
+            self.write(others).await;
+            self.write(growing).await;
             self.snapshots.write_if_due(&self.state);
         }
     }
@@ -95,10 +105,12 @@ impl Writer {
             let events: Arc<[Event]> = events.into();
             if let Err(error) = self.journal.append(first, events.clone()).await {
                 tracing::error!(error = %error, reason = %error.source, "the journal failed: the changes are refused, and unknown is whether they are stored");
+                self.sizes.undo();
                 self.refuse_batch(commits, &error);
                 return;
             }
             let last = self.apply(&events);
+            self.measure(&changed);
             self.watches.wake(&changed);
             self.snapshots.note(changed, last + 1 - first);
         }
@@ -108,12 +120,13 @@ impl Writer {
     }
 
     /// Decides about each commit after those before it.
-    fn decide_batch(&self, batch: Vec<Commit>) -> DecidedBatch {
+    fn decide_batch(&mut self, batch: Vec<Commit>) -> DecidedBatch {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         let mut overlay = Overlay::new(&state);
         let (mut events, mut changed) = (vec![], HashSet::new());
+        let (sizes, limits) = (&mut self.sizes, &self.options.limits);
         let decide = |mut commit: Commit| {
-            let result = decide(&mut overlay, &commit);
+            let result = decide(&mut overlay, sizes, limits, &commit);
             if result.is_ok() {
                 for event in &commit.events {
                     changed.extend(overlay.subjects_of(&event.kind));
@@ -132,16 +145,26 @@ impl Writer {
     }
 
     /// Answers the commits of a failed write.
-    fn refuse_batch(&self, commits: Vec<DecidedCommit>, error: &JournalError) {
+    fn refuse_batch(&mut self, commits: Vec<DecidedCommit>, error: &JournalError) {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         for (commit, result) in commits {
             let refused_alone = match result {
                 Ok(_) => None,
-                Err(_) => decide(&mut Overlay::new(&state), &commit).err(),
+                Err(_) => {
+                    let limits = &self.options.limits;
+                    let mut overlay = Overlay::new(&state);
+                    decide(&mut overlay, &mut self.sizes, limits, &commit).err()
+                }
             };
+            self.sizes.undo();
             let refusal = refused_alone.unwrap_or_else(|| error.clone().into());
             commit.reply.send(Err(refusal)).ok();
         }
+    }
+
+    fn measure(&mut self, changed: &HashSet<Subject>) {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        self.sizes.note(&state, changed.iter().cloned());
     }
 
     fn apply(&self, events: &[Event]) -> u64 {

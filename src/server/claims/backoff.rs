@@ -31,7 +31,8 @@ pub(super) enum Attempt {
 pub struct StepAttempts {
     /// How many attempts failed since the step was due.
     pub failed: u32,
-    /// When it is tried again, in nanoseconds since the epoch.
+    /// When it is tried again, in nanoseconds since the epoch; 0 if only a change of the plugin or an operator
+    /// starts it.
     pub next_at: i64,
 }
 
@@ -47,7 +48,8 @@ pub(super) enum PauseCause {
 #[derive(Clone, Debug)]
 struct Pause {
     attempts: StepAttempts,
-    until: Instant,
+    /// When it ends; `None` if only its cause or an operator ends it.
+    until: Option<Instant>,
     cause: PauseCause,
     /// Whether its end was reported by [`Backoff::take_due`].
     is_reported: bool,
@@ -94,7 +96,7 @@ impl Backoff {
         let Some(pause) = attempts.get(attempt) else {
             return true;
         };
-        if pause.until <= now {
+        if pause.until.is_some_and(|until| until <= now) {
             return true;
         }
         let is_over = match (&pause.cause, host()) {
@@ -115,23 +117,24 @@ impl Backoff {
     }
 
     /// Records a failure at the time `now`, in nanoseconds since the epoch. The next attempt is after
-    /// `delay`.
+    /// `delay`; without one, the cause of the pause or an operator starts it.
     pub(super) fn failed(
         &self,
         volume: &RemoteVolume,
         attempt: &Attempt,
         cause: PauseCause,
-        delay: Duration,
+        delay: Option<Duration>,
         now: i64,
     ) {
         let failed = self.failed_attempts(volume, attempt).saturating_add(1);
-        let nanoseconds = i64::try_from(delay.as_nanos()).unwrap_or(i64::MAX);
+        let nanoseconds = |delay: Duration| i64::try_from(delay.as_nanos()).unwrap_or(i64::MAX);
+        let next_at = delay.map(|delay| now.saturating_add(nanoseconds(delay)));
         let pause = Pause {
             attempts: StepAttempts {
                 failed,
-                next_at: now.saturating_add(nanoseconds),
+                next_at: next_at.unwrap_or_default(),
             },
-            until: Instant::now() + delay,
+            until: delay.map(|delay| Instant::now() + delay),
             cause,
             is_reported: false,
         };
@@ -169,7 +172,7 @@ impl Backoff {
         let mut pauses = self.lock();
         if let Some(attempts) = pauses.get_mut(volume) {
             for pause in attempts.values_mut() {
-                pause.until = pause.until.min(now);
+                pause.until = Some(pause.until.map_or(now, |until| until.min(now)));
             }
             self.shortened.notify_one();
         }
@@ -184,7 +187,7 @@ impl Backoff {
     pub(super) fn earliest_after(&self, now: Instant) -> Option<Instant> {
         let pauses = self.lock();
         let ends = pauses.values().flat_map(HashMap::values);
-        ends.map(|pause| pause.until)
+        ends.filter_map(|pause| pause.until)
             .filter(|until| *until > now)
             .min()
     }
@@ -195,7 +198,9 @@ impl Backoff {
         let mut pauses = self.lock();
         let mut due = vec![];
         for (volume, attempts) in &mut *pauses {
-            let ended = attempts.values_mut().filter(|pause| pause.until <= now);
+            let ended = attempts
+                .values_mut()
+                .filter(|pause| pause.until.is_some_and(|until| until <= now));
             let reported = ended.map(|pause| std::mem::replace(&mut pause.is_reported, true));
             if reported.filter(|was_reported| !was_reported).count() > 0 {
                 due.push(volume.clone());
@@ -221,8 +226,20 @@ mod tests {
         let reader = backoff.clone();
         let attempt = Attempt::Step(step.clone());
         let cause = || PauseCause::Unknown;
-        backoff.failed(&volume, &attempt, cause(), Duration::from_secs(1), 100);
-        backoff.failed(&volume, &attempt, cause(), Duration::from_secs(2), 100);
+        backoff.failed(
+            &volume,
+            &attempt,
+            cause(),
+            Some(Duration::from_secs(1)),
+            100,
+        );
+        backoff.failed(
+            &volume,
+            &attempt,
+            cause(),
+            Some(Duration::from_secs(2)),
+            100,
+        );
         let expected = StepAttempts {
             failed: 2,
             next_at: 2_000_000_100,

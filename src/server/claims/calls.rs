@@ -57,6 +57,14 @@ impl CallError {
         }
     }
 
+    /// Whether the plugin has no room for the volume.
+    pub(super) fn is_exhausted(&self) -> bool {
+        match self {
+            Self::Host(error) => error.is_exhausted(),
+            Self::Request(_) | Self::NoHost(_) | Self::OutOfDate => false,
+        }
+    }
+
     /// Whether the same request can never succeed.
     pub(super) fn is_permanent(&self) -> bool {
         match self {
@@ -164,7 +172,8 @@ impl StepCalls {
         let request = context.attach(&self.sealer, node)?;
         let request = request.ok_or(CallError::OutOfDate)?;
         let order = self.order(self.controllers.session(), instance);
-        let context = self.controllers.publish(order, request).await?;
+        let answer = self.controllers.publish(order, request).await?;
+        let context = self.sealer.seal_publish_context(&context.volume, answer);
         let target = None;
         Ok(StepAnswer { context, target })
     }

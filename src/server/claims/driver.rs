@@ -20,6 +20,7 @@ use super::step_choice::{StepHost, step_host};
 use super::step_end::StepEnd;
 use super::step_runner::StepRunner;
 use super::sweep::sweep_node;
+use super::sweep_wait::{SweepWait, SweepWaits};
 use crate::claim::{ClaimKey, Lane, Step};
 use crate::model::{NodeId, RemoteVolume};
 use crate::server::cell::Watch;
@@ -44,6 +45,7 @@ struct Work {
     backoff: Backoff,
     /// When a node that was not clean is swept again.
     next_sweeps: BTreeMap<NodeId, Instant>,
+    sweep_waits: SweepWaits,
     /// The index up to which changes of claims were seen.
     claims_seen: u64,
     /// The index up to which changes of allocations were seen.
@@ -58,9 +60,7 @@ enum Finished {
     /// The last of its steps, its end, and what was to carry out the first one.
     Step(Step, StepEnd, Option<StepHost>),
     Reaped(StepEnd),
-    Swept {
-        is_clean: bool,
-    },
+    Swept(Option<SweepWait>),
 }
 
 /// Something to start.
@@ -72,7 +72,7 @@ enum Due {
 
 impl ClaimDriver {
     /// A driver that lets this runner run the steps.
-    pub(super) fn new(runner: StepRunner, backoff: Backoff) -> Self {
+    pub(super) fn new(runner: StepRunner, backoff: Backoff, sweep_waits: SweepWaits) -> Self {
         let tables = [Table::Claims, Table::Allocs, Table::Nodes, Table::Plugins];
         let watch = runner.ports.cell.watch(tables.map(Topic::all).into());
         Self {
@@ -80,6 +80,7 @@ impl ClaimDriver {
             watch,
             work: Work {
                 backoff,
+                sweep_waits,
                 ..Work::default()
             },
         }
@@ -151,10 +152,7 @@ impl ClaimDriver {
             }
             Due::Sweep(node) => {
                 let running = Running::Sweep(node.clone());
-                let task = async move {
-                    let is_clean = sweep_node(&runner, &node).await;
-                    Finished::Swept { is_clean }
-                };
+                let task = async move { Finished::Swept(sweep_node(&runner, &node).await) };
                 (tasks.spawn(task), running)
             }
         };
@@ -191,7 +189,9 @@ impl ClaimDriver {
         } else {
             let jitter = self.runner.ports.ids.jitter();
             let failed = backoff.failed_attempts(&volume, attempt);
-            let delay = self.runner.limits.policy.delay(failed, jitter);
+            let limits = &self.runner.limits;
+            let is_last = end == StepEnd::Refused && failed.saturating_add(1) >= limits.refusals;
+            let delay = (!is_last).then(|| limits.policy.delay(failed, jitter));
             let now = self.runner.ports.clock.now();
             backoff.failed(&volume, attempt, cause, delay, now);
         }
@@ -218,10 +218,14 @@ impl ClaimDriver {
                 self.finish_attempt(volume, &Attempt::Reap, end, PauseCause::Unknown);
             }
             Some(Running::Sweep(node)) => match finished {
-                Some(Finished::Swept { is_clean: true }) => {
+                Some(Finished::Swept(None)) => {
+                    work.sweep_waits.note(&node, None);
                     work.next_sweeps.remove(&node);
                 }
-                _ => {
+                finished => {
+                    if let Some(Finished::Swept(wait)) = finished {
+                        work.sweep_waits.note(&node, wait);
+                    }
                     work.next_sweeps.insert(node, Instant::now() + SWEEP_PAUSE);
                 }
             },

@@ -20,6 +20,7 @@ mod step_end;
 mod step_request;
 mod step_runner;
 mod sweep;
+mod sweep_wait;
 mod view;
 mod waiters;
 mod writers;

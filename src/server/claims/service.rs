@@ -20,23 +20,25 @@ use super::follow_up::{claim_event, first_step};
 use super::limits::ClaimLimits;
 use super::ports::ClaimPorts;
 use super::step_runner::StepRunner;
+use super::sweep_wait::SweepWaits;
 use super::view::{ClaimStatus, claim_status, claim_statuses};
 use super::waiters::{Waiter, Waiters};
-use super::writers::{of_keys, writers};
+use super::writers::{of_keys, writers, writers_on};
 use crate::claim::{
     Admission, AdmissionFacts, Claim, ClaimDenied, ClaimEvent, ClaimKey, ClaimProgress,
     ClaimRequest, ClaimUsage, Claims, StepProblem, admit,
 };
 use crate::model::{
-    AccessMode, AllocId, AttachmentMode, Capability, MountOptions, NamespacedId, NodeId, PluginId,
-    RemoteVolume, VolumeAlias,
+    AccessMode, AllocId, AttachmentMode, Capability, MountOptions, NamespacedId, NodeId,
+    NodeStatus, PluginId, RemoteVolume, VolumeAlias,
 };
 use crate::server::cell::{CommitError, Expected};
-use crate::server::error::{ClaimError, ServerError};
+use crate::server::error::{ClaimError, ClaimWriter, ServerError};
 use crate::server::keyed_limiter::KeyedLimiter;
 use crate::server::sealing::VolumeSealer;
 use crate::state::{
-    ClaimsRecord, Event, EventKind, Phase, State, Subject, Topic, VolumeRecord, plugin_status,
+    AllocEvent, ClaimsRecord, Event, EventKind, Phase, State, Subject, Topic, VolumeRecord,
+    plugin_status,
 };
 
 /// A request to use a volume.
@@ -77,6 +79,7 @@ pub struct ClaimService {
     sealer: VolumeSealer,
     waiters: Waiters,
     backoff: Backoff,
+    sweep_waits: SweepWaits,
     grants: KeyedLimiter<GrantKey>,
     /// The places of calls to nodes, which the driver shares.
     node_places: Arc<Semaphore>,
@@ -109,6 +112,7 @@ impl ClaimService {
             sealer: VolumeSealer::new(ports.sealer.clone()),
             waiters: Waiters::default(),
             backoff: Backoff::default(),
+            sweep_waits: SweepWaits::default(),
             grants: KeyedLimiter::new(MAX_WAITING_GRANTS),
             node_places: Arc::new(Semaphore::new(limits.node_calls)),
             ports,
@@ -121,7 +125,17 @@ impl ClaimService {
         let (waiters, backoff) = (self.waiters.clone(), self.backoff.clone());
         let places = self.node_places.clone();
         let runner = StepRunner::new(self.ports.clone(), self.limits, places, waiters, stop);
-        ClaimDriver::new(runner, backoff)
+        ClaimDriver::new(runner, backoff, self.sweep_waits.clone())
+    }
+
+    /// Returns how far the sweep of a node that returned is.
+    pub fn sweep_progress(&self, node: &NodeId) -> String {
+        let wait = self.sweep_waits.of(node);
+        let wait = wait.map(|wait| format!(": the sweep {wait}"));
+        format!(
+            "has returned, and is swept before it is used{}",
+            wait.unwrap_or_default()
+        )
     }
 
     /// Returns the claims of the wanted volumes, sorted by volume and key, and the index of the claims.
@@ -267,8 +281,24 @@ impl ClaimService {
         })
     }
 
+    /// Writes that a claim reads or writes from now on (B88).
+    async fn commit_access(&self, decided: &Decided) -> Result<u64, CommitError> {
+        let changed = ClaimEvent::AccessChanged {
+            key: decided.request.key.clone(),
+            read_only: decided.request.read_only,
+        };
+        let event = claim_event(&decided.remote, changed);
+        let event = Event::new(self.ports.clock.now(), event);
+        let expected = Expected::ClaimsAt(decided.remote.clone(), decided.claims_index);
+        let cell = &self.ports.cell;
+        cell.commit_all(vec![expected], vec![event]).await
+    }
+
     /// Writes a grant, and in the same write the start of the first call if it can be sent at once.
     async fn commit_grant(&self, decided: &Decided) -> Result<u64, CommitError> {
+        if decided.admission == Admission::Changed {
+            return self.commit_access(decided).await;
+        }
         let now = self.ports.clock.now();
         let (key, claim) = decided.request.clone().granted(now);
         let mut events = vec![];
@@ -345,7 +375,7 @@ impl ClaimService {
             let record = state.claims(remote);
             ClaimOutcome {
                 index: record.map_or(state.claims_index(), |record| record.modify_index),
-                claim: record.and_then(|record| claim_status(record, &self.backoff, key)),
+                claim: record.and_then(|record| claim_status(state, record, &self.backoff, key)),
             }
         })
     }
@@ -366,8 +396,9 @@ impl ClaimService {
         self.release_claims(volume, alloc, alias, false, wait).await
     }
 
-    /// Releases the claims of an allocation like [`Self::release`], also under its tasks: an operator has
-    /// approved that they are cut off from the volume.
+    /// Releases the claims of an allocation like [`Self::release`], also while its tasks may run: an operator has
+    /// approved that they are cut off from the volume. The node kills them first, and each claim is released when the
+    /// node has reported that no run uses it, or when the node is lost.
     ///
     /// # Errors
     /// If the allocation has no such claim.
@@ -407,11 +438,16 @@ impl ClaimService {
             let (volume, writers) = (volume.clone(), held);
             return Err(ClaimError::StillRunning { volume, writers }.into());
         }
-        let reason = match held.is_empty() {
-            true => "it was released",
-            false => "an operator cut its tasks off",
+        let is_cut_off = |key: &ClaimKey| {
+            held.iter()
+                .any(|writer: &ClaimWriter| writer.alloc == key.alloc)
         };
-        self.request_release(&remote, &keys, reason).await?;
+        let (cut_off, unused): (Vec<_>, Vec<_>) = keys.iter().cloned().partition(is_cut_off);
+        for key in cut_off {
+            self.record_cut_off(key).await?;
+        }
+        self.request_release(&remote, &unused, "it was released")
+            .await?;
         self.backoff.retry_now(&remote);
         self.wait_until_gone(&remote, &keys, Instant::now() + wait)
             .await
@@ -504,6 +540,21 @@ impl ClaimService {
         Ok(())
     }
 
+    async fn record_cut_off(&self, key: ClaimKey) -> Result<(), ServerError> {
+        let ClaimKey { alloc, alias } = key;
+        let event = AllocEvent::CutOff { alias };
+        let kind = EventKind::PlacedAlloc {
+            alloc,
+            event: Box::new(event),
+        };
+        let event = Event::new(self.ports.clock.now(), kind);
+        match self.ports.cell.commit(Expected::Any, event).await {
+            // It has ended meanwhile, which releases its claims.
+            Ok(_) | Err(CommitError::InvalidEvent(_)) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     async fn wait_until_gone(
         &self,
         remote: &RemoteVolume,
@@ -529,6 +580,28 @@ impl ClaimService {
                 Ok(Ok(())) | Err(_) => {}
                 Ok(Err(_)) => return Err(ServerError::Stopping),
             }
+        }
+    }
+
+    /// Refuses a node that is up and that this agent hears from: a fence is an operator's word that nothing writes there
+    /// any more, and here its tasks report that they run.
+    ///
+    /// # Errors
+    /// If the node is heard from, with what runs there.
+    pub fn check_unheard(&self, node: &NodeId) -> Result<(), ServerError> {
+        let is_own = self.ports.nodes.of(node).is_some();
+        let writers = self.ports.cell.read(|state| {
+            let recorded = state.node(node)?;
+            let is_lost = state.node_loss(node).is_some_and(|loss| !loss.has_returned);
+            let is_heard = is_own && recorded.status == NodeStatus::Ready && !is_lost;
+            is_heard.then(|| writers_on(state, node))
+        });
+        match writers {
+            Some(writers) => {
+                let node = node.clone();
+                Err(ClaimError::NodeHeard { node, writers }.into())
+            }
+            None => Ok(()),
         }
     }
 

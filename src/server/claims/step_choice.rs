@@ -3,6 +3,7 @@
 use crate::claim::{ClaimKey, Known, Step};
 use crate::model::{
     AllocId, ControllerCapabilities, ExternalNodeId, NodeCapabilities, NodeId, RemoteVolume,
+    shell_quoted,
 };
 use crate::state::State;
 
@@ -27,6 +28,36 @@ pub(super) fn waiting_for(state: &State, volume: &RemoteVolume, step: &Step) -> 
         is_concerned && claim.is_held() && claim.published != Known::Yes
     });
     waiting.map(|(key, _)| key.clone()).collect()
+}
+
+/// Returns the command that tries a step of a release again at once.
+pub(super) fn retry_command(state: &State, volume: &RemoteVolume, step: &Step) -> Option<String> {
+    let claims = &state.claims(volume)?.claims.claims;
+    match step {
+        Step::NodeUnpublish(key) => {
+            let registration = claims.get(key)?.volume.command_words();
+            let alloc = shell_quoted(&key.alloc);
+            Some(format!(
+                "nomad-csi volume release {registration} --alloc {alloc}"
+            ))
+        }
+        Step::NodeUnstage(node) | Step::ControllerUnpublish(node) => {
+            let mut claims = claims.values();
+            let claim = claims.find(|claim| claim.node == *node)?;
+            Some(format!(
+                "nomad-csi volume detach {} {}",
+                claim.volume.command_words(),
+                shell_quoted(node)
+            ))
+        }
+        Step::ControllerPublish(_)
+        | Step::NodeStage(_)
+        | Step::NodePublish(_)
+        | Step::NodeExpand(_)
+        | Step::AssumeNodeGone(_)
+        | Step::Sweep(_)
+        | Step::Release(_) => None,
+    }
 }
 
 /// Returns the plugin's allocation to call: while the effect of an earlier call is possible, the one

@@ -17,6 +17,8 @@ pub(super) enum StepEnd {
     Decide(Progress),
     /// Nothing changed: try again after a pause.
     Pause,
+    /// The plugin refuses the step for good: try again a few times only.
+    Refused,
 }
 
 impl StepEnd {
@@ -32,6 +34,7 @@ impl StepEnd {
                 | CommitError::NodeConflict { .. }
                 | CommitError::NoNamespace { .. }
                 | CommitError::InvalidEvent(_)
+                | CommitError::LimitReached { .. }
                 | CommitError::Journal(_)
                 | CommitError::Stopping,
             ) => Self::Pause,
@@ -42,7 +45,7 @@ impl StepEnd {
     pub(super) fn is_progress(self) -> bool {
         match self {
             Self::Decide(Progress(_)) => true,
-            Self::Pause => false,
+            Self::Pause | Self::Refused => false,
         }
     }
 }

@@ -153,19 +153,25 @@ impl StepContext {
         sealer.open_secrets(&self.registration.name, &self.registration.sealed)
     }
 
-    fn publish_context(&self, node: &NodeId) -> PublishContext {
-        let attachment = self.claims().attachments.get(node);
-        attachment.map_or_else(PublishContext::new, |attachment| attachment.context.clone())
+    fn publish_context(
+        &self,
+        sealer: &VolumeSealer,
+        node: &NodeId,
+    ) -> Result<PublishContext, ServerError> {
+        match self.claims().attachments.get(node) {
+            Some(attachment) => sealer.open_context(&self.volume, &attachment.context),
+            None => Ok(PublishContext::new()),
+        }
     }
 
     /// The context on record, or that of the registration if an earlier version started the call.
     fn volume_context(
         &self,
+        sealer: &VolumeSealer,
         recorded: Option<&BTreeMap<String, String>>,
-    ) -> BTreeMap<String, String> {
-        recorded
-            .unwrap_or(&self.registration.volume_context)
-            .clone()
+    ) -> Result<BTreeMap<String, String>, ServerError> {
+        let context = recorded.unwrap_or(&self.registration.volume_context);
+        sealer.open_context(&self.volume, context)
     }
 
     pub(super) fn attach(
@@ -188,7 +194,7 @@ impl StepContext {
             node: attachment.external_node.clone(),
             usage: sealer.open_usage(owner, usage)?,
             read_only,
-            volume_context: self.volume_context(attachment.volume_context.as_ref()),
+            volume_context: self.volume_context(sealer, attachment.volume_context.as_ref())?,
             secrets: self.secrets(sealer)?,
         }))
     }
@@ -222,8 +228,8 @@ impl StepContext {
             name: staging.volume.clone(),
             usage: sealer.open_usage(&staging.volume, &staging.usage)?,
             attaches: self.decided_for(node).attach,
-            publish_context: self.publish_context(node),
-            volume_context: self.volume_context(staging.volume_context.as_ref()),
+            publish_context: self.publish_context(sealer, node)?,
+            volume_context: self.volume_context(sealer, staging.volume_context.as_ref())?,
             secrets: self.secrets(sealer)?,
         }))
     }
@@ -253,8 +259,8 @@ impl StepContext {
             attaches: decided_for.attach,
             stages: decided_for.stage,
             read_only: claim.read_only || only_reads(claim),
-            publish_context: self.publish_context(&claim.node),
-            volume_context: self.volume_context(claim.volume_context.as_ref()),
+            publish_context: self.publish_context(sealer, &claim.node)?,
+            volume_context: self.volume_context(sealer, claim.volume_context.as_ref())?,
             secrets: self.secrets(sealer)?,
         }))
     }

@@ -1,8 +1,8 @@
 //! One step, from its decision to its record.
 //!
 //! A step that calls a plugin is recorded as started before the call is sent, and the commit succeeds
-//! only if the step is still due then. The call is never cancelled: after the patience it lets other
-//! calls of the plugin pass, and a late answer is recorded like any other. A step whose start is on
+//! only if the step is still due then. The call is never cancelled: when it hangs, it lets other volumes' calls of
+//! the plugin pass, after the patience its claims show that, and a late answer is recorded like any other. A step whose start is on
 //! record is repeated as it is. Its end and what follows at once are one write (`follow_up`). While its
 //! effect is possible, no other instance of the plugin is called as long as the first one may still run
 //! it (rule 4 of the claims machine).
@@ -11,6 +11,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
@@ -18,7 +19,7 @@ use super::calls::{CallError, StepCalls};
 use super::follow_up::{DoneStep, claim_event, follow_up, follow_up_events, release_events};
 use super::limits::ClaimLimits;
 use super::ports::ClaimPorts;
-use super::step_choice::{instance_for, lacks_node_id, waiting_for};
+use super::step_choice::{instance_for, lacks_node_id, retry_command, waiting_for};
 use super::step_end::StepEnd;
 use super::step_request::{StepContext, step_started};
 use super::waiters::Waiters;
@@ -258,9 +259,12 @@ impl StepRunner {
             error if error.is_permanent() && call.step.is_setup() => {
                 self.give_up(volume, &call.step, &error).await
             }
+            error if error.is_permanent() => self.refused(volume, &call.step, &error).await,
             error => {
                 let failure = (error.to_string(), error.help());
-                self.failed(volume, &call.step, failure).await
+                let exhausted = call.step.is_setup() && error.is_exhausted();
+                self.record_failure(volume, &call.step, failure, exhausted)
+                    .await
             }
         })
     }
@@ -268,8 +272,8 @@ impl StepRunner {
     /// Waits until the plugin may get another call.
     async fn place(&self, volume: &RemoteVolume, step: &Step) -> Result<CallPlace, String> {
         let class = match step {
-            Step::ControllerPublish(_) => Some(CallClass::Change),
-            Step::ControllerUnpublish(_) => Some(CallClass::Release),
+            Step::ControllerPublish(_) => Some(CallClass::Attach),
+            Step::ControllerUnpublish(_) => Some(CallClass::Detach),
             Step::NodeStage(_)
             | Step::NodePublish(_)
             | Step::NodeExpand(_)
@@ -332,7 +336,14 @@ impl StepRunner {
     ) -> Result<StepAnswer, CallError> {
         let sent = self.calls.send(context, &call.step, call.instance.clone());
         let mut answer = std::pin::pin!(sent);
-        let patience = tokio::time::sleep(self.limits.patience);
+        let begun = Instant::now();
+        let hung = tokio::time::sleep_until(begun + self.limits.hung_after);
+        tokio::select! {
+            biased;
+            answer = &mut answer => return answer,
+            () = hung => call.place.release(),
+        }
+        let patience = tokio::time::sleep_until(begun + self.limits.patience);
         tokio::select! {
             biased;
             answer = &mut answer => return answer,
@@ -346,7 +357,6 @@ impl StepRunner {
             self.limits.patience.as_secs()
         );
         warn!(volume.external_id = %volume.external_id, error, "a step waits for its plugin");
-        call.place.release();
         let help = format!(
             "wait for plugin `{}`, or restart it if it never answers",
             volume.plugin_id
@@ -406,7 +416,17 @@ impl StepRunner {
         &self,
         volume: &RemoteVolume,
         step: &Step,
+        failure: (String, Option<String>),
+    ) -> StepEnd {
+        self.record_failure(volume, step, failure, false).await
+    }
+
+    async fn record_failure(
+        &self,
+        volume: &RemoteVolume,
+        step: &Step,
         (error, help): (String, Option<String>),
+        exhausted: bool,
     ) -> StepEnd {
         let is_new = |state: &State| {
             let record = state.claims(volume);
@@ -416,12 +436,39 @@ impl StepRunner {
             warn!(volume.external_id = %volume.external_id, plugin.id = %volume.plugin_id,
                 csi.rpc = step.name(), error, "a step of a claim failed and is repeated");
             let step = step.clone();
-            let event = ClaimEvent::StepFailed { step, error, help };
+            let event = ClaimEvent::StepFailed {
+                step,
+                error,
+                help,
+                exhausted,
+            };
             self.commit(vec![], vec![claim_event(volume, event)])
                 .await
                 .ok();
         }
         StepEnd::Pause
+    }
+
+    /// Records that the plugin refuses a teardown for good, with what helps.
+    async fn refused(&self, volume: &RemoteVolume, step: &Step, error: &CallError) -> StepEnd {
+        let command = |state: &State| retry_command(state, volume, step);
+        let again = match self.ports.cell.read(command) {
+            Some(command) => format!(", or at once with `{command}`"),
+            None => String::new(),
+        };
+        let plugin = &volume.plugin_id;
+        let help = error.help().unwrap_or_else(|| {
+            format!(
+                "read the logs of plugin `{plugin}`, and undo the step at the provider if it cannot"
+            )
+        });
+        let help = format!(
+            "{help}; after {} refusals the agent tries again when the plugin changes{again}",
+            self.limits.refusals
+        );
+        let failure = (error.to_string(), Some(help));
+        self.failed(volume, step, failure).await;
+        StepEnd::Refused
     }
 
     /// Releases the claims that wait for a step that can never succeed, and answers their requesters.
@@ -437,6 +484,7 @@ impl StepRunner {
             step: step.clone(),
             error: error.clone(),
             help: None,
+            exhausted: false,
         };
         let mut events = vec![claim_event(volume, failed)];
         for key in &keys {

@@ -1,45 +1,61 @@
-//! The sweep of a node that returned (rule 7 of the claims machine).
+//! The sweep of a node that returned (rules 7 and 18 of the claims machine).
 //!
-//! Until it has succeeded, no claim is admitted on the node and no step is driven there. A volume is
-//! swept once the record has given up everything it had there. The sweep repeats until the node has
-//! nothing left.
+//! Until it has succeeded, no claim is admitted on the node and no step is driven there. It begins when every allocation
+//! of the node has reported its end: the tasks of one that has not have mounts of their own, and write on after an unmount. A
+//! volume is swept once the record has given up everything it had there. The sweep repeats until the node has
+//! nothing left; what it waits for is shown with the node.
 
 use super::step_choice::node_instance;
 use super::step_runner::StepRunner;
+use super::sweep_wait::SweepWait;
 use crate::claim::Step;
 use crate::model::{NodeId, RemoteVolume};
 use crate::ports::{HostError, SweepOutcome};
 use crate::server::cell::Expected;
 use crate::state::{Event, EventKind, State};
 
-/// Sweeps a node once. Returns whether it is clean and is used again.
-pub(super) async fn sweep_node(runner: &StepRunner, node: &NodeId) -> bool {
-    let Ok(host) = runner.calls.node(node) else {
-        return false;
+/// Sweeps a node once. Returns what it waits for; `None` if it is clean and is used again.
+pub(super) async fn sweep_node(runner: &StepRunner, node: &NodeId) -> Option<SweepWait> {
+    let running = runner.ports.cell.read(|state| {
+        let running = state.running_allocs(node);
+        running.cloned().collect::<Vec<_>>()
+    });
+    if !running.is_empty() {
+        return Some(SweepWait::Allocs(running));
+    }
+    let host = match runner.calls.node(node) {
+        Ok(host) => host,
+        Err(error) => return Some(SweepWait::Node(error.to_string())),
     };
     let left = match host.left_behind().await {
         Ok(left) => left,
         Err(error) => {
             tracing::warn!(node.id = %node, %error, "the node could not be inspected for a sweep");
-            return false;
+            return Some(SweepWait::Node(error.to_string()));
         }
     };
-    if !left.is_empty() {
-        for volume in left {
-            sweep_volume(runner, node, volume).await;
-        }
-        return false;
+    let mut wait = None;
+    for volume in left {
+        let found = sweep_volume(runner, node, &volume).await;
+        wait.get_or_insert(found.unwrap_or(SweepWait::Volume(volume)));
     }
-    if runner.ports.cell.read(|state| has_anything(state, node)) {
-        return false;
+    if wait.is_some() {
+        return wait;
+    }
+    let claimed = runner.ports.cell.read(|state| claimed_volume(state, node));
+    if let Some(volume) = claimed {
+        return Some(SweepWait::Volume(volume));
     }
     let node = node.clone();
     let event = Event::new(runner.ports.clock.now(), EventKind::NodeSwept { node });
-    runner.ports.cell.commit(Expected::Any, event).await.is_ok()
+    let committed = runner.ports.cell.commit(Expected::Any, event).await;
+    committed
+        .err()
+        .map(|error| SweepWait::Node(error.to_string()))
 }
 
-/// Whether the record still has anything on the node.
-fn has_anything(state: &State, node: &NodeId) -> bool {
+/// Returns a volume of which the record still has anything on the node.
+fn claimed_volume(state: &State, node: &NodeId) -> Option<RemoteVolume> {
     let is_due = |volume: &RemoteVolume| {
         let steps = state.claim_steps(volume);
         steps.contains(&Step::Sweep(node.clone()))
@@ -48,31 +64,42 @@ fn has_anything(state: &State, node: &NodeId) -> bool {
         let there = record.claims.nodes();
         there.contains(node)
     });
-    claimed.any(|record| !is_due(&record.volume))
+    let left = claimed.find(|record| !is_due(&record.volume));
+    left.map(|record| record.volume.clone())
 }
 
-async fn sweep_volume(runner: &StepRunner, node: &NodeId, volume: RemoteVolume) {
+/// Sweeps a volume once. Returns what that waits for; `None` if its turn has not come, or it is swept.
+async fn sweep_volume(
+    runner: &StepRunner,
+    node: &NodeId,
+    volume: &RemoteVolume,
+) -> Option<SweepWait> {
     let step = Step::Sweep(node.clone());
-    let instance = runner.ports.cell.read(|state| {
-        let is_due = state.claim_steps(&volume).contains(&step);
-        is_due
-            .then(|| node_instance(state, &volume, node))
-            .flatten()
+    let (is_due, instance) = runner.ports.cell.read(|state| {
+        let is_due = state.claim_steps(volume).contains(&step);
+        (is_due, node_instance(state, volume, node))
     });
-    let (Some(instance), Ok(host)) = (instance, runner.calls.node(node)) else {
-        return;
+    if !is_due {
+        return None;
+    }
+    let Some(instance) = instance else {
+        return Some(SweepWait::Plugin(volume.plugin_id.clone()));
     };
+    let host = runner.calls.node(node).ok()?;
     let order = runner.calls.order(host.session(), instance);
     match host.sweep(order, volume.clone()).await {
-        Ok(SweepOutcome::NothingLeft | SweepOutcome::UndidSomething) => {}
+        Ok(SweepOutcome::NothingLeft | SweepOutcome::UndidSomething) => None,
         // Looked at again every second; the step that runs has said what it waits for.
         Err(error @ HostError::Busy { .. }) => {
             tracing::debug!(node.id = %node, volume.external_id = %volume.external_id, %error,
                 "the sweep of a volume waits for a call");
+            None
         }
         Err(error) => {
             tracing::warn!(node.id = %node, volume.external_id = %volume.external_id, %error,
                 "the sweep of a volume failed and is repeated");
+            let (volume, error) = (volume.clone(), error.to_string());
+            Some(SweepWait::Failure { volume, error })
         }
     }
 }

@@ -22,6 +22,8 @@ pub struct ClaimStatus {
     pub read_only: bool,
     /// The state.
     pub progress: ClaimProgress,
+    /// Whether an operator cut its tasks off, and the node kills them before the volume is released.
+    pub is_cut_off: bool,
     /// Whether the volume is attached to the node.
     pub attached: Known,
     /// Whether the volume is staged on the node.
@@ -49,7 +51,7 @@ pub(super) fn claim_statuses(
         .flat_map(|record| {
             let claims = record.claims.claims.iter();
             let wanted = claims.filter(|(_, claim)| is_wanted(&claim.volume));
-            wanted.map(|(key, claim)| status(record, backoff, key, claim))
+            wanted.map(|(key, claim)| status(state, record, backoff, key, claim))
         })
         .collect();
     found.sort_by(|a, b| (&a.volume, &a.key).cmp(&(&b.volume, &b.key)));
@@ -58,12 +60,13 @@ pub(super) fn claim_statuses(
 
 /// Returns one claim; `None` if it is gone.
 pub(super) fn claim_status(
+    state: &State,
     record: &ClaimsRecord,
     backoff: &Backoff,
     key: &ClaimKey,
 ) -> Option<ClaimStatus> {
     let claim = record.claims.claims.get(key)?;
-    Some(status(record, backoff, key, claim))
+    Some(status(state, record, backoff, key, claim))
 }
 
 /// Returns the failed attempts of the step that the claim waits for.
@@ -79,7 +82,17 @@ fn attempts(
         .min_by_key(|attempts| attempts.next_at)
 }
 
-fn status(record: &ClaimsRecord, backoff: &Backoff, key: &ClaimKey, claim: &Claim) -> ClaimStatus {
+fn status(
+    state: &State,
+    record: &ClaimsRecord,
+    backoff: &Backoff,
+    key: &ClaimKey,
+    claim: &Claim,
+) -> ClaimStatus {
+    let placement = state
+        .alloc(&key.alloc)
+        .and_then(|alloc| alloc.placement.as_deref());
+    let is_cut_off = placement.is_some_and(|placement| placement.cut_off.contains(&key.alias));
     ClaimStatus {
         remote: record.volume.clone(),
         volume: claim.volume.clone(),
@@ -88,6 +101,7 @@ fn status(record: &ClaimsRecord, backoff: &Backoff, key: &ClaimKey, claim: &Clai
         capability: claim.usage.capability,
         read_only: claim.read_only,
         progress: claim.progress(),
+        is_cut_off: is_cut_off && claim.is_held(),
         attached: record.claims.attached(&claim.node),
         staged: record.claims.staged(&claim.node),
         published: claim.published,

@@ -5,6 +5,7 @@
 //! node that is lost, an operator or a fence has said that nothing writes there any more.
 
 use crate::claim::{Claim, ClaimKey, Claims};
+use crate::model::{AllocId, JobKey, NodeId};
 use crate::server::error::ClaimWriter;
 use crate::state::State;
 
@@ -31,6 +32,29 @@ pub(crate) fn writers<'a>(
         }
     }
     found
+}
+
+/// Returns who may write on a node: the allocations that jobs placed there and that have not reported their end, and those
+/// that hold claims there.
+pub(super) fn writers_on(state: &State, node: &NodeId) -> Vec<ClaimWriter> {
+    let placed = state.running_allocs(node).map(|alloc| ClaimWriter {
+        alloc: alloc.clone(),
+        node: node.clone(),
+        job: job_of(state, alloc),
+    });
+    let mut found: Vec<_> = placed.collect();
+    let claims = state.all_claims().flat_map(|record| record.claims.on(node));
+    for writer in writers(state, claims) {
+        if found.iter().all(|known| known.alloc != writer.alloc) {
+            found.push(writer);
+        }
+    }
+    found
+}
+
+fn job_of(state: &State, alloc: &AllocId) -> Option<JobKey> {
+    let placement = state.alloc(alloc)?.placement.as_ref()?;
+    Some(placement.job.key())
 }
 
 /// Returns the claims of these keys.

@@ -107,6 +107,13 @@ pub enum ClaimError {
     UnknownNode(NodeId),
     /// The node is lost already, or is not lost.
     NodeState(String),
+    /// The node cannot be declared lost without an approval: the agent hears from it.
+    NodeHeard {
+        /// The node.
+        node: NodeId,
+        /// What may write there.
+        writers: Vec<ClaimWriter>,
+    },
 }
 
 impl ClaimError {
@@ -129,7 +136,7 @@ impl ClaimError {
             | Self::AliasInUse { .. }
             | Self::Invalid(_) => (Code::ClaimInvalid, StatusCode::BAD_REQUEST),
             Self::UnknownNode(_) => (Code::NodeUnknown, StatusCode::NOT_FOUND),
-            Self::NodeState(_) => (Code::NodeState, StatusCode::CONFLICT),
+            Self::NodeState(_) | Self::NodeHeard { .. } => (Code::NodeState, StatusCode::CONFLICT),
         }
     }
 
@@ -155,7 +162,9 @@ impl ClaimError {
                 let holders = denied.holders.iter();
                 holders.map(ToString::to_string).collect()
             }
-            Self::StillRunning { writers, .. } => writers.iter().map(ToString::to_string).collect(),
+            Self::StillRunning { writers, .. } | Self::NodeHeard { writers, .. } => {
+                writers.iter().map(ToString::to_string).collect()
+            }
             Self::Failed { .. }
             | Self::NoVolume(_)
             | Self::NoClaim { .. }
@@ -177,6 +186,7 @@ impl ClaimError {
                 let first = writers.first();
                 first.map_or_else(Vec::new, |writer| still_running_help(volume, writer))
             }
+            Self::NodeHeard { node, .. } => node_heard_help(node),
             other => vec![other.remedy()],
         }
     }
@@ -210,6 +220,7 @@ impl ClaimError {
             | Self::NoVolume(_)
             | Self::NoClaim { .. }
             | Self::StillRunning { .. }
+            | Self::NodeHeard { .. }
             | Self::Invalid(_)
             | Self::UnknownNode(_)
             | Self::NodeState(_) => self.code_and_status().0.advice(),
@@ -267,8 +278,20 @@ impl ClaimError {
             Self::Invalid(problem) => problem.clone(),
             Self::UnknownNode(node) => format!("node `{node}` does not exist"),
             Self::NodeState(problem) => problem.clone(),
+            Self::NodeHeard { node, .. } => format!(
+                "cannot fence node `{node}`: it is up, so what runs there is not known to have stopped"
+            ),
         }
     }
+}
+
+/// To move what runs on the node, or to approve that it is cut off.
+fn node_heard_help(node: &NodeId) -> Vec<String> {
+    let node = shell_quoted(node.as_str());
+    vec![
+        format!("to stop what runs there, run `nomad-csi node drain {node} --enable`"),
+        format!("to cut it off, run `nomad-csi node fence {node} --yes --approve cuts-off:{node}`"),
+    ]
 }
 
 /// To end the tasks, or to approve that they lose the volume.
@@ -283,7 +306,7 @@ fn still_running_help(volume: &NamespacedId, writer: &ClaimWriter) -> Vec<String
         )
     });
     let cut_off = format!(
-        "to unmount the volume under the tasks, run `nomad-csi volume release {} --namespace {} --alloc {alloc} --approve cuts-off:{alloc}`",
+        "to kill the tasks and release the volume then, run `nomad-csi volume release {} --namespace {} --alloc {alloc} --approve cuts-off:{alloc}`",
         shell_quoted(id.as_str()),
         shell_quoted(namespace.as_str())
     );
@@ -313,7 +336,7 @@ fn denied_help(volume: &NamespacedId, reason: &ClaimDeniedReason) -> String {
         ClaimDeniedReason::Capability(_) => format!(
             "use a capability that `nomad-csi volume status {in_namespace}` lists, or add it to the volume"
         ),
-        ClaimDeniedReason::NodeFull { .. } => {
+        ClaimDeniedReason::NodeFull { .. } | ClaimDeniedReason::Exhausted(_) => {
             "release other volumes of the plugin on the node, or use another node".to_owned()
         }
         ClaimDeniedReason::MaxClaims { .. }

@@ -236,6 +236,7 @@ impl PluginFailure {
             (ResidualState::None | ResidualState::Unrecorded, _) => vec![remedy],
             (ResidualState::PendingIntent { provider_name }, ControllerOperation::Create) => vec![
                 remedy,
+                "the agent continues the creation by itself: `nomad-csi volume status` shows it, and `nomad-csi volume abandon` gives it up".to_owned(),
                 format!(
                     "look for `{provider_name}` at the provider: that is the volume's name if it was created"
                 ),
@@ -486,6 +487,7 @@ mod tests {
             "plugin `ebs0` did not answer CreateVolume of volume `db` within 120 s; the call may still have \
              taken effect"
         );
-        assert!(failure.help()[1].contains("csi-db-1"));
+        assert!(failure.help()[1].contains("volume abandon"));
+        assert!(failure.help()[2].contains("csi-db-1"));
     }
 }

@@ -170,8 +170,24 @@ pub enum ServerError {
         /// The index of the last change of the specification; 0 if the volume does not exist.
         found: u64,
     },
+    /// Some objects of a request were created, and others not.
+    PartlyCreated {
+        /// What was created, a sentence each.
+        created: Vec<String>,
+        /// Why the others were not.
+        failures: Vec<ServerError>,
+    },
     /// The volume changed during every attempt to write it.
     RepeatedConflict(NamespacedId),
+    /// The volume has no creation that could be given up.
+    NoPendingCreation(NamespacedId),
+    /// The creation was requested in too many ways, and each may have created the volume.
+    TooManyCreateRequests {
+        /// The volume.
+        volume: NamespacedId,
+        /// How many different requests were sent.
+        requests: usize,
+    },
     /// The change could not be recorded.
     Commit(CommitError),
     /// Stored secrets cannot be opened.
@@ -264,6 +280,7 @@ impl From<CommitError> for ServerError {
             | CommitError::JobConflict { .. }
             | CommitError::NodeConflict { .. }
             | CommitError::InvalidEvent(_)
+            | CommitError::LimitReached { .. }
             | CommitError::Journal(_)) => Self::Commit(error),
         }
     }
@@ -301,7 +318,10 @@ impl ServerError {
             Self::NoSuchVolume(_) | Self::NoSuchSource(_) => (Code::VolumeNotFound, OTHER),
             Self::Invalid { .. } => (Code::VolumeInvalid, OTHER),
             Self::InBatch { error, .. } => error.code_and_status(),
-            Self::Multiple(errors) => errors
+            Self::Multiple(errors)
+            | Self::PartlyCreated {
+                failures: errors, ..
+            } => errors
                 .first()
                 .map_or((Code::Internal, OTHER), Self::code_and_status),
             Self::UnknownPlugin(_) | Self::PluginNotFound(_) => (Code::PluginUnknown, OTHER),
@@ -320,10 +340,15 @@ impl ServerError {
             }
             Self::Shared { .. } => (Code::VolumeShared, OTHER),
             Self::Plugin(failure) => (failure.code(), OTHER),
+            Self::NoPendingCreation(_) => (Code::VolumeNotFound, MISSING),
+            Self::TooManyCreateRequests { .. } => (Code::VolumeCreating, OTHER),
             Self::QueueFull { .. } | Self::QueueTimeout { .. } | Self::RepeatedConflict(_) => {
                 (Code::ServerBusy, OTHER)
             }
             Self::SpecChanged { .. } => (Code::PlanStale, StatusCode::CONFLICT),
+            Self::Commit(error @ CommitError::LimitReached { .. }) => {
+                (commit_code(error), StatusCode::INSUFFICIENT_STORAGE)
+            }
             Self::Commit(error) => (commit_code(error), OTHER),
             Self::Secrets { .. } => (Code::ServerSecrets, OTHER),
             Self::Stopping => (Code::ServerStopping, OTHER),
@@ -360,6 +385,10 @@ impl ServerError {
             }
             Self::InBatch { volume, error } => format!("volume \"{}\": {error}", volume.id),
             Self::Multiple(errors) => multi_error(errors.iter().map(Self::text)),
+            Self::PartlyCreated { created, failures } => {
+                let failed = multi_error(failures.iter().map(Self::text));
+                format!("{failed}{}\n", created.join("\n"))
+            }
             Self::UnknownPlugin(id) => format!("no CSI plugin named: {id} could be found"),
             Self::NoHealthyController(id) => {
                 format!("no healthy controllers for CSI plugin: {id}")
@@ -394,6 +423,8 @@ impl ServerError {
             | Self::QueueFull { .. }
             | Self::QueueTimeout { .. }
             | Self::RepeatedConflict(_)
+            | Self::NoPendingCreation(_)
+            | Self::TooManyCreateRequests { .. }
             | Self::SpecChanged { .. }
             | Self::Commit(_)
             | Self::Secrets { .. }
@@ -425,7 +456,10 @@ impl ServerError {
             Self::InBatch { error, .. } => {
                 format!("{}; no volume was registered", error.message())
             }
-            Self::Multiple(errors) => first_ones(errors.iter().map(Self::message)).join("; "),
+            Self::Multiple(errors)
+            | Self::PartlyCreated {
+                failures: errors, ..
+            } => first_ones(errors.iter().map(Self::message)).join("; "),
             Self::PluginHasNoController(id) => {
                 format!("plugin `{id}` cannot create volumes: it has no controller")
             }
@@ -516,6 +550,13 @@ impl ServerError {
                     volume.quoted()
                 )
             }
+            Self::NoPendingCreation(volume) => {
+                format!("no creation of volume {} is pending", volume.quoted())
+            }
+            Self::TooManyCreateRequests { volume, requests } => format!(
+                "the creation of volume {} was requested in {requests} ways, and each may have created it; no other one was sent",
+                volume.quoted()
+            ),
             Self::Commit(error) => match std::error::Error::source(error) {
                 Some(reason) => format!("{error}: {reason}"),
                 None => error.to_string(),
@@ -539,6 +580,10 @@ impl ServerError {
     pub fn notes(&self) -> Vec<String> {
         match self {
             Self::Claim(error) => error.notes(),
+            Self::PartlyCreated { created, failures } => {
+                let notes = failures.iter().flat_map(Self::notes);
+                created.iter().cloned().chain(notes).collect()
+            }
             other => other.parts().iter().flat_map(Self::notes).collect(),
         }
     }
@@ -583,7 +628,11 @@ impl ServerError {
 
     /// The errors that this one contains.
     fn parts(&self) -> &[Self] {
-        if let Self::Multiple(errors) = self {
+        if let Self::Multiple(errors)
+        | Self::PartlyCreated {
+            failures: errors, ..
+        } = self
+        {
             return errors;
         }
         if let Self::InBatch { error, .. } = self {
@@ -682,6 +731,7 @@ fn commit_code(error: &CommitError) -> Code {
         | CommitError::InvalidEvent(_) => Code::ServerBusy,
         CommitError::Journal(error) => error.kind.code(),
         CommitError::NoNamespace { .. } => Code::VolumeUnknownNamespace,
+        CommitError::LimitReached { .. } => Code::ServerLimit,
         CommitError::Stopping => Code::ServerStopping,
     }
 }

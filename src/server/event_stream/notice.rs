@@ -125,6 +125,7 @@ fn of_volume(state: &State, event_type: &'static str, key: &NamespacedId) -> Not
 fn of_claim(state: &State, volume: &RemoteVolume, event: &ClaimEvent) -> Vec<Notice> {
     match event {
         ClaimEvent::Granted { .. }
+        | ClaimEvent::AccessChanged { .. }
         | ClaimEvent::ReleaseRequested { .. }
         | ClaimEvent::Released { .. } => {}
         ClaimEvent::StepStarted { .. }
@@ -174,7 +175,9 @@ fn of_alloc(state: &State, alloc: &AllocId, event: &AllocEvent) -> Option<Notice
     let job = &placement.job.job;
     let event_type = match event {
         AllocEvent::Placed { .. } => "PlanResult",
-        AllocEvent::StopRequested { .. } => "AllocationUpdateDesiredStatus",
+        AllocEvent::StopRequested { .. } | AllocEvent::CutOff { .. } => {
+            "AllocationUpdateDesiredStatus"
+        }
         AllocEvent::Reported { .. } => "AllocationUpdated",
     };
     Some(Notice {

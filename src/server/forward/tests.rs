@@ -176,14 +176,14 @@ async fn retryable_failures_are_retried_with_growing_pauses() {
     }
 }
 
-/// B53: RESOURCE_EXHAUSTED is left to the caller.
+/// B53: what needs a change first is left to the caller.
 #[tokio::test(start_paused = true)]
 async fn final_failures_are_returned_immediately() {
     for (code, verdict) in [
         (StatusCode::InvalidArgument, Verdict::Permanent),
         (StatusCode::AlreadyExists, Verdict::Permanent),
         (StatusCode::FailedPrecondition, Verdict::RetryLater),
-        (StatusCode::ResourceExhausted, Verdict::RetryLater),
+        (StatusCode::PermissionDenied, Verdict::RetryLater),
         (StatusCode::NotFound, Verdict::AlreadyDone),
     ] {
         let error = failure(code, verdict);

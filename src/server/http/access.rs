@@ -23,6 +23,7 @@ impl Route {
             | Self::ListSnapshots
             | Self::ReadVolume(_)
             | Self::ListClaims
+            | Self::ListCreations
             | Self::ReadClaims(_)
             | Self::ReadHistory(_)
             | Self::ReadHealth(_)
@@ -63,10 +64,12 @@ impl Route {
             | Self::Register
             | Self::Create
             | Self::Deregister(_)
+            | Self::DeregisterAll
             | Self::Delete(_)
             | Self::Detach(_)
             | Self::Claim(_)
             | Self::Release(_)
+            | Self::GiveUpCreation(_)
             | Self::Fence(_)
             | Self::Unfence(_)
             | Self::SetNodeEligibility(_)

@@ -94,7 +94,8 @@ pub(super) async fn release(request: &ApiRequest, id: &str) -> Result {
     let wait = wait(parameters.text("wait").unwrap_or_default())?;
     let volume = key(request, id);
     let claims = &request.services.claims;
-    let released = if cuts_off(parameters.text("cuts_off"), &alloc)? {
+    let what = ("allocation", "releases");
+    let released = if cuts_off(parameters.text("cuts_off"), alloc.as_str(), what)? {
         claims.cut_off(&volume, &alloc, alias.as_ref(), wait).await
     } else {
         claims.release(&volume, &alloc, alias.as_ref(), wait).await
@@ -102,14 +103,14 @@ pub(super) async fn release(request: &ApiRequest, id: &str) -> Result {
     released_reply(request, released.map_err(not_found)?)
 }
 
-/// Whether the request approves that the tasks of the allocation lose the volume. The approval repeats the
-/// allocation, so that it cannot be one for all.
-fn cuts_off(approved: Option<&str>, alloc: &AllocId) -> Result<bool> {
+/// Whether the request approves that tasks lose their volumes. The approval repeats what it is for, so that it cannot
+/// be one for all.
+fn cuts_off(approved: Option<&str>, id: &str, (noun, verb): (&str, &str)) -> Result<bool> {
     match approved {
         None => Ok(false),
-        Some(approved) if approved == alloc.as_str() => Ok(true),
+        Some(approved) if approved == id => Ok(true),
         Some(approved) => Err(invalid(&format!(
-            "`cuts_off` approves allocation `{approved}`, and the request releases allocation `{alloc}`"
+            "`cuts_off` approves {noun} `{approved}`, and the request {verb} {noun} `{id}`"
         ))),
     }
 }
@@ -123,7 +124,13 @@ pub(super) async fn detach(request: &ApiRequest, volume: NamespacedId, node: &st
 }
 
 pub(super) async fn fence(request: &ApiRequest, node: &str) -> Result {
-    let index = request.services.claims.fence(&NodeId::new(node)).await?;
+    let claims = &request.services.claims;
+    let id = NodeId::new(node);
+    let approved = request.parameters.text("cuts_off");
+    if !cuts_off(approved, node, ("node", "fences"))? {
+        claims.check_unheard(&id)?;
+    }
+    let index = claims.fence(&id).await?;
     Ok(Reply::empty().with_index(index))
 }
 
@@ -249,7 +256,10 @@ fn status_to_wire(status: &ClaimStatus) -> ClaimDocument {
         published: known_name(status.published).to_owned(),
         read_only: status.read_only,
         staged: known_name(status.staged).to_owned(),
-        state: status.progress.as_str().to_owned(),
+        state: match status.is_cut_off {
+            true => "cutting-off".to_owned(),
+            false => status.progress.as_str().to_owned(),
+        },
         target_path: path_text(status.target.as_ref()),
         volume_id: status.volume.id.to_string(),
     }

@@ -15,6 +15,7 @@ mod body;
 mod claims;
 mod cluster;
 mod compressed_list;
+mod creations;
 mod event_payload;
 mod events;
 mod filtering;

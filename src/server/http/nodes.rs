@@ -7,6 +7,7 @@ use super::job_documents::placed_allocs;
 use super::reply::Reply;
 use super::request::ApiRequest;
 use crate::model::{Node, NodeId, PluginInstance};
+use crate::server::claims::ClaimService;
 use crate::server::error::{JobError, ServerError};
 use crate::server::services::AgentInfo;
 use crate::state::{State, Table, Topic, plugins};
@@ -34,6 +35,10 @@ pub(super) async fn list(request: &ApiRequest) -> Result {
         let matching = nodes.filter(|node| node.id.as_str().starts_with(prefix));
         let stub = |node: &Node| NodeStub {
             fenced: state.node_loss(&node.id).is_some(),
+            returned: state
+                .node_loss(&node.id)
+                .is_some_and(|loss| loss.has_returned),
+            status_description: status_description(state, &request.services.claims, &node.id),
             ..node_to_wire(node)
         };
         let stubs: Vec<_> = matching.map(stub).collect();
@@ -46,13 +51,29 @@ pub(super) async fn read(request: &ApiRequest, id: &str) -> Result {
     let id = NodeId::new(id);
     let wait = request.parameters.wait()?;
     wait_for_index(request, wait, topics, index).await?;
-    let address = &request.services.agent_info.address;
+    let (address, claims) = (
+        &request.services.agent_info.address,
+        &request.services.claims,
+    );
     let found = request.services.cell.read(|state| {
         let node = state.node(&id)?;
-        Some((document(state, node, address), index(state)))
+        let document = NodeDocument {
+            status_description: status_description(state, claims, &id),
+            ..document(state, node, address)
+        };
+        Some((document, index(state)))
     });
     let (document, index) = found.ok_or_else(|| JobError::NoNode(id.to_string()))?;
     Ok(Reply::json(&document, request.pretty)?.with_index(index))
+}
+
+/// Why a node is not used, and what that waits for; empty for one that is used.
+fn status_description(state: &State, claims: &ClaimService, node: &NodeId) -> String {
+    match state.node_loss(node) {
+        None => String::new(),
+        Some(loss) if loss.has_returned => claims.sweep_progress(node),
+        Some(loss) => loss.reason.clone(),
+    }
 }
 
 pub(super) fn document(state: &State, node: &Node, address: &str) -> NodeDocument {

@@ -62,9 +62,11 @@ pub(super) async fn create_snapshots(request: &ApiRequest) -> Result {
     let requests: Vec<_> = requests.collect::<Result<_>>()?;
     let are_requested = !requests.is_empty();
     let snapshots = request.services.volumes.create_snapshots(requests).await?;
-    let snapshots = snapshots
-        .iter()
-        .map(|snapshot| snapshot_to_wire(snapshot, None));
+    let snapshots = snapshots.iter().map(|created| SnapshotDocument {
+        name: created.name.clone(),
+        source_volume_id: created.source.id.to_string(),
+        ..snapshot_to_wire(&created.snapshot, Some(&created.plugin))
+    });
     let snapshots = are_requested.then(|| snapshots.collect());
     Reply::json(
         &snapshots_response(request, snapshots, None),

@@ -28,8 +28,8 @@ use super::reply::{Reply, ResponseBuilder, Uncompressed, wants_typed_errors};
 use super::request::ApiRequest;
 use super::route::Route;
 use super::{
-    allocs, claims, cluster, events, history, jobs, logs, metrics, namespaces, nodes, plugins,
-    provider, variables, volumes,
+    allocs, claims, cluster, creations, events, history, jobs, logs, metrics, namespaces, nodes,
+    plugins, provider, variables, volumes,
 };
 use crate::server::error::{RequestError, ServerError};
 use crate::server::services::Services;
@@ -260,9 +260,12 @@ async fn dispatch(route: &Route, request: &ApiRequest) -> Result<Reply, ServerEr
         Route::Register => volumes::register(request).await,
         Route::Create => volumes::create(request).await,
         Route::Deregister(id) => volumes::deregister(request, id).await,
+        Route::DeregisterAll => volumes::deregister_all(request).await,
         Route::Delete(id) => volumes::delete(request, id).await,
         Route::Detach(id) => volumes::detach(request, id).await,
         Route::ListClaims => claims::list_all(request).await,
+        Route::ListCreations => creations::list(request),
+        Route::GiveUpCreation(id) => creations::give_up(request, id).await,
         Route::ReadClaims(id) => claims::list_of_volume(request, id).await,
         Route::ReadHealth(id) => volumes::read_health(request, id).await,
         Route::ReadHistory(id) => history::read(request, id).await,

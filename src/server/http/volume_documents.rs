@@ -1,12 +1,13 @@
 //! The documents of volumes, with the fields that only this agent has.
 
 use crate::state::VolumeView;
-use crate::wire::{VolumeDocument, VolumeStub, stub_to_wire, volume_to_wire};
+use crate::wire::{VolumeDocument, VolumeStub, stub_to_wire, time_to_wire, volume_to_wire};
 
-/// Encodes a volume in a list, with the field that only this agent has.
+/// Encodes a volume in a list, with the fields that only this agent has.
 pub(super) fn volume_stub(view: &VolumeView) -> VolumeStub {
     let volume = view.volume();
     VolumeStub {
+        resource_exhausted: time_to_wire(view.exhausted_since()),
         spec_index: Some(volume.spec_index),
         ..stub_to_wire(&volume)
     }
@@ -17,6 +18,7 @@ pub(super) fn volume_document(view: &VolumeView) -> VolumeDocument {
     let volume = view.volume();
     VolumeDocument {
         node_expansion_pending: view.record.node_expansion_pending,
+        resource_exhausted: time_to_wire(view.exhausted_since()),
         spec_index: Some(volume.spec_index),
         ..volume_to_wire(&volume)
     }

@@ -237,6 +237,15 @@ pub(super) async fn deregister(request: &ApiRequest, id: &str) -> Result {
     Ok(Reply::empty().with_index(index))
 }
 
+/// Deregisters all volumes that the request names (`id`, repeatable) or none.
+pub(super) async fn deregister_all(request: &ApiRequest) -> Result {
+    let force = request.parameters.force()?;
+    let ids = request.parameters.all("id").filter(|id| !id.is_empty());
+    let keys = ids.map(|id| key(&request.parameters, id)).collect();
+    let index = request.services.volumes.deregister_all(keys, force).await?;
+    Ok(Reply::empty().with_index(index))
+}
+
 pub(super) async fn delete(request: &ApiRequest, id: &str) -> Result {
     let key = key(&request.parameters, id);
     let at = request.parameters.cas()?;

@@ -81,11 +81,13 @@ impl LocalControlPlane {
                     group: placement.group.clone(),
                     index: placement.index,
                     wants_stop,
+                    cut_off: placement.cut_off.clone(),
                     report: placement.report.clone(),
                 }),
                 Err(error) => unreadable.push(UnreadableAlloc {
                     id: id.clone(),
                     wants_stop,
+                    cut_off: placement.cut_off.clone(),
                     reason: error.message(),
                 }),
             }
@@ -148,19 +150,48 @@ impl LocalControlPlane {
     }
 
     fn request(&self, alloc: &AllocId, alias: &VolumeAlias) -> Result<MountRequest, String> {
+        let placement = self.placement(alloc);
+        let opened = placement.map(|placement| {
+            let job = self.job_of(alloc, &placement);
+            job.map(|job| (placement, job))
+        });
+        let opened = opened.transpose().map_err(|error| error.message())?;
+        if let Some((placement, _)) = &opened
+            && placement.cut_off.contains(alias)
+        {
+            return Err(format!(
+                "an operator cut allocation `{alloc}` off from its volume `{alias}`"
+            ));
+        }
+        let request = opened.and_then(|(of, job)| request_of(&of, &job, alloc, alias));
+        request
+            .ok_or_else(|| format!("the group of allocation `{alloc}` has no CSI volume `{alias}`"))
+    }
+
+    fn placement(&self, alloc: &AllocId) -> Option<Placement> {
         self.ports.cell.read(|state| {
             let placement = state.alloc(alloc).and_then(|one| one.placement.as_deref());
-            let request = placement.and_then(|placement| request_of(placement, alloc, alias));
-            request.ok_or_else(|| {
-                format!("the group of allocation `{alloc}` has no CSI volume `{alias}`")
-            })
+            placement.cloned()
         })
+    }
+
+    /// Hides in a report what is sealed of the job: a driver's error may repeat a command.
+    fn hide_settings(&self, alloc: &AllocId, report: &mut AllocReport) {
+        let placement = self.placement(alloc);
+        let job = placement.and_then(|placement| self.job_of(alloc, &placement).ok());
+        if let Some(job) = job {
+            report.hide(&job.secret_values());
+        }
     }
 }
 
 /// The claim of one volume of an allocation.
-fn request_of(placement: &Placement, alloc: &AllocId, alias: &VolumeAlias) -> Option<MountRequest> {
-    let job = &placement.job.job;
+fn request_of(
+    placement: &Placement,
+    job: &Job,
+    alloc: &AllocId,
+    alias: &VolumeAlias,
+) -> Option<MountRequest> {
     let mut groups = job.groups.iter();
     let group = groups.find(|group| group.name == placement.group)?;
     let volume = group.volumes.get(alias)?;
@@ -211,6 +242,7 @@ fn is_final(error: &ServerError) -> bool {
             | ClaimError::StillAttached { .. }
             | ClaimError::StillRunning { .. }
             | ClaimError::UnknownNode(_)
+            | ClaimError::NodeHeard { .. }
             | ClaimError::NodeState(_) => false,
         },
         _ => false,
@@ -304,7 +336,44 @@ impl ControlPlane for LocalControlPlane {
         }
     }
 
-    async fn report(&self, alloc: &AllocId, report: AllocReport) -> Result<(), ControlPlaneError> {
+    async fn note_cut_off(
+        &self,
+        alloc: &AllocId,
+        alias: &VolumeAlias,
+    ) -> Result<(), ControlPlaneError> {
+        let (alloc, alias) = (alloc.clone(), alias.clone());
+        let key = ClaimKey { alloc, alias };
+        let volume = self.ports.cell.read(|state| {
+            let placement = state.alloc(&key.alloc)?.placement.as_deref()?;
+            let is_cut_off = placement.cut_off.contains(&key.alias);
+            state.claimed_as(&key).filter(|_| is_cut_off).cloned()
+        });
+        let Some(volume) = volume else {
+            return Ok(());
+        };
+        let event = ClaimEvent::ReleaseRequested {
+            key,
+            reason: "an operator cut its tasks off, and none of them runs".to_owned(),
+        };
+        let kind = EventKind::Claim {
+            volume,
+            event: Box::new(event),
+        };
+        let event = Event::new(self.ports.clock.now(), kind);
+        match self.ports.cell.commit(Expected::Any, event).await {
+            // It is in release already, or gone.
+            Ok(_) | Err(CommitError::InvalidEvent(_)) => Ok(()),
+            Err(CommitError::Stopping) => Err(ControlPlaneError::Stopping),
+            Err(error) => Err(ControlPlaneError::Failed(error.detail())),
+        }
+    }
+
+    async fn report(
+        &self,
+        alloc: &AllocId,
+        mut report: AllocReport,
+    ) -> Result<(), ControlPlaneError> {
+        self.hide_settings(alloc, &mut report);
         let is_news = self.ports.cell.read(|state| {
             let record = state.alloc(alloc).filter(|record| !record.has_ended);
             let placement = record.and_then(|record| record.placement.as_deref());

@@ -12,6 +12,8 @@ mod scheduler;
 mod service;
 mod settings;
 
+pub(in crate::server) use settings::JobSealer;
+
 pub use control_plane::LocalControlPlane;
 pub use ports::JobPorts;
 pub use scheduler::JobScheduler;

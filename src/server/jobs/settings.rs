@@ -9,10 +9,10 @@ use crate::state::JobVersion;
 
 /// Seals and opens jobs. A clone uses the same key.
 #[derive(Clone)]
-pub(super) struct JobSealer(Arc<dyn Sealer>);
+pub(in crate::server) struct JobSealer(Arc<dyn Sealer>);
 
 impl JobSealer {
-    pub(super) fn new(sealer: Arc<dyn Sealer>) -> Self {
+    pub(in crate::server) fn new(sealer: Arc<dyn Sealer>) -> Self {
         Self(sealer)
     }
 
@@ -28,8 +28,25 @@ impl JobSealer {
         opened.map_err(|error| ServerError::Secrets { owner, error })
     }
 
+    /// The version with everything sealed that may be secret; `None` if it is already.
+    pub(in crate::server) fn sealed_again(
+        &self,
+        version: &JobVersion,
+    ) -> Result<Option<JobVersion>, ServerError> {
+        let mut job = self.open(version)?;
+        let settings = job.take_settings();
+        if job == version.job {
+            return Ok(None);
+        }
+        Ok(Some(JobVersion {
+            settings: self.seal(&version.key(), &settings),
+            job,
+            version: version.version,
+        }))
+    }
+
     /// The complete job.
-    pub(super) fn open(&self, version: &JobVersion) -> Result<Job, ServerError> {
+    pub(in crate::server) fn open(&self, version: &JobVersion) -> Result<Job, ServerError> {
         let job = version.job.with_settings(&self.settings_of(version)?);
         job.map_err(|_| ServerError::Secrets {
             owner: SecretOwner::Job(version.key()),

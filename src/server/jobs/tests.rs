@@ -61,11 +61,19 @@ fn alias() -> VolumeAlias {
 
 /// Waits until the state is as the test needs it.
 async fn until(agent: &FakeAgent, is_ready: impl Fn(&State) -> bool) {
+    assert!(
+        is_reached(agent, is_ready).await,
+        "the state is never reached"
+    );
+}
+
+/// Whether the state becomes like this in ten minutes.
+async fn is_reached(agent: &FakeAgent, is_ready: impl Fn(&State) -> bool) -> bool {
     let tables = [Table::Jobs, Table::Allocs, Table::Claims, Table::Nodes];
     let topics = |_: &State| tables.map(Topic::all).into();
     let reached = agent.cell.wait_until(topics, is_ready);
     let reached = tokio::time::timeout(Duration::from_secs(600), reached).await;
-    reached.expect("the state is never reached").unwrap();
+    reached.is_ok()
 }
 
 async fn assigned_of(agent: &FakeAgent, id: &str) -> AssignedAlloc {
@@ -368,7 +376,21 @@ async fn release_of_running_tasks(
         return;
     }
     let cut_off = claims.cut_off(&key, &alloc, None, wait).await.unwrap();
-    assert_eq!(cut_off.0, 0, "{context}");
+    assert_eq!(cut_off.0, 1, "{context}: its tasks are killed first");
+    assert_eq!(agent.backend.targets().len(), 1, "{context}");
+    let forced = agent
+        .volumes
+        .deregister(key.clone(), true)
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(forced, ServerError::VolumeInUse { .. }),
+        "{context}: {forced:?}"
+    );
+    let again = node(&agent).mount(&alloc, &alias()).await.unwrap_err();
+    assert!(again.is_final, "{context}: {again:?}");
+    node(&agent).note_cut_off(&alloc, &alias()).await.unwrap();
+    until(&agent, |state| state.claims_of(&alloc).next().is_none()).await;
     assert!(agent.backend.targets().is_empty(), "{context}");
     // The allocation lives on without its volume, and its end is heard of as ever.
     report(&agent, &alloc, ClientStatus::Complete).await;
@@ -377,6 +399,51 @@ async fn release_of_running_tasks(
         Vec::<String>::new(),
         "{context}"
     );
+}
+
+/// Rule 19: whatever the node reports, and whether the plugin is there, what is mounted stays until the allocation has ended. What
+/// the sweep waits for is shown.
+#[tokio::test(start_paused = true)]
+async fn a_returned_node_is_swept_after_its_allocations_have_ended() {
+    for status in [
+        None,
+        Some(ClientStatus::Pending),
+        Some(ClientStatus::Running),
+    ] {
+        let agent = agent().await;
+        let created = agent
+            .volumes
+            .create(vec![FakeAgent::request("data").into()]);
+        created.await.unwrap();
+        let jobs = &agent.services.jobs;
+        jobs.register(writer("web"), None).await.unwrap();
+        let alloc = assigned_of(&agent, "web").await.id;
+        node(&agent).mount(&alloc, &alias()).await.unwrap();
+        if let Some(status) = status.clone() {
+            report(&agent, &alloc, status).await;
+        }
+        jobs.stop(&job_key("web"), false).await.unwrap();
+        let (claims, id) = (&agent.services.claims, NodeId::new(FakeAgent::NODE));
+        assert!(claims.check_unheard(&id).is_err(), "{status:?}");
+        claims.fence(&id).await.unwrap();
+        claims.unfence(&id).await.unwrap();
+        let is_swept = |state: &State| state.node_loss(&id).is_none();
+        assert!(!is_reached(&agent, is_swept).await, "{status:?}");
+        assert_eq!(agent.backend.targets().len(), 1, "{status:?}");
+        let waits = format!("waits for the end of allocation `{alloc}`");
+        let shown = claims.sweep_progress(&id);
+        assert!(shown.contains(&waits), "{shown}");
+        agent.observe(false).await;
+        report(&agent, &alloc, ClientStatus::Complete).await;
+        assert!(!is_reached(&agent, is_swept).await, "{status:?}");
+        let shown = claims.sweep_progress(&id);
+        assert!(shown.contains("waits for plugin `"), "{shown}");
+        agent.observe(true).await;
+        until(&agent, is_swept).await;
+        assert!(agent.backend.targets().is_empty(), "{status:?}");
+        let violations = agent.backend.take_violations();
+        assert_eq!(violations, Vec::<String>::new(), "{status:?}");
+    }
 }
 
 /// Also by force, and also while its plugin is away.

@@ -38,3 +38,9 @@ pub(super) fn is_permanently_refused(error: &ServerError) -> bool {
     is_answered_with(error, StatusCode::InvalidArgument)
         || is_answered_with(error, StatusCode::OutOfRange)
 }
+
+/// Whether the plugin refuses the request for good, so that another one may have created the volume: the name
+/// belongs to a volume that does not fit the request, or the request can never succeed.
+pub(super) fn is_certainly_refused(error: &ServerError) -> bool {
+    is_answered_with(error, StatusCode::AlreadyExists) || is_permanently_refused(error)
+}

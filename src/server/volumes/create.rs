@@ -4,14 +4,14 @@
 //! same name gives the same volume (CSI 1.12, CreateVolume). A pending creation is continued under
 //! the same name, so a volume is never created twice or left behind.
 //!
-//! A changed request for a pending creation is sent as changed. ALREADY_EXISTS means that the earlier
-//! request created the volume: that request is sent again to learn the volume's ID, and the changed
-//! one updates the volume. A volume that exists is never created again; the request updates it.
+//! A changed request for a pending creation is sent as changed, and those before it stay on record.
+//! ALREADY_EXISTS means that one of these created the volume: they are sent again to learn the volume's ID, and
+//! the changed one updates the volume. A volume that exists is never created again; the request updates it.
 
 use tracing::info;
 
-use super::call_effect::{PriorCalls, is_answered_with};
-use super::creation::CreationProtocol;
+use super::call_effect::{PriorCalls, is_answered_with, is_certainly_refused};
+use super::creation::{CreationProtocol, GivenUp};
 use super::expand::{ExpansionResult, VolumeExpander};
 use super::limiter::{LockedResource, OperationLimiter};
 use super::plugin::VolumePlugin;
@@ -22,15 +22,18 @@ use super::validation::{ValidationTarget, validate_submission};
 use super::warnings::{
     expansion_warnings, ignored_field_warnings, shared_warning, topology_warning,
 };
-use crate::model::VolumeRequest;
+use crate::model::{NamespacedId, VolumeRequest};
 use crate::ports::StatusCode;
 use crate::server::cell::Expected;
 use crate::server::error::{ResidualState, ServerError, UpdateOrigin};
 use crate::server::forward_error::ForwardOutcome;
 use crate::server::sealing::VolumeSealer;
-use crate::state::{Phase, State, VolumeRecord, VolumeView, volume};
+use crate::state::{CreateRequest, Phase, State, VolumeRecord, VolumeView, volume};
 
 const ORIGIN: UpdateOrigin = UpdateOrigin::Create;
+
+/// How many different requests of one creation are remembered.
+const MAX_REQUESTS: usize = 8;
 
 /// Creates volumes, or updates those that exist.
 pub(super) struct VolumeCreator {
@@ -172,12 +175,31 @@ impl VolumeCreator {
             .await?;
         let secrets = request.secrets.clone().unwrap_or_default();
         let expected = Expected::VolumeAbsent(request.key());
+        let request = self.creation.create_request(&definition, &secrets);
         let intent = self
             .creation
-            .record_intent(expected, definition, secrets, PriorCalls::None)
+            .record_intent(expected, request, vec![], PriorCalls::None)
             .await?;
         self.creation.send_and_record(&intent, &call).await?;
-        self.store.written(&request.key())
+        self.store.written(&definition.key)
+    }
+
+    /// Continues a pending creation without a request of a client.
+    pub(super) async fn continue_creation(&self, key: &NamespacedId) -> Result<(), ServerError> {
+        let resource = LockedResource::Volume(key.clone());
+        let _permit = self.limiter.acquire(resource).await?;
+        let record = self.store.record(key);
+        match record.filter(|record| record.phase == Phase::Creating) {
+            Some(record) => self.creation.resume(&record, None).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Gives a pending creation up. The provider may have its volume.
+    pub(super) async fn give_up(&self, key: &NamespacedId) -> Result<GivenUp, ServerError> {
+        let resource = LockedResource::Volume(key.clone());
+        let _permit = self.limiter.acquire(resource).await?;
+        self.creation.give_up(key).await
     }
 
     /// Continues a pending creation, with a request that may have changed.
@@ -190,39 +212,68 @@ impl VolumeCreator {
             self.creation
                 .resume(record, request.secrets.as_ref())
                 .await?;
-            return self.store.written(&request.key());
+            // An earlier request may have created the volume, and this one updates it.
+            let created = self.store.record(record.key());
+            let is_answer = created.is_some_and(|created| created.definition == record.definition);
+            return match is_answer {
+                true => self.store.written(&request.key()),
+                false => Err(conflict(record.key())),
+            };
         }
         let secrets = match &request.secrets {
             Some(secrets) => secrets.clone(),
             None => self.sealer.secrets_of(record)?,
         };
         let creation = &self.creation;
+        let earlier = self.other_requests(record, request)?;
         let wanted = self.sealer.definition(request);
         let call = creation
             .prepare_call(&wanted, creation.pending(record))
             .await?;
-        let prior = PriorCalls::Possible;
+        let wanted = creation.create_request(&wanted, &secrets);
         let changed = creation
-            .record_intent(unchanged(record), wanted, secrets.clone(), prior)
+            .record_intent(unchanged(record), wanted, earlier, PriorCalls::Possible)
             .await?;
-        match creation.send_and_record(&changed, &call).await {
-            Ok(()) => self.store.written(&request.key()),
-            Err(error) if is_answered_with(&error, StatusCode::AlreadyExists) => {
-                let expected = unchanged(&changed.record);
-                let earlier = record.definition.clone();
-                let intent = creation
-                    .record_intent(expected, earlier, secrets, prior)
-                    .await?;
-                creation.send_and_record(&intent, &call).await?;
-                Err(conflict(record.key()))
+        let error = match creation.send_and_record(&changed, &call).await {
+            Ok(()) => return self.store.written(&request.key()),
+            Err(error) => error,
+        };
+        if is_answered_with(&error, StatusCode::AlreadyExists) {
+            let secrets = request.secrets.as_ref();
+            let tried = creation.try_earlier(&changed, secrets, &call, error).await;
+            let Err(error) = tried else {
+                return Err(conflict(record.key()));
+            };
+            if is_certainly_refused(&error) {
+                creation.restore(record).await;
             }
-            Err(error) => {
-                if had_no_effect(&error) {
-                    creation.restore(&changed, record).await;
-                }
-                Err(error)
+            return Err(error);
+        }
+        if had_no_effect(&error) {
+            creation.restore(record).await;
+        }
+        Err(error)
+    }
+
+    /// The requests of a pending creation that differ from this one, which is about to be sent.
+    fn other_requests(
+        &self,
+        record: &VolumeRecord,
+        request: &VolumeRequest,
+    ) -> Result<Vec<CreateRequest>, ServerError> {
+        let mut others = vec![];
+        for sent in record.create_requests() {
+            if !self.sealer.is_definition_of(request, &sent.definition)? {
+                others.push(sent);
             }
         }
+        if others.len() < MAX_REQUESTS {
+            return Ok(others);
+        }
+        Err(ServerError::TooManyCreateRequests {
+            volume: record.key().clone(),
+            requests: others.len(),
+        })
     }
 }
 

@@ -4,14 +4,22 @@
 //! or neither this call nor an earlier one under the same name can have created anything, and the
 //! intent is abandoned. The answers alone decide which ([`certainly_had_no_effect`]). Callers hold
 //! the volume's permit.
+//!
+//! A creation may have been requested in several ways before one was answered. The intent has every request
+//! that was sent and may have created the volume. They all have one name, so at most one has, and the plugin
+//! refuses the others: they are sent one after the other, the newest first, until one is answered.
+
+use std::sync::Arc;
 
 use tracing::{info, warn};
 
-use super::call_effect::{PriorCalls, certainly_had_no_effect, is_permanently_refused};
+use super::call_effect::{
+    PriorCalls, certainly_had_no_effect, is_certainly_refused, is_permanently_refused,
+};
 use super::limiter::OperationLimiter;
 use super::plugin::VolumePlugin;
 use super::store::{VolumeStore, conflict, unchanged};
-use crate::model::{MountOptions, NamespacedId, Secrets};
+use crate::model::{MountOptions, NamespacedId, PluginId, RemoteVolume, Secrets};
 use crate::ports::{CreateVolume, CreatedVolume, VolumeSource};
 use crate::server::call_line::CallClass;
 use crate::server::call_lines::CallPermit;
@@ -25,7 +33,7 @@ use crate::server::forward::Forwarder;
 use crate::server::forward_error::ForwardError;
 use crate::server::sealing::VolumeSealer;
 use crate::state::{
-    EventKind, Phase, ProviderFacts, VolumeDefinition, VolumeRecord, provider_name,
+    CreateRequest, EventKind, Phase, ProviderFacts, VolumeDefinition, VolumeRecord, provider_name,
 };
 
 /// A recorded intent to create a volume.
@@ -42,6 +50,17 @@ pub(super) struct PreparedCall {
     plugin: VolumePlugin,
     candidates: Candidates,
     permit: CallPermit,
+}
+
+/// A creation that was given up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GivenUp {
+    /// The plugin.
+    pub plugin: PluginId,
+    /// The name of the volume at the provider, if it was created.
+    pub provider_name: String,
+    /// The index of the change.
+    pub index: u64,
 }
 
 /// Records, sends and resolves creations.
@@ -77,12 +96,46 @@ impl CreationProtocol {
         let Some(record) = record.filter(|record| record.phase == Phase::Creating) else {
             return Ok(());
         };
-        let event = EventKind::VolumeCreateAbandoned { key: key.clone() };
+        let event = EventKind::VolumeCreateAbandoned {
+            key: key.clone(),
+            may_remain: None,
+        };
         self.store.commit(unchanged(&record), event).await?;
         Ok(())
     }
 
-    /// Sends the recorded request again. Given secrets replace the recorded ones, so that a wrong
+    /// Removes the intent of a volume that the provider may have. The caller has the volume's lock, so no call is
+    /// under way.
+    pub(super) async fn give_up(&self, key: &NamespacedId) -> Result<GivenUp, ServerError> {
+        let (record, event) = self.giving_up(key)?;
+        let provider_name = self.store.read(|state| provider_name(state, &record));
+        let index = self.store.commit(unchanged(&record), event).await?;
+        Ok(GivenUp {
+            plugin: record.definition.plugin_id.clone(),
+            provider_name,
+            index,
+        })
+    }
+
+    /// Returns the event that gives a pending creation up, with the record that it is for.
+    pub(super) fn giving_up(
+        &self,
+        key: &NamespacedId,
+    ) -> Result<(Arc<VolumeRecord>, EventKind), ServerError> {
+        let record = self.store.record(key);
+        let record = record.filter(|record| record.phase == Phase::Creating);
+        let record = record.ok_or_else(|| ServerError::NoPendingCreation(key.clone()))?;
+        let name = self.store.read(|state| provider_name(state, &record));
+        warn!(volume.id = %key.id, volume.namespace = %key.namespace, provider_name = name,
+            "a pending creation is given up; the provider may have a volume of that name");
+        let event = EventKind::VolumeCreateAbandoned {
+            key: key.clone(),
+            may_remain: Some(name),
+        };
+        Ok((record, event))
+    }
+
+    /// Sends the recorded requests again. Given secrets replace the recorded ones, so that a wrong
     /// token can be corrected.
     pub(super) async fn resume(
         &self,
@@ -95,14 +148,74 @@ impl CreationProtocol {
         let stored = self.sealer.secrets_of(record);
         let intent = match secrets {
             Some(secrets) if stored.as_ref().ok() != Some(secrets) => {
-                let definition = record.definition.clone();
-                let expected = unchanged(record);
-                self.record_intent(expected, definition, secrets.clone(), PriorCalls::Possible)
+                let request = self.create_request(&record.definition, secrets);
+                let earlier = record.earlier_creates.clone();
+                self.record_intent(unchanged(record), request, earlier, PriorCalls::Possible)
                     .await?
             }
-            Some(_) | None => self.intent(record.clone(), stored?, PriorCalls::Possible)?,
+            Some(_) | None => self.intent(record.clone(), PriorCalls::Possible)?,
         };
-        self.send_and_record(&intent, &call).await
+        match self.send_and_record(&intent, &call).await {
+            Err(error) if is_certainly_refused(&error) => {
+                self.try_earlier(&intent, secrets, &call, error).await
+            }
+            ended => ended,
+        }
+    }
+
+    /// Sends the earlier requests of an intent whose own request was refused: one of them may have created the
+    /// volume. Without an answer to any, the intent is as it was.
+    ///
+    /// # Errors
+    /// That of the first request without an answer, or `refusal` if each one is refused.
+    pub(super) async fn try_earlier(
+        &self,
+        intent: &CreateIntent,
+        secrets: Option<&Secrets>,
+        call: &PreparedCall,
+        refusal: ServerError,
+    ) -> Result<(), ServerError> {
+        let sent = intent.record.create_requests();
+        let mut record = intent.record.clone();
+        let mut refusal = refusal;
+        for (at, request) in sent.iter().enumerate().skip(1) {
+            let request = match secrets {
+                Some(secrets) => self.create_request(&request.definition, secrets),
+                None => request.clone(),
+            };
+            let mut others = sent.clone();
+            others.remove(at);
+            let next = self
+                .record_intent(unchanged(&record), request, others, PriorCalls::Possible)
+                .await?;
+            match self.send_and_record(&next, call).await {
+                Ok(()) => return Ok(()),
+                Err(error) if is_certainly_refused(&error) => {
+                    // A refusal that says that the volume exists is the one to know of.
+                    if is_permanently_refused(&refusal) {
+                        refusal = error;
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+            record = next.record;
+        }
+        if sent.len() > 1 {
+            self.restore(&intent.record).await;
+        }
+        Err(refusal)
+    }
+
+    /// A request as it is recorded.
+    pub(super) fn create_request(
+        &self,
+        definition: &VolumeDefinition,
+        secrets: &Secrets,
+    ) -> CreateRequest {
+        CreateRequest {
+            definition: definition.clone(),
+            secrets: self.sealer.seal(&definition.key, secrets),
+        }
     }
 
     /// Finds the plugin's usable controllers and waits for a permit to call them.
@@ -123,35 +236,31 @@ impl CreationProtocol {
         })
     }
 
-    /// Records an intent.
+    /// Records an intent with the requests that were sent before.
     pub(super) async fn record_intent(
         &self,
         expected: Expected,
-        definition: VolumeDefinition,
-        secrets: Secrets,
+        request: CreateRequest,
+        earlier: Vec<CreateRequest>,
         prior: PriorCalls,
     ) -> Result<CreateIntent, ServerError> {
-        let key = definition.key.clone();
+        let key = request.definition.key.clone();
         let event = EventKind::VolumeCreateIntended {
-            definition: Box::new(definition),
-            secrets: self.sealer.seal(&key, &secrets),
+            definition: Box::new(request.definition),
+            secrets: request.secrets,
+            earlier,
         };
         self.store.commit(expected, event).await?;
         let record = self.store.record(&key).ok_or_else(|| conflict(&key))?;
-        self.intent(VolumeRecord::clone(&record), secrets, prior)
+        self.intent(VolumeRecord::clone(&record), prior)
     }
 
-    fn intent(
-        &self,
-        record: VolumeRecord,
-        secrets: Secrets,
-        prior: PriorCalls,
-    ) -> Result<CreateIntent, ServerError> {
+    fn intent(&self, record: VolumeRecord, prior: PriorCalls) -> Result<CreateIntent, ServerError> {
         let provider_name = self.store.read(|state| provider_name(state, &record));
         let mount_options = self.sealer.mount_options_of(&record.definition)?;
         Ok(CreateIntent {
+            secrets: self.sealer.secrets_of(&record)?,
             record,
-            secrets,
             mount_options: mount_options.unwrap_or_default(),
             provider_name,
             prior,
@@ -176,12 +285,20 @@ impl CreationProtocol {
             Err(error) => return Err(self.record_failure(intent, error).await),
         };
         let (provider, provider_version) = call.plugin.provider();
+        let volume = RemoteVolume {
+            plugin_id: intent.record.definition.plugin_id.clone(),
+            external_id: created.external_id.clone(),
+        };
+        let sent = (&intent.secrets, &intent.mount_options);
+        let context = self
+            .sealer
+            .seal_volume_context(&volume, created.context, sent);
         let provided = ProviderFacts {
             provider: provider.into(),
             provider_version: provider_version.into(),
             external_id: Some(created.external_id),
             capacity: created.capacity,
-            context: created.context.into(),
+            context: context.into(),
             topologies: created.topologies.into(),
         };
         let event = EventKind::VolumeCreated {
@@ -198,7 +315,7 @@ impl CreationProtocol {
         intent: &CreateIntent,
         call: &PreparedCall,
     ) -> Result<CreatedVolume, ForwardError> {
-        let request = create_request(intent, &call.plugin);
+        let request = rpc_request(intent, &call.plugin);
         let rpc = ControllerOperation::Create.rpc();
         let residual = self.pending(&intent.record);
         let report = |error| {
@@ -226,7 +343,10 @@ impl CreationProtocol {
     /// Removes the intent. Returns whether it was removed; if not, the next request finds it.
     async fn abandon(&self, intent: &CreateIntent) -> bool {
         let key = intent.record.key().clone();
-        let event = EventKind::VolumeCreateAbandoned { key: key.clone() };
+        let event = EventKind::VolumeCreateAbandoned {
+            key: key.clone(),
+            may_remain: None,
+        };
         match self.store.commit(unchanged(&intent.record), event).await {
             Ok(_) => true,
             Err(error) => {
@@ -237,17 +357,21 @@ impl CreationProtocol {
         }
     }
 
-    /// Records the earlier intent again after a changed request that created nothing: only the earlier
-    /// one may have created the volume.
-    pub(super) async fn restore(&self, intent: &CreateIntent, earlier: &VolumeRecord) {
+    /// Records an earlier intent again, after requests that created nothing: only those of the earlier one may
+    /// have created the volume.
+    pub(super) async fn restore(&self, earlier: &VolumeRecord) {
         let key = earlier.key();
+        let Some(now) = self.store.record(key) else {
+            return;
+        };
         let event = EventKind::VolumeCreateIntended {
             definition: Box::new(earlier.definition.clone()),
             secrets: earlier.secrets.clone(),
+            earlier: earlier.earlier_creates.clone(),
         };
-        if let Err(error) = self.store.commit(unchanged(&intent.record), event).await {
-            warn!(volume.id = %key.id, volume.namespace = %key.namespace, error = %error,
-                "the earlier request is no longer on record");
+        if let Err(error) = self.store.commit(unchanged(&now), event).await {
+            warn!(volume.id = %key.id, volume.namespace = %key.namespace, error = error.detail(),
+                "a request that created nothing stays among those that may have");
         }
     }
 }
@@ -267,7 +391,7 @@ fn failure(
     }))
 }
 
-fn create_request(intent: &CreateIntent, plugin: &VolumePlugin) -> CreateVolume {
+fn rpc_request(intent: &CreateIntent, plugin: &VolumePlugin) -> CreateVolume {
     let definition = &intent.record.definition;
     let source = match (&definition.clone_id, &definition.snapshot_id) {
         (Some(id), _) => Some(VolumeSource::Volume(id.clone())),

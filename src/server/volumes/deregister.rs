@@ -1,6 +1,9 @@
 //! Deregister: a registration is removed, and the provider keeps the volume.
 
-use tracing::{info, warn};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tracing::info;
 
 use super::creation::CreationProtocol;
 use super::delete::in_use;
@@ -10,9 +13,9 @@ use crate::claim::{ClaimEvent, Tombstone};
 use crate::model::NamespacedId;
 use crate::server::claims::writers;
 use crate::server::error::ServerError;
-use crate::state::{EventKind, VolumeView};
+use crate::state::{EventKind, VolumeRecord, VolumeView};
 
-/// Deregisters volumes.
+/// Deregisters volumes: all of a request or none.
 pub(super) struct VolumeDeregistrar {
     pub(super) store: VolumeStore,
     pub(super) limiter: OperationLimiter,
@@ -26,35 +29,83 @@ impl VolumeDeregistrar {
         force: bool,
         at: Option<u64>,
     ) -> Result<u64, ServerError> {
-        let resource = LockedResource::Volume(key.clone());
-        let _permit = self.limiter.acquire(resource).await?;
-        self.store.check_spec_index(key, at)?;
+        let keys = BTreeSet::from([key.clone()]);
+        self.deregister_all(&keys, force, at).await
+    }
+
+    /// Removes all registrations or none (B94).
+    pub(super) async fn deregister_all(
+        &self,
+        keys: &BTreeSet<NamespacedId>,
+        force: bool,
+        at: Option<u64>,
+    ) -> Result<u64, ServerError> {
+        let first = keys.first().ok_or(ServerError::MissingVolumeId)?;
+        let resources = keys.iter().cloned().map(LockedResource::Volume);
+        let _permits = self.limiter.acquire_all(resources.collect()).await?;
+        for key in keys {
+            self.store.check_spec_index(key, at)?;
+        }
         self.store
-            .retry_on_conflict(key, || self.deregister_once(key, force))
+            .retry_on_conflict(first, || self.deregister_once(keys, force))
             .await
     }
 
-    async fn deregister_once(&self, key: &NamespacedId, force: bool) -> Result<u64, ServerError> {
-        if self.store.record(key).is_none() {
-            return Err(ServerError::VolumeNotFound(key.clone()));
+    async fn deregister_once(
+        &self,
+        keys: &BTreeSet<NamespacedId>,
+        force: bool,
+    ) -> Result<u64, ServerError> {
+        for key in keys {
+            if self.store.record(key).is_none() {
+                let error = ServerError::VolumeNotFound(key.clone());
+                return Err(error.in_batch(key, keys.len()));
+            }
         }
+        let (mut expected, mut events) = (vec![], vec![]);
+        for key in keys {
+            let removal = self.removal(key, force).await;
+            let removal = removal.map_err(|error| error.in_batch(key, keys.len()))?;
+            if let Some((record, removing)) = removal {
+                expected.push(unchanged(&record));
+                events.extend(removing);
+            }
+        }
+        if events.is_empty() {
+            return Ok(self.store.index());
+        }
+        let index = self.store.commit_all(expected, events).await?;
+        for key in keys {
+            info!(volume.id = %key.id, volume.namespace = %key.namespace, index, "volume deregistered");
+        }
+        Ok(index)
+    }
+
+    /// Returns the events that remove a registration, with the record that they are for; `None` if the volume was
+    /// being created and does not exist.
+    async fn removal(
+        &self,
+        key: &NamespacedId,
+        force: bool,
+    ) -> Result<Option<(Arc<VolumeRecord>, Vec<EventKind>)>, ServerError> {
         match self.creation.settle(key, None).await {
-            Err(_) if force => return self.abandon_creation(key).await,
+            Err(_) if force => {
+                let (record, event) = self.creation.giving_up(key)?;
+                return Ok(Some((record, vec![event])));
+            }
             settled => settled?,
         }
         let Some(existing) = self.store.view(key) else {
-            return Ok(self.store.index());
+            return Ok(None);
         };
         let volume = existing.volume();
         if volume.is_claimed() && !(force && self.nobody_writes(&existing)) {
             return Err(in_use(&volume));
         }
-        let mut events = vec![EventKind::VolumeDeregistered { key: key.clone() }];
-        events.splice(0..0, self.orphaned_claims(&existing));
-        let expected = unchanged(&existing.record);
-        let index = self.store.commit_all(expected, events).await?;
-        info!(volume.id = %key.id, volume.namespace = %key.namespace, index, "volume deregistered");
-        Ok(index)
+        let removed = EventKind::VolumeDeregistered { key: key.clone() };
+        let events = self.orphaned_claims(&existing).into_iter();
+        let events = events.chain([removed]).collect();
+        Ok(Some((existing.record, events)))
     }
 
     /// Whether no task can write through the registration any more.
@@ -85,17 +136,5 @@ impl VolumeDeregistrar {
             volume: claims.volume.clone(),
             event: Box::new(event),
         })
-    }
-
-    /// Removes a pending creation by force. The operator has to remove what the provider created.
-    async fn abandon_creation(&self, key: &NamespacedId) -> Result<u64, ServerError> {
-        let record = self.store.record(key);
-        let record = record.ok_or_else(|| ServerError::VolumeNotFound(key.clone()))?;
-        let provider_name = self.store.provider_name(key);
-        let event = EventKind::VolumeCreateAbandoned { key: key.clone() };
-        let index = self.store.commit(unchanged(&record), event).await?;
-        warn!(volume.id = %key.id, volume.namespace = %key.namespace, index, provider_name,
-            "a pending creation was removed by force; the provider may have a volume of that name");
-        Ok(index)
     }
 }

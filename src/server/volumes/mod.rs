@@ -4,7 +4,8 @@
 //! An operation acquires its volume, reads the record, decides, records an intent, calls the plugin
 //! and records the answer. The intent comes before every call that changes a registered volume.
 //! After `kill -9` the record shows how far the operation came, and the next request for the volume
-//! continues it. Nothing works on pending intents in the background.
+//! continues it. A creation is continued without a request too ([`creation_driver`]): its volume may exist, and no list
+//! of volumes has it.
 //!
 //! [`VolumeService`] runs the operations. Each operation is a type of its own that holds only the
 //! parts it needs: [`store`] (records), [`sealing`] (secrets), [`limiter`] (concurrency) and the
@@ -13,6 +14,7 @@
 mod call_effect;
 mod create;
 mod creation;
+mod creation_driver;
 mod delete;
 mod deregister;
 mod expand;
@@ -20,6 +22,7 @@ mod health;
 mod health_counts;
 mod limiter;
 mod listing_health;
+mod pending;
 mod plugin;
 mod ports;
 mod provider;
@@ -31,8 +34,11 @@ mod update;
 mod validation;
 mod warnings;
 
+pub use creation::GivenUp;
+pub(crate) use creation_driver::CreationDriver;
+pub use pending::{CreationAttempts, PendingCreation};
 pub use ports::{VolumeLimits, VolumePorts};
-pub use provider::SnapshotRequest;
+pub use provider::{CreatedSnapshot, SnapshotRequest};
 pub use service::VolumeService;
 pub use submission::{VolumeSubmission, VolumeWriteResult};
 

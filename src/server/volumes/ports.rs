@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ports::{Clock, IdSource, PluginDirectory, Sealer};
+use crate::retry::RetryPolicy;
 use crate::server::call_lines::CallLines;
 use crate::server::cell::StateCell;
 use crate::server::claims::ClaimLimits;
@@ -38,6 +39,8 @@ pub struct VolumeLimits {
     pub max_waiting: usize,
     /// Limits of claims.
     pub claims: ClaimLimits,
+    /// Pauses between attempts to continue a creation.
+    pub creations: RetryPolicy,
     /// How often an operation is decided again after its volume changed meanwhile.
     pub conflict_retries: u32,
 }
@@ -54,6 +57,10 @@ impl Default for VolumeLimits {
             queue_timeout: Duration::from_secs(180),
             max_waiting: Self::MAX_WAITING,
             claims: ClaimLimits::default(),
+            creations: RetryPolicy {
+                initial: Duration::from_secs(2),
+                max: Duration::from_secs(60),
+            },
             conflict_retries: 8,
         }
     }

@@ -43,6 +43,19 @@ pub struct SnapshotRequest {
     pub secrets: Secrets,
 }
 
+/// A snapshot that was created, with what it was created from (W57).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CreatedSnapshot {
+    /// The snapshot.
+    pub snapshot: Snapshot,
+    /// The volume.
+    pub source: NamespacedId,
+    /// The plugin.
+    pub plugin: PluginId,
+    /// The snapshot's name.
+    pub name: String,
+}
+
 /// Lists, creates and deletes what the provider has.
 pub(super) struct ProviderAccess {
     pub(super) store: VolumeStore,
@@ -132,11 +145,12 @@ impl ProviderAccess {
         answer.await.map_err(failed)
     }
 
-    /// Creates each snapshot on its own. If some fail, the others stay and the failures are returned.
+    /// Creates each snapshot on its own. If some fail, the others stay: the error has the failures, and names
+    /// those that were created.
     pub(super) async fn create_snapshots(
         &self,
         requests: Vec<SnapshotRequest>,
-    ) -> Result<Vec<Snapshot>, ServerError> {
+    ) -> Result<Vec<CreatedSnapshot>, ServerError> {
         let (mut snapshots, mut failures) = (vec![], vec![]);
         for request in requests {
             match self.create_snapshot(request).await {
@@ -144,14 +158,20 @@ impl ProviderAccess {
                 Err(error) => failures.push(error),
             }
         }
-        if failures.is_empty() {
-            Ok(snapshots)
-        } else {
-            Err(ServerError::Multiple(failures))
+        match (failures.is_empty(), snapshots.is_empty()) {
+            (true, _) => Ok(snapshots),
+            (false, true) => Err(ServerError::Multiple(failures)),
+            (false, false) => Err(ServerError::PartlyCreated {
+                created: snapshots.iter().map(creation_text).collect(),
+                failures,
+            }),
         }
     }
 
-    async fn create_snapshot(&self, request: SnapshotRequest) -> Result<Snapshot, ServerError> {
+    async fn create_snapshot(
+        &self,
+        request: SnapshotRequest,
+    ) -> Result<CreatedSnapshot, ServerError> {
         let key = request.source.clone();
         let _volume = self
             .limiter
@@ -202,7 +222,12 @@ impl ProviderAccess {
         let snapshot = answer.await.map_err(failed)?;
         info!(volume.id = %key.id, volume.namespace = %key.namespace, snapshot.id = %snapshot.id,
             "snapshot created");
-        Ok(snapshot)
+        Ok(CreatedSnapshot {
+            snapshot,
+            source: key,
+            plugin: plugin.clone(),
+            name: name.clone(),
+        })
     }
 
     /// Refuses a request that names another plugin than the volume's.
@@ -295,6 +320,14 @@ impl ProviderAccess {
             |error: ForwardError| failure(operation, target.clone(), subject, facts.id(), error);
         facts.candidates().map_err(|error| failed(error.into()))
     }
+}
+
+fn creation_text(created: &CreatedSnapshot) -> String {
+    let volume = created.source.quoted();
+    format!(
+        "snapshot `{}` of volume {volume} was created as `{}`",
+        created.name, created.snapshot.id
+    )
 }
 
 /// Checks a name against CSI's limits on strings (CSI 1.12, Size Limits).

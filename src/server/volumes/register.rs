@@ -1,10 +1,10 @@
 //! Register: records volumes that the provider has, or updates their registrations.
 //!
-//! All volumes of a request are planned and validated by the plugin before the first is written. A
+//! All volumes of a request are planned and validated by the plugin, and then written at once (B94). A
 //! new registration contains only what a client may set. An external volume may be registered twice,
 //! with a warning, but not while it is being deleted.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tracing::info;
 
@@ -14,12 +14,14 @@ use super::limiter::{LockedResource, OperationLimiter};
 use super::plugin::VolumePlugin;
 use super::store::{VolumeStore, conflict};
 use super::submission::{VolumeSubmission, VolumeWriteResult};
-use super::update::{PlannedUpdate, PlannedWrite, plan_update};
+use super::update::{PlannedUpdate, PlannedWrite, plan_update, with_kept_context};
 use super::validation::{ValidationTarget, validate_submission};
 use super::warnings::{
     expansion_warnings, ignored_field_warnings, shared_warning, topology_warning,
 };
-use crate::model::{ExternalId, NamespacedId, PluginId, Secrets, Volume, VolumeRequest};
+use crate::model::{
+    ExternalId, NamespacedId, PluginId, RemoteVolume, Secrets, Volume, VolumeRequest,
+};
 use crate::ports::ValidateVolume;
 use crate::server::call_line::CallClass;
 use crate::server::cell::Expected;
@@ -118,6 +120,7 @@ impl VolumeRegistrar {
         request: &VolumeRequest,
         plugin: &VolumePlugin,
     ) -> Result<PlannedUpdate, ServerError> {
+        with_kept_context(request, &BTreeMap::new())?;
         let volume = registered_volume(request, plugin);
         self.check_not_being_deleted(&volume)?;
         let secrets = request.secrets.clone().unwrap_or_default();
@@ -180,12 +183,16 @@ impl VolumeRegistrar {
         let candidates = plugin.candidates().map_err(|error| failed(error.into()))?;
         let class = CallClass::Create;
         let _permit = self.limiter.acquire_call(class, plugin.id()).await?;
+        let remote = RemoteVolume {
+            plugin_id: volume.plugin_id.clone(),
+            external_id: volume.remote_id(),
+        };
         let request = ValidateVolume {
             external_id: volume.remote_id(),
             capabilities: volume.capabilities.clone(),
             mount_options: volume.mount_options.clone().unwrap_or_default(),
             parameters: volume.parameters.clone(),
-            context: volume.context.clone(),
+            context: self.sealer.open_context(&remote, &volume.context)?,
             secrets: secrets.clone(),
         };
         let rpc = operation.rpc();
@@ -196,7 +203,7 @@ impl VolumeRegistrar {
         answer.await.map_err(failed)
     }
 
-    /// Runs the expansions, then writes. If an expansion changed a volume, nothing is written and all
+    /// Runs the expansions, then writes all or nothing. If an expansion changed a volume, nothing is written and all
     /// volumes are planned again.
     async fn write_all(&self, writes: Vec<PlannedWrite>) -> Result<(), ServerError> {
         let steps = writes.iter().filter_map(|write| write.expansion.as_ref());
@@ -209,13 +216,19 @@ impl VolumeRegistrar {
         if let Some(key) = settled {
             return Err(conflict(key));
         }
-        for PlannedWrite {
-            expected, event, ..
-        } in writes
-        {
-            let Some(event) = event else { continue };
-            let (volume, change) = (event.volume().cloned(), event.name());
-            let index = self.store.commit(expected, event).await?;
+        let written = writes
+            .into_iter()
+            .filter_map(|write| Some((write.expected, write.event?)));
+        let (expected, events): (Vec<_>, Vec<_>) = written.unzip();
+        if events.is_empty() {
+            return Ok(());
+        }
+        let changes = events
+            .iter()
+            .map(|event| (event.volume().cloned(), event.name()));
+        let changes: Vec<_> = changes.collect();
+        let index = self.store.commit_all(expected, events).await?;
+        for (volume, change) in changes {
             if let Some(NamespacedId { namespace, id }) = volume {
                 info!(volume.id = %id, volume.namespace = %namespace, index, "{change}");
             }

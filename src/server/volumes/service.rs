@@ -5,6 +5,7 @@
 //! a late answer of the plugin gets an error, and the operation goes on. [`VolumeService::stop`] bounds how
 //! long tasks run; the next request continues an aborted one, as after a crash.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::create::VolumeCreator;
-use super::creation::CreationProtocol;
+use super::creation::{CreationProtocol, GivenUp};
 use super::delete::VolumeDeleter;
 use super::deregister::VolumeDeregistrar;
 use super::expand::VolumeExpander;
@@ -21,8 +22,9 @@ use super::health::HealthReader;
 use super::health_counts::HealthCounter;
 use super::limiter::OperationLimiter;
 use super::listing_health::ListingHealth;
+use super::pending::{CreationPauses, PendingCreation};
 use super::ports::{VolumeLimits, VolumePorts};
-use super::provider::{ProviderAccess, SnapshotRequest};
+use super::provider::{CreatedSnapshot, ProviderAccess, SnapshotRequest};
 use super::register::VolumeRegistrar;
 use super::store::VolumeStore;
 use super::submission::{VolumeSubmission, VolumeWriteResult};
@@ -39,6 +41,7 @@ use crate::server::sealing::VolumeSealer;
 #[derive(Clone)]
 pub struct VolumeService {
     operations: Arc<Operations>,
+    pending: CreationPauses,
     tasks: TaskTracker,
     /// Cancelled when new operations are refused.
     stopping: CancellationToken,
@@ -131,14 +134,15 @@ impl VolumeService {
     pub fn new(ports: VolumePorts, limits: VolumeLimits) -> Self {
         Self {
             operations: Arc::new(Operations::new(ports, limits)),
+            pending: CreationPauses::default(),
             tasks: TaskTracker::new(),
             stopping: CancellationToken::new(),
             aborting: CancellationToken::new(),
         }
     }
 
-    /// Registers volumes that the provider has, or updates their registrations: all of them or none.
-    /// A crash in between keeps the ones written before; the same request then writes the rest.
+    /// Registers volumes that the provider has, or updates their registrations: all of them or none, in one
+    /// durable write.
     ///
     /// # Errors
     /// If one of them cannot be registered. The error names it if there are several.
@@ -176,6 +180,38 @@ impl VolumeService {
         let operations = self.operations.clone();
         let created = self.spawn(async move { operations.creator.create_all(volumes).await });
         created.await.map_err(as_list)
+    }
+
+    /// The pauses of the creations that did not end.
+    pub(super) fn creation_pauses(&self) -> CreationPauses {
+        self.pending.clone()
+    }
+
+    /// Returns the wanted creations that did not end, sorted by namespace and ID, with the index of the state.
+    pub fn pending_creations(
+        &self,
+        is_wanted: impl Fn(&NamespacedId) -> bool,
+    ) -> (Vec<PendingCreation>, u64) {
+        let store = &self.operations.creator.store;
+        store.read(|state| (self.pending.pending(state, is_wanted), state.index()))
+    }
+
+    /// Continues a creation that did not end.
+    pub(super) async fn continue_creation(&self, key: NamespacedId) -> Result<(), ServerError> {
+        let operations = self.operations.clone();
+        self.spawn(async move { operations.creator.continue_creation(&key).await })
+            .await
+    }
+
+    /// Gives up a creation that did not end: the agent forgets it, and the provider may have the volume. Waits
+    /// until no call is under way.
+    ///
+    /// # Errors
+    /// If no creation of the volume is pending, or a call does not end in time.
+    pub async fn give_up_creation(&self, key: NamespacedId) -> Result<GivenUp, ServerError> {
+        let operations = self.operations.clone();
+        self.spawn(async move { operations.creator.give_up(&key).await })
+            .await
     }
 
     /// Deletes a volume at its provider and removes its registration. `secrets` overlay the stored
@@ -227,6 +263,23 @@ impl VolumeService {
         let operations = self.operations.clone();
         self.spawn(async move { operations.deregistrar.deregister(&key, force, at).await })
             .await
+    }
+
+    /// Removes several registrations, all or none.
+    ///
+    /// # Errors
+    /// Those of [`VolumeService::deregister`], with the volume.
+    pub async fn deregister_all(
+        &self,
+        keys: BTreeSet<NamespacedId>,
+        force: bool,
+    ) -> Result<u64, ServerError> {
+        let operations = self.operations.clone();
+        self.spawn(async move {
+            let deregistrar = &operations.deregistrar;
+            deregistrar.deregister_all(&keys, force, None).await
+        })
+        .await
     }
 
     /// Asks the plugin for the health of a volume, and the nodes that use it.
@@ -285,11 +338,12 @@ impl VolumeService {
     /// Each snapshot is independent: those that were created stay if others fail.
     ///
     /// # Errors
-    /// All failures in one error, even a single one. Each reports whether its snapshot may exist.
+    /// All failures in one error, even a single one. Each reports whether its snapshot may exist, and the error
+    /// names the snapshots that were created.
     pub async fn create_snapshots(
         &self,
         requests: Vec<SnapshotRequest>,
-    ) -> Result<Vec<Snapshot>, ServerError> {
+    ) -> Result<Vec<CreatedSnapshot>, ServerError> {
         let operations = self.operations.clone();
         let created =
             self.spawn(async move { operations.provider.create_snapshots(requests).await });

@@ -79,28 +79,28 @@ impl VolumeStore {
         expected: Expected,
         kind: EventKind,
     ) -> Result<u64, CommitError> {
-        let enters = |kind: &EventKind| {
+        self.commit_all(vec![expected], vec![kind]).await
+    }
+
+    /// Records several events or none, if what was expected still holds, and for new volumes if their namespaces
+    /// exist. Returns the last index.
+    pub(super) async fn commit_all(
+        &self,
+        expected: Vec<Expected>,
+        kinds: Vec<EventKind>,
+    ) -> Result<u64, CommitError> {
+        let enters = |kind: &&EventKind| {
             matches!(
                 kind,
                 EventKind::VolumeCreateIntended { .. } | EventKind::VolumeRegistered { .. }
             )
         };
-        let key = kind.volume().filter(|_| enters(&kind));
-        let namespace = key.map(namespace_of);
-        let expected = namespace.into_iter().chain([expected]).collect();
-        let event = Event::new(self.clock.now(), kind);
-        self.cell.commit_all(expected, vec![event]).await
-    }
-
-    /// Records several events or none, if what was expected still holds. Returns the last index.
-    pub(super) async fn commit_all(
-        &self,
-        expected: Expected,
-        kinds: Vec<EventKind>,
-    ) -> Result<u64, CommitError> {
+        let entered = kinds.iter().filter(enters).filter_map(EventKind::volume);
+        let namespaces: Vec<_> = entered.map(namespace_of).collect();
+        let expected = namespaces.into_iter().chain(expected).collect();
         let now = self.clock.now();
         let events = kinds.into_iter().map(|kind| Event::new(now, kind));
-        self.cell.commit_all(vec![expected], events.collect()).await
+        self.cell.commit_all(expected, events.collect()).await
     }
 
     /// Checks that the specification is the one that the client read: that it last changed at this index,

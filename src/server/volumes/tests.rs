@@ -5,6 +5,7 @@ mod delete;
 mod expand;
 mod health;
 mod late_answers;
+mod pending;
 mod provider;
 mod recording;
 mod register;

@@ -1,9 +1,11 @@
 //! Plans the update of a registered volume: merges the request and decides what to write. Pure.
 
+use std::collections::BTreeMap;
+
 use super::expand::{ExpansionNeed, ExpansionStep};
 use super::plugin::VolumePlugin;
 use super::store::{unchanged, unused};
-use crate::model::{CapacityRange, Secrets, Volume, VolumeRequest};
+use crate::model::{CapacityRange, MountOptions, SealedSecrets, Secrets, Volume, VolumeRequest};
 use crate::plan::{Expansion, MergeRules, SecretsChange, merge};
 use crate::server::cell::Expected;
 use crate::server::error::{ServerError, UpdateOrigin};
@@ -41,8 +43,10 @@ pub(super) fn plan_update(
     let record = &existing.record;
     let before = Volume {
         mount_options: sealer.mount_options_of(&record.definition)?,
+        context: record.provided.context.to_map(),
         ..existing.volume()
     };
+    let request = &with_kept_context(request, &before.context)?;
     let merged =
         merge(&before, &request.to_unresolved(), MergeRules::AGENT).map_err(|refusals| {
             ServerError::UpdateRefused {
@@ -99,6 +103,40 @@ pub(super) fn plan_update(
 fn narrows(before: &Volume, after: &Volume) -> bool {
     let is_kept = |capability| after.capabilities.contains(capability);
     before.mount_options != after.mount_options || !before.capabilities.iter().all(is_kept)
+}
+
+/// Returns the request with the recorded values where its context has what a reader gets instead of them.
+///
+/// # Errors
+/// If such a value is not on record, or if a value looks sealed.
+pub(super) fn with_kept_context(
+    request: &VolumeRequest,
+    recorded: &BTreeMap<String, String>,
+) -> Result<VolumeRequest, ServerError> {
+    let mut request = request.clone();
+    let mut problems = vec![];
+    for (key, value) in request.context.iter_mut().flatten() {
+        let kept = recorded
+            .get(key)
+            .filter(|kept| SealedSecrets::is_text(kept));
+        match kept {
+            Some(kept) if value == MountOptions::REDACTED => value.clone_from(kept),
+            Some(_) | None if value == MountOptions::REDACTED => problems.push(format!(
+                "`{key}` in the context is [REDACTED], which a server shows instead of the value"
+            )),
+            Some(_) | None if SealedSecrets::is_text(value) => problems.push(format!(
+                "`{key}` in the context begins as a sealed value does"
+            )),
+            Some(_) | None => {}
+        }
+    }
+    match problems.is_empty() {
+        true => Ok(request),
+        false => Err(ServerError::Invalid {
+            volume: request.id,
+            problems,
+        }),
+    }
 }
 
 /// The expansion that comes first: a pending one, because the volume's size is unknown until it is

@@ -22,7 +22,10 @@ fn volume_events(key: &NamespacedId) -> Vec<EventKind> {
     vec![
         create_intended(&key),
         created(&key, "ext-2"),
-        EventKind::VolumeCreateAbandoned { key: key.clone() },
+        EventKind::VolumeCreateAbandoned {
+            key: key.clone(),
+            may_remain: None,
+        },
         registered(&key, "ext-3"),
         EventKind::VolumeUpdated {
             definition: Box::new(definition(&key)),
@@ -134,6 +137,7 @@ fn a_retried_create_keeps_the_generation_and_takes_the_new_definition() {
     let again = EventKind::VolumeCreateIntended {
         definition: Box::new(new_definition.clone()),
         secrets: SealedSecrets::new(vec![7]),
+        earlier: first.create_requests(),
     };
     apply(&mut state, &Event::new(50, again));
     let second = state.record(&key).unwrap();
@@ -147,6 +151,11 @@ fn a_retried_create_keeps_the_generation_and_takes_the_new_definition() {
         (&new_definition, &[7][..])
     );
     assert_eq!(provider_name(&state, second), provider_name(&state, &first));
+    assert_eq!(second.earlier_creates, first.create_requests());
+    assert_eq!(state.creating().count(), 1);
+    apply(&mut state, &Event::new(60, created(&key, "ext-1")));
+    assert_eq!(state.record(&key).unwrap().earlier_creates, []);
+    assert_eq!(state.creating().count(), 0);
 }
 
 #[test]
@@ -458,4 +467,79 @@ fn a_long_history_has_every_kind_of_event() {
 fn a_registration_of_a_node_changes_the_index_of_the_nodes() {
     let state = state_of([started(), node_registered(1), node_registered(1)]);
     assert_eq!(state.nodes_index(), state.index());
+}
+
+/// B16: a stored volume without capabilities gets the pair of its current modes with the first change of a claim, and keeps
+/// it when the claim is gone; other volumes keep their lists.
+#[test]
+fn a_volume_without_capabilities_gets_the_pair_in_force() {
+    use crate::claim::{ClaimEvent, samples};
+    use crate::model::AccessMode;
+    let (bare, usual) = (key("default", "bare"), key("default", "usual"));
+    let registered_as = |key: &NamespacedId, external: &str, is_bare: bool| {
+        let EventKind::VolumeRegistered {
+            mut definition,
+            provided,
+            secrets,
+        } = registered(key, external)
+        else {
+            panic!("another event")
+        };
+        if is_bare {
+            definition.capabilities = vec![].into();
+        }
+        EventKind::VolumeRegistered {
+            definition,
+            provided,
+            secrets,
+        }
+    };
+    let mut state = state_of([
+        started(),
+        registered_as(&bare, "ext-1", true),
+        registered_as(&usual, "ext-2", false),
+    ]);
+    let list = |state: &State, key: &NamespacedId| {
+        state.record(key).unwrap().definition.capabilities.to_vec()
+    };
+    let before = list(&state, &usual);
+    assert_eq!(list(&state, &bare), []);
+    for (at, volume) in [&bare, &usual].into_iter().enumerate() {
+        let mut request =
+            samples::request(&format!("a{at}"), "n1", AccessMode::MultiNodeReaderOnly);
+        request.volume = volume.clone();
+        let modes = request.usage.capability;
+        let (claim_key, claim) = request.granted(1);
+        let (alloc, node) = (claim_key.alloc.clone(), claim.node.clone());
+        let remote = state.remote_volume(volume).unwrap();
+        let change = |event| EventKind::Claim {
+            volume: remote.clone(),
+            event: Box::new(event),
+        };
+        let granted = change(ClaimEvent::Granted {
+            key: claim_key.clone(),
+            claim: Box::new(claim),
+        });
+        let requested = change(ClaimEvent::ReleaseRequested {
+            key: claim_key.clone(),
+            reason: String::new(),
+        });
+        let released = change(ClaimEvent::Released { key: claim_key });
+        for event in [
+            EventKind::AllocStarted { alloc, node },
+            granted,
+            requested,
+            released,
+        ] {
+            let event = Event::new(9, event);
+            assert_eq!(check(&state, &event), Ok(()));
+            apply(&mut state, &event);
+        }
+        let expected = if *volume == bare {
+            vec![modes]
+        } else {
+            before.clone()
+        };
+        assert_eq!(list(&state, volume), expected);
+    }
 }

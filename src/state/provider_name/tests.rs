@@ -10,7 +10,10 @@ use crate::state::samples::{create_intended, created, key, started, state_of};
 fn provider_names_differ_between_volumes() {
     let name = |state: &State, key: &NamespacedId| provider_name(state, state.record(key).unwrap());
     let (a, b) = (key("default", "db"), key("prod", "db"));
-    let abandoned = EventKind::VolumeCreateAbandoned { key: a.clone() };
+    let abandoned = EventKind::VolumeCreateAbandoned {
+        key: a.clone(),
+        may_remain: None,
+    };
     let first = state_of([started(), create_intended(&a), create_intended(&b)]);
     let again = state_of([
         started(),

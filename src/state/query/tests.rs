@@ -1,8 +1,12 @@
 //! Computed health, and queries for single objects.
 
 use super::*;
-use crate::model::{AllocId, ClientStatus, NodeId, PluginInstance};
+use crate::model::{
+    AllocId, ClientStatus, CsiPluginConfig, CsiPluginType, Job, JobId, JobKey, JobType, Namespace,
+    NodeId, PluginInstance, RestartPolicy, Task, TaskGroup,
+};
 use crate::state::event::{Event, EventKind};
+use crate::state::job_record::JobEvent;
 use crate::state::samples::jobs::{alloc_placed, alloc_reported, job_key, job_registered};
 use crate::state::samples::{instance, key, node_registered, registered, started, state_of};
 
@@ -93,7 +97,6 @@ fn an_instance_is_listed_under_each_of_its_services() {
     assert_eq!(plugins(&state, "hostpath-2").len(), 0);
 }
 
-/// B95: health counts follow from the reports, so no order of them makes the counts drift.
 /// The instance of an allocation that no job placed, such as the agent's own plugin, is not among them.
 #[test]
 fn a_plugin_names_the_allocations_of_jobs_that_run_it() {
@@ -115,6 +118,8 @@ fn a_plugin_names_the_allocations_of_jobs_that_run_it() {
     assert_eq!(allocs, [("n1-alloc", "storage", &ClientStatus::Running)]);
 }
 
+/// B95: health counts follow from the reports, so no order of them makes the counts drift or go below zero, and an
+/// instance with both services counts on both sides.
 #[test]
 fn health_counts_follow_from_the_last_report_of_each_instance() {
     let unhealthy = |instance: &mut PluginInstance| instance.health.healthy = false;
@@ -165,4 +170,141 @@ fn a_new_volume_starts_empty() {
     assert_eq!((shown.access_mode, shown.attachment_mode), (None, None));
     assert_eq!((view.summary().readers, view.summary().writers), (0, 0));
     assert_eq!(state.all_claims().len(), 0);
+}
+
+/// A job whose groups have these counts, each with a task that serves the plugin.
+fn plugin_job(
+    id: &str,
+    job_type: JobType,
+    kind: CsiPluginType,
+    counts: &[i64],
+) -> (JobKey, EventKind) {
+    let key = JobKey::new(Namespace::default(), JobId::new(id));
+    let groups = counts.iter().enumerate().map(|(at, count)| {
+        let policy = RestartPolicy::of_type(job_type);
+        let mut task = Task::new("plugin", "exec", policy);
+        task.csi_plugin = Some(CsiPluginConfig::new(PluginId::new("hostpath"), kind));
+        let mut group = TaskGroup::new(format!("g{at}"), job_type);
+        group.count = *count;
+        group.tasks = vec![task];
+        group
+    });
+    let job = Job {
+        job_type,
+        groups: groups.collect(),
+        ..Job::new(key.namespace.clone(), key.id.clone())
+    };
+    let event = JobEvent::Registered {
+        job: Box::new(job),
+        settings: Default::default(),
+    };
+    let event = EventKind::Job {
+        job: key.clone(),
+        event: Box::new(event),
+    };
+    (key, event)
+}
+
+fn job_stopped(key: &JobKey, purges: bool) -> EventKind {
+    EventKind::Job {
+        job: key.clone(),
+        event: Box::new(JobEvent::Stopped { purges }),
+    }
+}
+
+/// B96, W55: a plugin is listed while it has an instance or a job, and its expected counts follow from the groups of the
+/// jobs and the nodes, from the registration to the purge.
+#[test]
+fn a_plugin_exists_while_it_has_an_instance_or_a_job() {
+    let plugin = PluginId::new("hostpath");
+    let unhealthy = |instance: &mut PluginInstance| instance.health.healthy = false;
+    let only_node = |instance: &mut PluginInstance| instance.controller = None;
+    let (controllers, registered) = plugin_job(
+        "controllers",
+        JobType::Service,
+        CsiPluginType::Controller,
+        &[2],
+    );
+    let (_, two_groups) = plugin_job(
+        "controllers",
+        JobType::Service,
+        CsiPluginType::Controller,
+        &[2, 1],
+    );
+    let (nodes, system) = plugin_job("nodes", JobType::System, CsiPluginType::Node, &[1]);
+    let (other, monolith) = plugin_job("other", JobType::Service, CsiPluginType::Monolith, &[1]);
+    let gone = |node: &str| EventKind::PluginAllocGone {
+        plugin: PluginId::new("hostpath"),
+        alloc: AllocId::new(format!("{node}-alloc")),
+    };
+    let mut state = state_of([started()]);
+    // Healthy and expected controllers, healthy and expected nodes.
+    for (step, event, expected) in [
+        ("a job is registered", registered, Some([0, 2, 0, 0])),
+        ("a second group adds up", two_groups, Some([0, 3, 0, 0])),
+        ("a system job without nodes", system, Some([0, 3, 0, 0])),
+        ("a node", node_registered(1), Some([0, 3, 0, 1])),
+        ("another node", node_registered(2), Some([0, 3, 0, 2])),
+        (
+            "a monolith counts on both sides",
+            monolith,
+            Some([0, 4, 0, 3]),
+        ),
+        (
+            "it is stopped",
+            job_stopped(&other, false),
+            Some([0, 3, 0, 2]),
+        ),
+        (
+            "an instance that no job runs",
+            observed("n9", only_node),
+            Some([0, 3, 1, 3]),
+        ),
+        (
+            "it is unhealthy",
+            observed("n9", unhealthy),
+            Some([0, 4, 0, 3]),
+        ),
+        ("it is gone", gone("n9"), Some([0, 3, 0, 2])),
+        (
+            "one job is stopped",
+            job_stopped(&controllers, false),
+            Some([0, 0, 0, 2]),
+        ),
+        ("the other is purged", job_stopped(&nodes, true), None),
+        (
+            "an instance without a job",
+            observed("n9", only_node),
+            Some([0, 0, 1, 1]),
+        ),
+        ("and it is gone", gone("n9"), None),
+    ] {
+        crate::state::apply::apply(&mut state, &Event::new(9, event));
+        assert_eq!(
+            crate::state::violations(&state),
+            Vec::<String>::new(),
+            "{step}"
+        );
+        let status = plugin_status(&state, &plugin);
+        let counts = status.as_ref().map(|status| {
+            let (controllers, nodes) = (status.controllers, status.nodes);
+            [
+                controllers.healthy,
+                controllers.expected,
+                nodes.healthy,
+                nodes.expected,
+            ]
+        });
+        assert_eq!(counts, expected, "{step}");
+        let is_listed = crate::state::plugins(&state, "host").len() == 1;
+        assert_eq!(is_listed, expected.is_some(), "{step}");
+        assert_eq!(
+            crate::state::plugin(&state, &plugin).is_some(),
+            expected.is_some(),
+            "{step}"
+        );
+        if let Some(view) = crate::state::plugin(&state, &plugin) {
+            assert!(view.create_index > 0 && view.modify_index > 0, "{step}");
+        }
+    }
 }

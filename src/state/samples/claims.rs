@@ -138,6 +138,7 @@ impl History {
                 step,
                 error: "UNAVAILABLE: try again".to_owned(),
                 help: Some("check the plugin".to_owned()),
+                exhausted: true,
             }),
             (step, Some(started), 1..=3) => Some(ClaimEvent::StepDone {
                 answer: answer(&step),

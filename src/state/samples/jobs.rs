@@ -3,7 +3,7 @@
 use super::History;
 use crate::model::{
     AllocId, AllocReport, ClientStatus, EvaluationId, Job, JobId, JobKey, JobType, Namespace,
-    NodeId, RestartPolicy, SealedSecrets, Task, TaskGroup,
+    NodeId, RestartPolicy, SealedSecrets, Task, TaskGroup, VolumeAlias,
 };
 use crate::state::event::EventKind;
 use crate::state::job_record::{
@@ -75,7 +75,7 @@ impl History {
             job: key.clone(),
             event: Box::new(event),
         };
-        match self.choose(12) {
+        match self.choose(13) {
             0 | 1 => job_registered(&key),
             2 => of_job(JobEvent::Stopped {
                 purges: self.choose(2) == 0,
@@ -89,6 +89,12 @@ impl History {
                 alloc: AllocId::new(alloc),
                 event: Box::new(AllocEvent::StopRequested {
                     reason: "the job was stopped".to_owned(),
+                }),
+            },
+            12 => EventKind::PlacedAlloc {
+                alloc: AllocId::new(alloc),
+                event: Box::new(AllocEvent::CutOff {
+                    alias: VolumeAlias::new("data"),
                 }),
             },
             9 => alloc_reported(&alloc, ClientStatus::Running),

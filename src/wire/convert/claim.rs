@@ -1,10 +1,11 @@
-//! Claims of volumes from the agent's JSON.
+//! Claims of volumes, and creations that did not end, from the agent's JSON.
 
 use crate::model::{
     AllocId, ClaimProblem, ExternalId, Namespace, NamespacedId, NodeId, PluginId, VolumeAlias,
-    VolumeClaim, VolumeId,
+    VolumeClaim, VolumeCreation, VolumeId,
 };
 use crate::wire::claim::{ClaimDocument, ClaimProblemDocument};
+use crate::wire::creation::CreationDocument;
 
 /// Converts a claim.
 pub fn claim_from_wire(claim: &ClaimDocument) -> VolumeClaim {
@@ -35,5 +36,20 @@ fn problem_from_wire(problem: &ClaimProblemDocument) -> ClaimProblem {
         error: problem.error.clone(),
         help: Some(problem.help.clone()).filter(|help| !help.is_empty()),
         since: problem.since,
+    }
+}
+
+/// Converts a creation that did not end.
+pub fn creation_from_wire(document: &CreationDocument) -> VolumeCreation {
+    let (namespace, state) = (Namespace::new(&document.namespace), &document.creation);
+    VolumeCreation {
+        volume: NamespacedId::new(namespace, VolumeId::new(&document.id)),
+        plugin_id: PluginId::new(&document.plugin_id),
+        provider_name: state.provider_name.clone(),
+        requests: state.requests,
+        since: document.create_time,
+        failed_attempts: state.failed_attempts,
+        next_attempt: Some(state.next_attempt).filter(|next| *next > 0),
+        problem: Some(state.problem.clone()).filter(|problem| !problem.is_empty()),
     }
 }

@@ -13,6 +13,8 @@ pub fn client_node_from_wire(stub: &NodeStub) -> ClientNode {
         name: stub.name.clone(),
         status: stub.status.clone(),
         is_fenced: stub.fenced,
+        has_returned: stub.returned,
+        description: stub.status_description.clone(),
     }
 }
 

@@ -100,7 +100,7 @@ pub fn snapshot_from_wire(document: &SnapshotDocument) -> Snapshot {
     }
 }
 
-/// Converts a snapshot to JSON. Only lists contain `plugin`.
+/// Converts a snapshot to JSON.
 pub fn snapshot_to_wire(snapshot: &Snapshot, plugin: Option<&PluginId>) -> SnapshotDocument {
     SnapshotDocument {
         create_time: snapshot.create_time / SECOND,

@@ -12,7 +12,7 @@ mod request;
 mod task_state;
 mod volume;
 
-pub use claim::claim_from_wire;
+pub use claim::{claim_from_wire, creation_from_wire};
 pub use cluster::{blocked_evaluation_from_wire, client_node_from_wire};
 pub use external::{
     external_volume_from_wire, external_volume_to_wire, snapshot_from_wire, snapshot_to_wire,

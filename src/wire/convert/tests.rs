@@ -418,8 +418,8 @@ fn without_an_index_of_the_specification_every_change_counts() {
     }
 }
 
-/// The modes and the use of a volume come from its own fields, and never from its claims: Nomad's claims
-/// may have no modes (B17). Nothing is made up for a volume with modes and no capabilities (B16).
+/// The modes and the use of a volume come from its own fields, and never from its claims: Nomad's claims may have no
+/// modes. Nothing is made up for a volume with modes and no capabilities.
 #[test]
 fn modes_and_use_come_from_the_volume_and_not_from_its_claims() {
     let read = |claims: &str| {

@@ -8,6 +8,7 @@ use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::jobs::{ReadJobs, read_jobs};
 use crate::diagnostic::{Code, Diagnostic};
+use crate::model::shell_quoted;
 use crate::ports::{ClusterApi, ServerKind};
 use crate::wire::{JobDocument, job_to_wire};
 
@@ -73,7 +74,7 @@ impl SubmittedJob {
                 );
                 Err(Diagnostic::error(Code::JobLosesParts, message)
                     .note("this program sends only what concerns volumes")
-                    .help(format!("run `nomad job run {}`", self.file))
+                    .help(format!("run `nomad job run {}`", shell_quoted(&self.file)))
                     .into())
             }
         }

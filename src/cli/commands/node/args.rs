@@ -4,6 +4,7 @@ use clap::{ArgGroup, Args, Subcommand};
 
 use crate::cli::args::{OutputArgs, not_empty};
 use crate::cli::durations::TimeSpan;
+use crate::model::NodeId;
 
 /// The subcommands of `node`.
 #[derive(Subcommand, Debug)]
@@ -32,8 +33,11 @@ pub(crate) enum NodeCommand {
     /// node off first, or cut it off from its storage: nothing that runs there may write any more.
     /// Where the plugin attaches no volumes, the agent cannot prevent such writes, and your word is
     /// the only protection. Asks for approval on a terminal.
+    ///
+    /// A node that the agent hears from is still on: its tasks write until they have ended. Fencing it
+    /// requires `--approve cuts-off:NODE`, with the full ID of the node.
     #[command(
-        after_long_help = "Example:\n  nomad-csi node fence f7476465-4d6e-c0de-26d0-e383c49be941"
+        after_long_help = "Examples:\n  nomad-csi node fence f7476465-4d6e-c0de-26d0-e383c49be941\n  nomad-csi node fence f7476465-4d6e-c0de-26d0-e383c49be941 --yes --approve cuts-off:f7476465-4d6e-c0de-26d0-e383c49be941"
     )]
     Fence(FenceArgs),
     /// Let a fenced node be used again
@@ -116,6 +120,21 @@ pub(crate) struct FenceArgs {
     /// Skip the approval prompt
     #[arg(long, short)]
     pub yes: bool,
+    /// Fence a node that is up, and cut off what runs there
+    ///
+    /// The agent fences a node that it hears from only if the full ID of the node approves it. On a terminal, the
+    /// answer to the prompt approves it too.
+    #[arg(long, value_name = "cuts-off:NODE", value_parser = cuts_off)]
+    pub approve: Option<NodeId>,
+}
+
+fn cuts_off(text: &str) -> Result<NodeId, String> {
+    match text.strip_prefix("cuts-off:") {
+        Some(node) if !node.is_empty() => Ok(NodeId::new(node)),
+        Some(_) | None => {
+            Err("the only approval is `cuts-off:` and the full ID of the node".to_owned())
+        }
+    }
 }
 
 /// Arguments of `node unfence`.

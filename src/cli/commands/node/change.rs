@@ -7,7 +7,7 @@ use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::ports::DrainChange;
 use crate::reconcile::workflow::{
-    drain_node, fence_node, find_node_to_change, set_eligibility, unfence_node,
+    FenceApproval, drain_node, fence_node, find_node_to_change, set_eligibility, unfence_node,
 };
 
 /// Runs a subcommand.
@@ -26,7 +26,11 @@ pub(crate) async fn manage_nodes(
             let workflow = context.workflow(cluster, "node", 1);
             match command {
                 NodeCommand::Fence(arguments) => {
-                    fence_node(&workflow, context, &arguments.node, arguments.yes).await?;
+                    let approved = FenceApproval {
+                        is_approved: arguments.yes,
+                        cuts_off: arguments.approve.as_ref(),
+                    };
+                    fence_node(&workflow, context, &arguments.node, approved).await?;
                 }
                 NodeCommand::Unfence(arguments) => {
                     unfence_node(&workflow, context, &arguments.node).await?;

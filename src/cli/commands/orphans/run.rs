@@ -32,6 +32,7 @@ pub(crate) async fn manage_orphans(
             let plugin = PluginId::new(&arguments.plugin);
             let scope = context.namespace()?.unwrap_or_default();
             let inventory = OrphanInventory::read(&workflow, plugin, scope).await?;
+            inventory.warn_of_creations(&workflow);
             let request = OrphanRequest {
                 inventory: &inventory,
                 capabilities,

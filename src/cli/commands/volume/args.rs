@@ -50,6 +50,14 @@ pub(crate) enum VolumeCommand {
         after_long_help = "Examples:\n  nomad-csi volume status\n  nomad-csi volume status db -o json"
     )]
     Status(VolumeStatusArgs),
+    /// Give up a creation that did not end
+    ///
+    /// An agent that gets no answer to a create does not know whether the provider has the volume. It sends
+    /// the same request again by itself, until the plugin answers; `volume status` shows the creation until
+    /// then. This command makes the agent forget it, and prints the name that the volume has at the provider
+    /// if it was created. Nothing is deleted. Waits while a call is under way. Asks for approval on a terminal.
+    #[command(after_long_help = "Example:\n  nomad-csi volume abandon db")]
+    Abandon(AbandonArgs),
     /// Detach a volume from a node where no allocation uses it
     ///
     /// A server detaches a volume when its allocations end. This command removes what that step
@@ -223,6 +231,17 @@ pub(crate) struct VolumeStatusArgs {
     /// The output format.
     #[command(flatten)]
     pub output: OutputArgs,
+}
+
+/// Arguments of `volume abandon`.
+#[derive(Args, Debug)]
+pub(crate) struct AbandonArgs {
+    /// Exact ID of the volume
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// Skip the approval prompt
+    #[arg(long, short)]
+    pub yes: bool,
 }
 
 /// Arguments of `volume detach`.

@@ -61,10 +61,11 @@ pub(crate) struct ReleaseArgs {
     /// Release only the claim of this name [default: all claims of the allocation]
     #[arg(long, value_name = "NAME")]
     pub alias: Option<String>,
-    /// Unmount the volume under the allocation's tasks, which may lose data
+    /// Kill the allocation's tasks first, which may lose data
     ///
     /// A volume is not released while tasks of the allocation may run. To cut them off, name the allocation
-    /// again, with its full ID. No other option approves it.
+    /// again, with its full ID. No other option approves it. The node kills the tasks that use the volume at
+    /// once, and the volume is released when none of them is left. The allocation fails.
     #[arg(long, value_name = "cuts-off:ID", value_parser = cuts_off)]
     pub approve: Option<AllocId>,
     /// Longest time to wait until the volume is released, at most 10m

@@ -1,5 +1,6 @@
 //! The subcommands of `volume`. [`super::submit`] runs `volume create` and `volume register`.
 
+pub(crate) mod abandon;
 mod args;
 mod claim_args;
 pub(crate) mod claims;

@@ -7,11 +7,16 @@ use crate::cli::commands::status::Layout;
 use crate::cli::commands::volume::VolumeStatusArgs;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::cli::ui::{OutputFormat, volume_detail, volume_health, volume_list, volume_overview};
+use crate::cli::ui::{
+    OutputFormat, creation_detail, creation_list, volume_detail, volume_health, volume_list,
+    volume_overview,
+};
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{Namespace, NamespacedId, PluginId, Volume, VolumeHealth, VolumeSummary};
-use crate::ports::{ClusterApi, Document, VolumeApi, VolumeQuery};
-use crate::reconcile::workflow;
+use crate::model::{
+    Namespace, NamespacedId, PluginId, Volume, VolumeCreation, VolumeHealth, VolumeSummary,
+};
+use crate::ports::{ApiError, ClusterApi, Document, VolumeApi, VolumeQuery, WithDocument};
+use crate::reconcile::workflow::{self, pending_creations};
 use crate::wire::{VolumeDocument, VolumeHealthDocument, volume_health_to_wire};
 
 const VOLUMES: Layout<VolumeSummary, Volume> = Layout {
@@ -49,9 +54,16 @@ async fn look(
     };
     let Some(id) = &query.prefix else {
         let listed = api.list_volumes(&query).await?;
-        return VOLUMES.print_list(context, output, listed, &nothing(&query));
+        let creations = creations(api, &query).await?;
+        return print_list(context, output, (listed, creations), &query);
     };
-    let key = resolve(context, api, &query, id).await?;
+    let key = match resolve(context, api, &query, id).await? {
+        Resolved::Volume(key) => key,
+        Resolved::Creation(creation) => {
+            print_creation(context, output, &creation)?;
+            return Ok(Exit::Done);
+        }
+    };
     let mut reading = api
         .read_volume(&key)
         .await?
@@ -108,6 +120,79 @@ async fn print_overview(
     }
 }
 
+/// Returns the creations of a query that did not end. An expression is about volumes, and none matches it.
+async fn creations(
+    api: &dyn ClusterApi,
+    query: &VolumeQuery,
+) -> Result<Vec<WithDocument<VolumeCreation>>, ApiError> {
+    if query.filter.is_some() {
+        return Ok(vec![]);
+    }
+    let mut creations = pending_creations(api, &query.namespace).await?;
+    creations.retain(|creation| {
+        let plugin = query.plugin.as_ref();
+        plugin.is_none_or(|plugin| creation.value.plugin_id == *plugin)
+    });
+    Ok(creations)
+}
+
+/// Prints volumes, and the creations that did not end: in JSON as entries of one list.
+fn print_list(
+    context: &CommandContext,
+    output: &OutputFormat,
+    (listed, creations): (
+        Vec<WithDocument<VolumeSummary>>,
+        Vec<WithDocument<VolumeCreation>>,
+    ),
+    query: &VolumeQuery,
+) -> Result<Exit, CliError> {
+    let documents = listed.iter().map(|reading| reading.document.clone());
+    let pending = creations.iter().map(|reading| reading.document.clone());
+    let documents: Vec<Document> = documents.chain(pending).collect();
+    if let Some(text) = output.render_list(&documents)? {
+        context.printer.print_result(&text);
+        return Ok(Exit::Done);
+    }
+    let exit = VOLUMES.print_list(context, output, listed, &nothing(query))?;
+    if !creations.is_empty() {
+        let creations: Vec<_> = creations.into_iter().map(|one| one.value).collect();
+        let text = creation_list(&creations, &context.time_reference());
+        context.printer.print_result(&text);
+    }
+    Ok(exit)
+}
+
+fn print_creation(
+    context: &CommandContext,
+    output: &OutputFormat,
+    creation: &WithDocument<VolumeCreation>,
+) -> Result<(), CliError> {
+    match output.render_one(&creation.document)? {
+        Some(text) => context.printer.print_result(&text),
+        None => {
+            let text = creation_detail(&creation.value, &context.time_reference());
+            context.printer.print_result(&text);
+            context.print_diagnostic(&creating(&creation.value));
+        }
+    }
+    Ok(())
+}
+
+/// What helps with a creation that did not end.
+fn creating(creation: &VolumeCreation) -> Diagnostic {
+    let message = format!(
+        "the creation of volume {} did not end; the agent continues it",
+        creation.volume.quoted()
+    );
+    let abandon = format!(
+        "nomad-csi volume abandon {}",
+        creation.volume.command_words()
+    );
+    Diagnostic::warning(Code::VolumeCreating, message).help(format!(
+        "wait, or give it up with `{abandon}`: the provider may then have a volume that nothing names"
+    ))
+}
+
 /// Names the searched namespace, so that it is not mistaken for an empty cluster.
 fn nothing(query: &VolumeQuery) -> String {
     let plugin = query
@@ -124,13 +209,20 @@ fn nothing(query: &VolumeQuery) -> String {
     )
 }
 
-/// Returns the volume with this ID, or the only one whose ID starts with it, in its own namespace.
+/// What an ID names.
+enum Resolved {
+    Volume(NamespacedId),
+    Creation(Box<WithDocument<VolumeCreation>>),
+}
+
+/// Returns the volume with this ID, or the only one whose ID starts with it, in its own namespace; else the creation of
+/// exactly this ID that did not end.
 async fn resolve(
     context: &CommandContext,
-    api: &dyn VolumeApi,
+    api: &dyn ClusterApi,
     query: &VolumeQuery,
     id: &str,
-) -> Result<NamespacedId, CliError> {
+) -> Result<Resolved, CliError> {
     let listed = api.list_volumes(query).await?;
     let volumes: Vec<VolumeSummary> = listed.into_iter().map(|reading| reading.value).collect();
     let exact: Vec<&VolumeSummary> = volumes
@@ -143,8 +235,18 @@ async fn resolve(
         exact
     };
     match candidates.as_slice() {
-        [] => Err(missing(api, query, id).into()),
-        [one] => Ok(NamespacedId::new(one.namespace.clone(), one.id.clone())),
+        [] => {
+            let mut creations = creations(api, query).await?;
+            creations.retain(|one| one.value.volume.id.as_str() == id);
+            match creations.len() {
+                1 => Ok(Resolved::Creation(Box::new(creations.remove(0)))),
+                _ => Err(missing(api, query, id).into()),
+            }
+        }
+        [one] => {
+            let key = NamespacedId::new(one.namespace.clone(), one.id.clone());
+            Ok(Resolved::Volume(key))
+        }
         several => {
             let several: Vec<VolumeSummary> = several.iter().map(|one| (*one).clone()).collect();
             let (message, help) = ambiguous(id, &several);

@@ -40,6 +40,8 @@ pub(super) struct ScriptedDriver {
     lost: Mutex<BTreeMap<PathBuf, PathBuf>>,
     wait_panics: Mutex<u32>,
     stop_panics: Mutex<u32>,
+    /// The runs that were killed without their kill timeout.
+    kills: Mutex<Vec<PathBuf>>,
 }
 
 /// Panics if a panic is left.
@@ -93,6 +95,11 @@ impl ScriptedDriver {
             running += usize::from(!matches!(status, Some(RunStatus::Ended(_))));
         }
         running
+    }
+
+    /// The number of runs that were killed without their kill timeout.
+    pub(super) fn kills(&self) -> usize {
+        self.kills.lock().unwrap().len()
     }
 
     pub(super) fn refuse_starts(&self, number: u32) {
@@ -215,6 +222,11 @@ impl RunDriver for ScriptedDriver {
         self.mock.stop(run).await
     }
 
+    async fn kill(&self, run: &Path) -> Result<(), RunError> {
+        self.kills.lock().unwrap().push(run.to_owned());
+        self.mock.kill(run).await
+    }
+
     async fn last_lines(
         &self,
         run: &Path,
@@ -323,6 +335,7 @@ pub(super) fn alloc(job_type: JobType, mut tasks: Vec<Task>, volumes: &[&str]) -
         group: "g".to_owned(),
         index: 0,
         wants_stop: false,
+        cut_off: [].into(),
         report: None,
     }
 }

@@ -69,6 +69,69 @@ async fn a_plugin_task_has_its_directories_and_the_endpoint() {
     assert_eq!(instance.volumes_in_plugin, Some("/local/csi".into()));
 }
 
+/// B60: however often its start is repeated, the task gets the mounts of its socket and of its volumes and no other. The
+/// third of Nomad's mounts, the host's devices, is a part of the root that `exec` makes for a plugin.
+#[tokio::test(start_paused = true)]
+async fn each_start_of_a_plugin_task_has_the_same_mounts() {
+    let node = Node::new();
+    node.plugin.set_probe_response(ProbeResponse::NotReady);
+    node.control.assign(plugin_alloc());
+    node.event("plugin", "Restarting").await;
+    node.plugin.set_probe_response(ProbeResponse::Ready);
+    node.observer.until("healthy").await;
+    let starts = node.driver.starts();
+    assert_eq!(starts.len(), 2, "the task was restarted once");
+    let of = |request: &RunRequest| {
+        let mounts = request.mounts.iter().map(|mount| {
+            let destination = mount.destination.to_str().unwrap().to_owned();
+            (destination, mount.source.clone(), mount.propagation)
+        });
+        mounts
+            .filter(|(at, ..)| !["/alloc", "/local", "/secrets"].contains(&at.as_str()))
+            .collect::<Vec<_>>()
+    };
+    let (first, second) = (of(&starts[0]), of(&starts[1]));
+    assert_eq!(first, second);
+    let mut destinations: Vec<_> = first.iter().map(|(at, ..)| at.as_str()).collect();
+    destinations.sort_unstable();
+    assert_eq!(destinations, ["/csi", "/local/csi"]);
+}
+
+/// B62: a monolith is registered with both of its services, a controller and a node plugin with the one that each has, and
+/// nothing before the first healthy answer.
+#[tokio::test(start_paused = true)]
+async fn each_type_of_plugin_is_registered_with_its_services() {
+    for (kind, services) in [
+        (CsiPluginType::Monolith, [true, true]),
+        (CsiPluginType::Controller, [true, false]),
+        (CsiPluginType::Node, [false, true]),
+    ] {
+        let node = Node::new();
+        node.plugin.set_probe_response(ProbeResponse::NotReady);
+        let mut plugin = task("plugin", "main");
+        plugin.restart = policy(1);
+        plugin.csi_plugin = Some(CsiPluginConfig::new(PLUGIN.into(), kind));
+        node.control
+            .assign(alloc(JobType::System, vec![plugin], &[]));
+        node.event("plugin", "Started").await;
+        tokio::time::advance(Duration::from_secs(7)).await;
+        assert!(
+            node.registry.running(&PLUGIN.into(), &ID.into()).is_err(),
+            "{kind}"
+        );
+        node.plugin.set_probe_response(ProbeResponse::Ready);
+        node.observer.until("healthy").await;
+        let instance = node.registry.running(&PLUGIN.into(), &ID.into()).unwrap();
+        let served = [instance.controller.is_some(), instance.node.is_some()];
+        assert_eq!(served, services, "{kind}");
+        assert_eq!(
+            node.observer.reports(),
+            ["healthy"],
+            "{kind}: registered once"
+        );
+    }
+}
+
 /// B62: a plugin is known after its first healthy answer, and not before. B70: not after its task.
 #[tokio::test(start_paused = true)]
 async fn a_plugin_is_registered_from_its_first_healthy_answer_to_its_end() {

@@ -63,8 +63,20 @@ async fn only_an_approval_that_names_the_allocation_releases_it_under_its_tasks(
         FakeAgent::NODE
     );
     assert_eq!(refused["notes"][0], expected.as_str());
+    let cut_off = send_line(&agent, &format!("{path}&cuts_off={alloc}"), "").await;
+    assert_eq!(cut_off.status, 202, "{}", cut_off.text());
+    assert_eq!(
+        agent.backend.targets().len(),
+        1,
+        "the tasks are killed first"
+    );
+    let claims = send_line(&agent, "GET /v1/volume/csi/data/claims", "").await;
+    assert_eq!(claims.json()[0]["State"], "cutting-off");
+    let node = agent.services.control_plane(NodeId::new(FakeAgent::NODE));
+    let alias = VolumeAlias::new("data");
+    node.note_cut_off(&alloc, &alias).await.unwrap();
     let released = send_line(&agent, &format!("{path}&cuts_off={alloc}"), "").await;
-    assert_eq!(released.status, 200, "{}", released.text());
+    assert!([200, 404].contains(&released.status), "{}", released.text());
     assert!(agent.backend.targets().is_empty());
     assert_eq!(agent.backend.take_violations(), Vec::<String>::new());
 }

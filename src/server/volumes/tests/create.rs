@@ -214,9 +214,10 @@ async fn a_refusal_without_effect_abandons_the_intent() {
         let agent = agent().await;
         agent
             .backend
-            .inject_faults(Rpc::CreateVolume, [Fault::Fail(code)]);
+            .inject_faults(Rpc::CreateVolume, [Fault::Fail(code); 6]);
         agent.create(FakeAgent::request("db")).await.unwrap_err();
         assert_eq!(agent.phase("db"), None, "{code:?}");
+        agent.backend.clear_faults();
         agent.create(FakeAgent::request("db")).await.unwrap();
     }
 }
@@ -314,6 +315,58 @@ async fn a_changed_request_updates_the_volume_of_the_pending_one() {
     assert_eq!(agent.external_volumes(), ["fake-1"]);
 }
 
+/// W14: every request that may have created the volume is remembered, so each later request, in any order, and
+/// a delete find the one that did.
+#[tokio::test(start_paused = true)]
+async fn every_request_that_was_sent_is_remembered() {
+    let sizes: Vec<u64> = (1..=3).map(|n| 10 * n).collect();
+    let of_size = |size: u64| VolumeRequest {
+        capacity: sized(size, size),
+        ..FakeAgent::request("db")
+    };
+    // Each of the requests in turn has created the volume, and each of them is sent again.
+    for effective in 0..sizes.len() {
+        for again in 0..sizes.len() {
+            let agent = agent().await;
+            for (at, size) in sizes.iter().enumerate() {
+                let fault = if at == effective {
+                    Fault::FailAfterEffect(StatusCode::Internal)
+                } else {
+                    Fault::Fail(StatusCode::Internal)
+                };
+                agent.backend.inject_faults(Rpc::CreateVolume, [fault]);
+                agent.create(of_size(*size)).await.unwrap_err();
+            }
+            let case = format!("request {effective} created it, {again} is sent again");
+            let result = agent.create(of_size(sizes[again])).await;
+            assert_eq!(
+                agent.phase("db"),
+                Some(Phase::Registered),
+                "{case}: {result:?}"
+            );
+            assert_eq!(agent.external_volumes(), ["fake-1"], "{case}");
+            let created = agent.record("db").unwrap().provided.capacity;
+            assert!(created >= Bytes::new(sizes[effective]).unwrap(), "{case}");
+            agent.delete("db").await.unwrap();
+            assert!(agent.external_volumes().is_empty(), "{case}");
+        }
+        let agent = agent().await;
+        for (at, size) in sizes.iter().enumerate() {
+            let fault = if at == effective {
+                Fault::FailAfterEffect(StatusCode::Internal)
+            } else {
+                Fault::Fail(StatusCode::Internal)
+            };
+            agent.backend.inject_faults(Rpc::CreateVolume, [fault]);
+            agent.create(of_size(*size)).await.unwrap_err();
+        }
+        let agent = agent.restart(VolumeLimits::default()).await.unwrap();
+        agent.delete("db").await.unwrap();
+        assert!(agent.external_volumes().is_empty(), "request {effective}");
+        assert_eq!(agent.phase("db"), None);
+    }
+}
+
 /// The refusal of a changed request proves nothing about the pending one, which stays on record.
 #[tokio::test(start_paused = true)]
 async fn a_refused_changed_request_keeps_the_pending_one() {
@@ -368,6 +421,62 @@ async fn temporary_failures_are_retried_within_the_request() {
     );
     agent.create(FakeAgent::request("db")).await.unwrap();
     assert_eq!((agent.calls().0, agent.external_volumes().len()), (4, 1));
+}
+
+/// W05, B53: a plugin without room is asked a few more times, with growing pauses, and then the client hears of it.
+#[tokio::test(start_paused = true)]
+async fn a_plugin_without_room_is_asked_a_few_more_times() {
+    let full = Fault::Fail(StatusCode::ResourceExhausted);
+    for (refusals, calls) in [(1, 2), (5, 6), (6, 6), (100, 6)] {
+        let agent = agent().await;
+        agent
+            .backend
+            .inject_faults(Rpc::CreateVolume, vec![full; refusals]);
+        let start = tokio::time::Instant::now();
+        let result = agent.create(FakeAgent::request("db")).await;
+        assert_eq!(agent.calls().0, calls, "{refusals} refusals");
+        assert_eq!(
+            result.is_ok(),
+            refusals < 6,
+            "{refusals} refusals: {result:?}"
+        );
+        let elapsed = start.elapsed();
+        assert!(elapsed < Duration::from_secs(5), "{elapsed:?}");
+        if refusals >= 5 {
+            assert!(
+                elapsed > Duration::from_secs(1),
+                "the pauses grow: {elapsed:?}"
+            );
+        }
+        if let Err(error) = result {
+            assert_eq!(error.code_and_status().0.as_str(), "plugin/exhausted");
+            assert_eq!(agent.phase("db"), None);
+        }
+    }
+}
+
+/// B54: a pending operation is awaited up to the deadline of the request, with growing pauses, and not longer.
+#[tokio::test(start_paused = true)]
+async fn a_pending_operation_is_awaited_up_to_the_deadline() {
+    let pending = Fault::Fail(StatusCode::Aborted);
+    let deadline = ForwardLimits::default().deadline;
+    for (refusals, is_done) in [(30, true), (100_000, false)] {
+        let agent = agent().await;
+        agent
+            .backend
+            .inject_faults(Rpc::CreateVolume, vec![pending; refusals]);
+        let start = tokio::time::Instant::now();
+        let result = agent.create(FakeAgent::request("db")).await;
+        assert_eq!(result.is_ok(), is_done, "{result:?}");
+        let calls = agent.calls().0;
+        if is_done {
+            assert_eq!(calls, refusals + 1);
+            assert!(start.elapsed() < deadline);
+        } else {
+            assert_eq!(start.elapsed(), deadline);
+            assert!((50..200).contains(&calls), "{calls} calls in five minutes");
+        }
+    }
 }
 
 /// The call is retried after the restart of the plugin, or fails at the deadline and the next request

@@ -125,7 +125,7 @@ async fn a_refused_request_expands_nothing() {
 async fn every_fault_of_an_expansion_is_resolved_by_the_next_request() {
     for (fault, open) in [
         (Fault::Fail(StatusCode::Internal), true),
-        (Fault::Fail(StatusCode::ResourceExhausted), false),
+        (Fault::Fail(StatusCode::PermissionDenied), false),
         (Fault::FailAfterEffect(StatusCode::Unknown), true),
         (Fault::Hang, true),
         (Fault::DelayReply, true),

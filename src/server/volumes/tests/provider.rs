@@ -41,7 +41,7 @@ impl FakeAgent {
     async fn create_snapshot(&self, request: SnapshotRequest) -> Result<Snapshot, ServerError> {
         let snapshots = self.volumes.create_snapshots(vec![request]).await;
         self.assert_consistent();
-        Ok(snapshots?.remove(0))
+        Ok(snapshots?.remove(0).snapshot)
     }
 
     async fn list_external(
@@ -173,7 +173,8 @@ async fn one_name_is_one_snapshot() {
     assert_eq!(agent.backend.snapshots(), []);
 }
 
-/// W57: the others are created, and the same request then returns all.
+/// W57: the others are created and named beside the failures, and the same request then returns all, each with what
+/// it was created from.
 #[tokio::test(start_paused = true)]
 async fn each_of_several_snapshots_is_created_independently() {
     let agent = capable_agent().await;
@@ -186,16 +187,31 @@ async fn each_of_several_snapshots_is_created_independently() {
         ]
     };
     let refused = agent.volumes.create_snapshots(requests()).await;
-    assert_eq!(
-        text(refused),
-        "1 error occurred:\n\t* no such volume \"nope\"\n\n"
-    );
+    let refused = refused.unwrap_err();
+    let created = [
+        "snapshot `one` of volume `db` was created as `snap-1`",
+        "snapshot `three` of volume `db` was created as `snap-2`",
+    ];
+    let failed = "1 error occurred:\n\t* no such volume \"nope\"\n\n";
+    assert_eq!(refused.text(), format!("{failed}{}\n", created.join("\n")));
+    assert_eq!(refused.notes(), created);
+    assert_eq!(refused.code_and_status().0.as_str(), "volume/not-found");
     assert_eq!(agent.backend.snapshots().len(), 2);
     let again = agent
         .volumes
         .create_snapshots(vec![snapshot_of("db", "one"), snapshot_of("db", "three")]);
-    assert_eq!(again.await.unwrap().len(), 2);
+    let again = again.await.unwrap();
+    let shown: Vec<_> = again
+        .iter()
+        .map(|one| (one.name.as_str(), one.source.clone(), one.plugin.as_str()))
+        .collect();
+    let (db, fake) = (FakeAgent::key("db"), FakeAgent::PLUGIN);
+    assert_eq!(shown, [("one", db.clone(), fake), ("three", db, fake)]);
     assert_eq!(agent.backend.snapshots().len(), 2);
+    let nothing = agent
+        .volumes
+        .create_snapshots(vec![snapshot_of("nope", "two")]);
+    assert!(nothing.await.unwrap_err().notes().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -286,7 +302,7 @@ async fn every_fault_of_a_snapshot_is_resolved_by_the_same_request() {
     for (fault, open) in [
         (Fault::Fail(StatusCode::Internal), true),
         (Fault::FailAfterEffect(StatusCode::Unknown), true),
-        (Fault::Fail(StatusCode::ResourceExhausted), false),
+        (Fault::Fail(StatusCode::PermissionDenied), false),
         (Fault::Hang, true),
         (Fault::DelayReply, true),
         (Fault::Crash, true),

@@ -297,7 +297,235 @@ async fn registering_again_changes_nothing() {
     assert_eq!(volume.provided.context.len(), 1);
 }
 
-/// B02, B05, B12: a refused update of either kind has Nomad's texts.
+/// B02, B05: an update of either kind that changes what cannot change is refused with one error that has all texts, and
+/// the record stays as it is, to the byte. Each field alone is refused too.
+#[tokio::test(start_paused = true)]
+async fn every_field_that_cannot_change_is_named_in_one_error() {
+    let agent = agent().await;
+    let request = VolumeRequest {
+        parameters: Some([("a".to_owned(), "1".to_owned())].into()),
+        clone_id: Some("source".into()),
+        ..agent.add_external_volume("vol-1", "db")
+    };
+    agent.register(request.clone()).await.unwrap();
+    agent.observe_plugin("other", true).await;
+    let stored = |agent: &FakeAgent| serde_json::to_string(&agent.record("db")).unwrap();
+    let before = stored(&agent);
+    type Change = fn(&mut VolumeRequest);
+    let changes: [(Change, &str); 6] = [
+        (
+            |request| request.name = Some("other".into()),
+            "volume name cannot be updated",
+        ),
+        (
+            |request| request.external_id = Some(ExternalId::new("vol-2")),
+            "volume external ID cannot be updated",
+        ),
+        (
+            |request| request.plugin_id = PluginId::new("other"),
+            "volume plugin ID cannot be updated",
+        ),
+        (
+            |request| request.clone_id = Some("another".into()),
+            "volume clone ID cannot be updated",
+        ),
+        (
+            |request| {
+                request.clone_id = None;
+                request.snapshot_id = Some("snap".into());
+            },
+            "volume snapshot ID cannot be updated",
+        ),
+        (
+            |request| request.parameters = Some([("a".to_owned(), "2".to_owned())].into()),
+            "volume parameters cannot be updated",
+        ),
+    ];
+    let mut whole = request.clone();
+    for (change, text) in changes {
+        let mut one = request.clone();
+        change(&mut one);
+        change(&mut whole);
+        for error in [
+            agent.register(one.clone()).await.unwrap_err(),
+            agent.create(one.clone()).await.unwrap_err(),
+        ] {
+            assert!(error.text().contains(text), "{text}: {}", error.text());
+            assert!(
+                error.text().contains("1 error occurred"),
+                "{text}: {}",
+                error.text()
+            );
+        }
+        assert_eq!(stored(&agent), before, "{text}");
+    }
+    // A snapshot and a clone exclude each other, so the whole request has all but the clone.
+    let error = agent.register(whole).await.unwrap_err().text();
+    assert!(error.contains("5 errors occurred"), "{error}");
+    for (_, text) in changes.iter().filter(|(_, text)| !text.contains("clone")) {
+        assert!(error.contains(text), "{text}: {error}");
+    }
+    assert_eq!(stored(&agent), before);
+}
+
+/// B12: whichever caller writes, external ID and plugin of a volume with claims stay, and a registration is written only
+/// into a namespace that exists: the writer of the state refuses it, not only its callers.
+#[tokio::test(start_paused = true)]
+async fn the_identity_of_a_volume_is_kept_by_the_state_itself() {
+    let agent = agent().await;
+    let request = VolumeRequest {
+        capabilities: vec![capability(
+            AccessMode::SingleNodeWriter,
+            AttachmentMode::FileSystem,
+        )],
+        ..agent.add_external_volume("vol-1", "db")
+    };
+    agent.register(request).await.unwrap();
+    let claim = crate::server::claims::MountRequest {
+        volume: FakeAgent::key("db"),
+        alloc: "a1".into(),
+        node: Some(FakeAgent::NODE.into()),
+        alias: None,
+        read_only: false,
+        access_mode: None,
+        attachment_mode: None,
+        mount_options: None,
+    };
+    let wait = Duration::from_secs(60);
+    agent.services.claims.claim(&claim, wait).await.unwrap();
+    let before = agent.record("db").unwrap();
+    let update = |change: fn(&mut VolumeRecord)| {
+        let mut record = before.clone();
+        change(&mut record);
+        EventKind::VolumeUpdated {
+            definition: Box::new(record.definition),
+            provided: Box::new(record.provided),
+            secrets: record.secrets,
+        }
+    };
+    for change in [
+        (|record: &mut VolumeRecord| record.provided.external_id = Some("vol-2".into()))
+            as fn(&mut VolumeRecord),
+        |record| record.provided.external_id = None,
+        |record| record.definition.plugin_id = "other".into(),
+    ] {
+        let event = Event::new(1, update(change));
+        agent.cell.commit(Expected::Any, event).await.unwrap_err();
+    }
+    let now = agent.record("db").unwrap();
+    assert_eq!(
+        (&now.definition, &now.provided),
+        (&before.definition, &before.provided)
+    );
+    let same = Event::new(1, update(|_| {}));
+    agent.cell.commit(Expected::Any, same).await.unwrap();
+}
+
+/// B13: all capabilities are stored and sent to the plugin, by create and by register; without one, nothing is.
+#[tokio::test(start_paused = true)]
+async fn all_capabilities_are_stored_and_sent() {
+    let agent = agent().await;
+    let sent = record(&agent);
+    let several = vec![
+        capability(AccessMode::SingleNodeWriter, AttachmentMode::FileSystem),
+        capability(AccessMode::MultiNodeReaderOnly, AttachmentMode::FileSystem),
+        capability(AccessMode::SingleNodeWriter, AttachmentMode::BlockDevice),
+    ];
+    let with = |request: VolumeRequest, capabilities: &[Capability]| VolumeRequest {
+        capabilities: capabilities.to_vec(),
+        ..request
+    };
+    let registered = agent.add_external_volume("vol-1", "registered");
+    for request in [registered, FakeAgent::request("created")] {
+        let id = request.id.to_string();
+        let none = with(request.clone(), &[]);
+        let refused = match id.as_str() {
+            "created" => agent.create(none).await,
+            _ => agent.register(none).await,
+        };
+        let expected = "must include at least one capability block";
+        assert!(text(refused).contains(expected), "{id}");
+        assert_eq!(agent.record(&id), None);
+        let request = with(request, &several);
+        match id.as_str() {
+            "created" => agent.create(request).await.unwrap(),
+            _ => agent.register(request).await.unwrap(),
+        };
+        let stored = agent.record(&id).unwrap().definition.capabilities.to_vec();
+        assert_eq!(stored, several, "{id}");
+    }
+    let validations = sent.validations.lock().unwrap();
+    assert_eq!(validations.len(), 1);
+    assert_eq!(validations[0].capabilities, several);
+    let creates = sent.creates.lock().unwrap();
+    assert_eq!(creates.len(), 1);
+    assert_eq!(creates[0].capabilities, several);
+}
+
+/// B94: the registrations of a request are one durable write, and a deregistration of several removes all or none.
+#[tokio::test(start_paused = true)]
+async fn a_batch_is_one_write_and_all_or_nothing() {
+    let agent = agent().await;
+    let ids = ["a", "b", "c"];
+    let requests = |agent: &FakeAgent| {
+        let request = |id: &&str| agent.add_external_volume(&format!("vol-{id}"), id).into();
+        ids.iter().map(request).collect::<Vec<_>>()
+    };
+    let writes = || agent.journal.append_sizes().len();
+    let before = writes();
+    let all = requests(&agent);
+    agent.volumes.register(all).await.unwrap();
+    assert_eq!(writes(), before + 1, "several writes for one request");
+    // A write that fails leaves nothing.
+    let full = AppendFault::NotWritten(JournalErrorKind::DiskFull);
+    agent.journal.fail_next([full]);
+    let more = ["d", "e"].map(|id| agent.add_external_volume(&format!("vol-{id}"), id).into());
+    agent.volumes.register(more.to_vec()).await.unwrap_err();
+    assert_eq!([agent.phase("d"), agent.phase("e")], [None, None]);
+
+    let keys = |ids: &[&str]| {
+        ids.iter()
+            .map(|id| FakeAgent::key(id))
+            .collect::<std::collections::BTreeSet<_>>()
+    };
+    for (some, named) in [(&["a", "nope"][..], "nope"), (&["nope", "c", "b"], "nope")] {
+        let refused = agent.volumes.deregister_all(keys(some), false).await;
+        let refused = text(refused);
+        assert!(
+            refused.contains("volume not found") && refused.contains(named),
+            "{refused}"
+        );
+    }
+    let claim = crate::server::claims::MountRequest {
+        volume: FakeAgent::key("b"),
+        alloc: "a1".into(),
+        node: Some(FakeAgent::NODE.into()),
+        alias: None,
+        read_only: false,
+        access_mode: None,
+        attachment_mode: None,
+        mount_options: None,
+    };
+    let wait = Duration::from_secs(60);
+    agent.services.claims.claim(&claim, wait).await.unwrap();
+    let in_use = text(agent.volumes.deregister_all(keys(&ids), false).await);
+    assert!(in_use.contains("volume in use: b"), "{in_use}");
+    assert!(
+        ids.iter()
+            .all(|id| agent.phase(id) == Some(Phase::Registered))
+    );
+    let before = writes();
+    agent
+        .volumes
+        .deregister_all(keys(&["a", "c"]), false)
+        .await
+        .unwrap();
+    assert_eq!(writes(), before + 1);
+    assert_eq!([agent.phase("a"), agent.phase("c")], [None, None]);
+    assert_eq!(agent.phase("b"), Some(Phase::Registered));
+}
+
+/// B12: a refused update of either kind has Nomad's texts.
 #[tokio::test(start_paused = true)]
 async fn a_refused_update_names_every_reason_and_stores_nothing() {
     let agent = agent().await;

@@ -1,0 +1,66 @@
+//! Seals what an earlier version left in clear in the journal, at the first start of this one.
+//!
+//! The journal is written again as a new file with the sealed state alone. The history of events goes, and with it every
+//! secret that a plugin's error or a job repeated there. A start where that fails, as on a full disk, goes on with the
+//! old file, because releases matter more, and the next start tries again.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::assemble::any_sealed;
+use super::blocking::run_blocking;
+use super::problems::{journal_problem, key_problem};
+use crate::diagnostic::Diagnostics;
+use crate::ports::{Journal as _, Sealer};
+use crate::server::with_sealed_secrets;
+use crate::state::replay;
+use crate::store::{EmbeddedJournal, KeySealer};
+
+/// Replaces the journal of an earlier version by a sealed one.
+///
+/// # Errors
+/// If the journal cannot be read, or the key is not the one of its secrets.
+pub(super) async fn seal_clear_secrets(
+    key_file: PathBuf,
+    journal: &EmbeddedJournal,
+) -> Result<(), Diagnostics> {
+    if journal
+        .is_sealed()
+        .await
+        .map_err(|error| journal_problem(&error))?
+    {
+        return Ok(());
+    }
+    let held = journal
+        .load()
+        .await
+        .map_err(|error| journal_problem(&error))?;
+    let Ok(state) = replay(held.snapshot, held.events) else {
+        // The start reports a damaged journal.
+        return Ok(());
+    };
+    let sample = any_sealed(&state);
+    let open = move || {
+        let sample = sample.as_ref().map(|(owner, secrets)| (owner, secrets));
+        KeySealer::open(&key_file, sample)
+    };
+    let sealer = run_blocking(open)
+        .await?
+        .map_err(|error| key_problem(&error))?;
+    let sealer: Arc<dyn Sealer> = Arc::new(sealer);
+    let snapshot = with_sealed_secrets(&state, &sealer);
+    match journal.replace(snapshot).await {
+        Ok(()) => tracing::info!(
+            journal.file = %journal.path().display(),
+            "the journal was written again, and what may be secret in it is sealed"
+        ),
+        Err(error) => tracing::warn!(
+            journal.file = %journal.path().display(), %error, cause = %error.source,
+            "secrets of an earlier version stay in clear in the journal until the next start"
+        ),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

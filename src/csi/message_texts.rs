@@ -1,0 +1,154 @@
+//! The texts of CSI messages, and what of a plugin's answer is hidden.
+//!
+//! Every message shows each of its texts with its [`TextKind`]; the code is generated with the messages, so
+//! no field is forgotten. [`CallSecrets`] is the one place that an answer and an error of a plugin pass. A text
+//! for people loses the values of secrets. An address is sent back in later calls and cannot lose a part:
+//! an answer whose address holds a whole secret is refused. A context is sent back too; who records it seals it
+//! (`server::sealing`).
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use crate::model::SecretValues;
+
+/// What a text of a message may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TextKind {
+    /// A text for people, or a name that is shown and never sent back.
+    Shown,
+    /// An ID, a path, a token of a list, or a segment of a topology.
+    Address,
+    /// A value of a volume context or of parameters.
+    Context,
+    /// A value that is always secret: of `secrets`, of a publish context, or a mount flag.
+    Secret,
+}
+
+/// Sees the texts of a message, and can change them.
+pub type TextVisitor<'a> = dyn FnMut(TextKind, &mut String) + 'a;
+
+/// A message that shows its texts.
+pub trait MessageTexts {
+    /// Shows every text to the visitor.
+    fn visit(&mut self, visit: &mut TextVisitor<'_>);
+}
+
+impl<M: MessageTexts> MessageTexts for Option<M> {
+    fn visit(&mut self, visit: &mut TextVisitor<'_>) {
+        if let Some(message) = self {
+            message.visit(visit);
+        }
+    }
+}
+
+impl<M: MessageTexts> MessageTexts for Vec<M> {
+    fn visit(&mut self, visit: &mut TextVisitor<'_>) {
+        for message in self {
+            message.visit(visit);
+        }
+    }
+}
+
+/// A message without fields.
+impl MessageTexts for () {
+    fn visit(&mut self, _: &mut TextVisitor<'_>) {}
+}
+
+/// A field with texts.
+pub(super) trait TextField {
+    fn visit_texts(&mut self, kind: TextKind, visit: &mut TextVisitor<'_>);
+}
+
+impl TextField for String {
+    fn visit_texts(&mut self, kind: TextKind, visit: &mut TextVisitor<'_>) {
+        visit(kind, self);
+    }
+}
+
+impl TextField for Vec<String> {
+    fn visit_texts(&mut self, kind: TextKind, visit: &mut TextVisitor<'_>) {
+        for text in self {
+            visit(kind, text);
+        }
+    }
+}
+
+/// The key of a secret is not secret. Every other key is shown as its value is.
+impl TextField for BTreeMap<String, String> {
+    fn visit_texts(&mut self, kind: TextKind, visit: &mut TextVisitor<'_>) {
+        if kind == TextKind::Secret {
+            self.values_mut().for_each(|value| visit(kind, value));
+            return;
+        }
+        let entries = std::mem::take(self).into_iter();
+        *self = entries
+            .map(|(mut key, mut value)| {
+                let kind_of_key = match kind {
+                    TextKind::Context => TextKind::Address,
+                    TextKind::Shown | TextKind::Address | TextKind::Secret => kind,
+                };
+                visit(kind_of_key, &mut key);
+                visit(kind, &mut value);
+                (key, value)
+            })
+            .collect();
+    }
+}
+
+/// The secrets that one connection has sent. A plugin may repeat one in an answer to a later call.
+#[derive(Debug, Default)]
+pub(super) struct CallSecrets(Mutex<SecretValues>);
+
+impl CallSecrets {
+    /// Remembers the secrets of a request.
+    pub(super) fn note(&self, request: &mut impl MessageTexts) {
+        self.with(|values| {
+            request.visit(&mut |kind, text| {
+                if kind == TextKind::Secret {
+                    values.add(text);
+                }
+            });
+        });
+    }
+
+    /// Returns the text without secrets.
+    pub(super) fn hidden_in(&self, text: String) -> String {
+        self.with(|values| values.hidden_in(&text)).unwrap_or(text)
+    }
+
+    /// Hides secrets in the texts for people.
+    ///
+    /// # Errors
+    /// If an address holds a secret: it would be shown everywhere, and without it, it leads nowhere.
+    pub(super) fn hide_in(&self, answer: &mut impl MessageTexts) -> Result<(), SecretInAddress> {
+        self.with(|values| {
+            if values.is_empty() {
+                return Ok(());
+            }
+            let mut found = Ok(());
+            answer.visit(&mut |kind, text| match kind {
+                TextKind::Shown => {
+                    if let Some(hidden) = values.hidden_in(text) {
+                        *text = hidden;
+                    }
+                }
+                TextKind::Address => {
+                    if values.is_in_address(text) {
+                        found = Err(SecretInAddress);
+                    }
+                }
+                TextKind::Context | TextKind::Secret => {}
+            });
+            found
+        })
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut SecretValues) -> T) -> T {
+        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// An address of an answer holds a secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an ID, a token or a key of the answer contains a secret that was sent to the plugin")]
+pub(super) struct SecretInAddress;

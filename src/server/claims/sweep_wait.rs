@@ -1,0 +1,93 @@
+//! What the sweep of a node waits for, as the last attempt has found it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::model::{AllocId, NodeId, PluginId, RemoteVolume, one_line};
+
+/// What the sweep of a node waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum SweepWait {
+    /// These allocations have not reported their end.
+    Allocs(Vec<AllocId>),
+    /// The plugin has no healthy instance on the node.
+    Plugin(PluginId),
+    /// The volume is being undone.
+    Volume(RemoteVolume),
+    /// A volume could not be undone.
+    Failure {
+        /// The volume.
+        volume: RemoteVolume,
+        /// The error.
+        error: String,
+    },
+    /// The node could not be examined.
+    Node(String),
+}
+
+impl fmt::Display for SweepWait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Allocs(allocs) => {
+                let names: Vec<_> = allocs.iter().map(|alloc| format!("`{alloc}`")).collect();
+                let noun = match names.len() {
+                    1 => "allocation",
+                    _ => "allocations",
+                };
+                write!(f, "waits for the end of {noun} {}", names.join(", "))
+            }
+            Self::Plugin(plugin) => {
+                write!(
+                    f,
+                    "waits for plugin `{plugin}`, which has no healthy instance there"
+                )
+            }
+            Self::Volume(volume) => {
+                let RemoteVolume {
+                    plugin_id,
+                    external_id,
+                } = volume;
+                write!(
+                    f,
+                    "undoes external volume `{external_id}` of plugin `{plugin_id}`"
+                )
+            }
+            Self::Failure { volume, error } => write!(
+                f,
+                "cannot undo external volume `{}` of plugin `{}`: {}",
+                volume.external_id,
+                volume.plugin_id,
+                one_line(error)
+            ),
+            Self::Node(error) => write!(f, "cannot examine the node: {}", one_line(error)),
+        }
+    }
+}
+
+/// What the sweep of each node waits for. A clone is the same record.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SweepWaits(Arc<Mutex<BTreeMap<NodeId, SweepWait>>>);
+
+impl SweepWaits {
+    /// Notes what a sweep waits for; `None` if it has ended.
+    pub(super) fn note(&self, node: &NodeId, wait: Option<SweepWait>) {
+        let mut waits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if waits.get(node) == wait.as_ref() {
+            return;
+        }
+        match wait {
+            Some(wait) => {
+                tracing::info!(node.id = %node, "the sweep of a node {wait}");
+                waits.insert(node.clone(), wait);
+            }
+            None => drop(waits.remove(node)),
+        }
+    }
+
+    /// Returns what the sweep of a node waits for.
+    pub(super) fn of(&self, node: &NodeId) -> Option<SweepWait> {
+        let waits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        waits.get(node).cloned()
+    }
+}
