@@ -36,7 +36,9 @@ impl EventKind {
             },
             Self::PlacedAlloc { alloc, event } => match **event {
                 AllocEvent::Placed { .. } => Some(Subject::Alloc(alloc.clone())),
-                AllocEvent::StopRequested { .. } | AllocEvent::Reported { .. } => None,
+                AllocEvent::StopRequested { .. }
+                | AllocEvent::CutOff { .. }
+                | AllocEvent::Reported { .. } => None,
             },
             Self::AllocStarted { alloc, .. } => Some(Subject::Alloc(alloc.clone())),
             Self::Claim { volume, event } => match **event {
@@ -72,7 +74,7 @@ impl EventKind {
     /// Whether the event makes an allocation give back what it has.
     fn is_release(&self) -> bool {
         matches!(self, Self::PlacedAlloc { event, .. }
-            if matches!(**event, AllocEvent::StopRequested { .. }))
+            if matches!(**event, AllocEvent::StopRequested { .. } | AllocEvent::CutOff { .. }))
     }
 }
 

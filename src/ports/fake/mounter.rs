@@ -10,7 +10,8 @@ use tokio::sync::watch;
 
 use crate::ports::block_storage::FileSystem;
 use crate::ports::mounter::{
-    MountCalls, MountChanges, MountEntry, MountError, MountFlags, Mounter, SourceIdentity,
+    MountCalls, MountChanges, MountEntry, MountError, MountFlags, MountIdentity, Mounter,
+    SourceIdentity,
 };
 
 /// Mounts that behave as in the kernel, on one file system that is mounted at `/`. A clone is the same
