@@ -111,7 +111,7 @@ fn not_committed(error: &CommitError) -> Diagnostics {
         | CommitError::NodeConflict { .. }
         | CommitError::NoNamespace { .. }
         | CommitError::InvalidEvent(_)
-        | CommitError::LimitReached { .. }
+        | CommitError::LimitReached(_)
         | CommitError::Stopping => Diagnostic::error(
             Code::Internal,
             format!("cannot record the start of the agent: {error}"),

@@ -150,8 +150,10 @@ impl Services {
             ids: ports.ids.clone(),
         };
         let volumes = VolumeService::new(ports.clone(), limits);
-        let creations = CreationDriver::new(volumes.clone(), &ports, &limits);
-        background.spawn(creations.run(stopping.clone()));
+        if limits.continues_creations {
+            let creations = CreationDriver::new(volumes.clone(), &ports, &limits);
+            background.spawn(creations.run(stopping.clone()));
+        }
         background.close();
         Self {
             cell: ports.cell.clone(),

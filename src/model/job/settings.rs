@@ -130,11 +130,11 @@ impl Job {
                 }
             }
             for task in &group.tasks {
-                let texts = task.environment.expose().chain(task.meta.expose());
-                // Shorter ones are words of every sentence, such as `prod` or `default`.
-                let long = texts.filter(|(_, value)| value.len() >= 8);
-                long.for_each(|(_, value)| values.add(value));
-                task.config.add_texts_to(&mut values);
+                let variables = task.environment.expose().chain(task.meta.expose());
+                let texts = variables.map(|(_, value)| value).chain(task.config.texts());
+                // Shorter ones are words of every sentence, such as `prod` or `plugin`.
+                let long = texts.filter(|value| value.len() >= 8);
+                long.for_each(|value| values.add(value));
             }
         }
         values

@@ -34,7 +34,7 @@ impl StepEnd {
                 | CommitError::NodeConflict { .. }
                 | CommitError::NoNamespace { .. }
                 | CommitError::InvalidEvent(_)
-                | CommitError::LimitReached { .. }
+                | CommitError::LimitReached(_)
                 | CommitError::Journal(_)
                 | CommitError::Stopping,
             ) => Self::Pause,

@@ -12,7 +12,7 @@ mod scheduler;
 mod service;
 mod settings;
 
-pub(in crate::server) use settings::JobSealer;
+pub(super) use settings::JobSealer;
 
 pub use control_plane::LocalControlPlane;
 pub use ports::JobPorts;
