@@ -103,13 +103,30 @@ impl TextField for BTreeMap<String, String> {
 #[derive(Debug, Default)]
 pub(super) struct CallSecrets(Mutex<NotedSecrets>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct NotedSecrets {
-    /// What no text for people may contain.
-    hidden: SecretValues,
-    /// What no address may contain. A publish context often has the ID of the volume, and a mount flag the server
-    /// that an ID begins with: an answer with such an ID is right.
+    /// Values of `secrets`: neither a text for people nor an address may contain one.
     secrets: SecretValues,
+    /// Values of publish contexts, and mount flags: no text for people may contain one. An address may, because a publish
+    /// context often has the ID of the volume, and an ID begins with the server that a mount flag names.
+    sealed: SecretValues,
+}
+
+impl Default for NotedSecrets {
+    fn default() -> Self {
+        Self {
+            secrets: SecretValues::default(),
+            sealed: SecretValues::only_whole(),
+        }
+    }
+}
+
+impl NotedSecrets {
+    fn hidden_in(&self, text: &str) -> Option<String> {
+        let without_secrets = self.secrets.hidden_in(text);
+        let sealed = without_secrets.as_deref().unwrap_or(text);
+        self.sealed.hidden_in(sealed).or(without_secrets)
+    }
 }
 
 impl CallSecrets {
@@ -123,12 +140,9 @@ impl CallSecrets {
         });
         self.with(|noted| {
             request.visit(&mut |kind, text| match kind {
-                TextKind::Secret => {
-                    noted.hidden.add(text);
-                    noted.secrets.add(text);
-                }
+                TextKind::Secret => noted.secrets.add(text),
                 TextKind::Sealed if !addresses.iter().any(|address| address.contains(&**text)) => {
-                    noted.hidden.add(text);
+                    noted.sealed.add(text);
                 }
                 TextKind::Sealed | TextKind::Shown | TextKind::Address | TextKind::Context => {}
             });
@@ -137,8 +151,7 @@ impl CallSecrets {
 
     /// Returns the text without secrets.
     pub(super) fn hidden_in(&self, text: String) -> String {
-        self.with(|noted| noted.hidden.hidden_in(&text))
-            .unwrap_or(text)
+        self.with(|noted| noted.hidden_in(&text)).unwrap_or(text)
     }
 
     /// Hides secrets in the texts for people.
@@ -147,13 +160,10 @@ impl CallSecrets {
     /// If an address holds a secret: it would be shown everywhere, and without it, it leads nowhere.
     pub(super) fn hide_in(&self, answer: &mut impl MessageTexts) -> Result<(), SecretInAddress> {
         self.with(|noted| {
-            if noted.hidden.is_empty() {
-                return Ok(());
-            }
             let mut found = Ok(());
             answer.visit(&mut |kind, text| match kind {
                 TextKind::Shown => {
-                    if let Some(hidden) = noted.hidden.hidden_in(text) {
+                    if let Some(hidden) = noted.hidden_in(text) {
                         *text = hidden;
                     }
                 }

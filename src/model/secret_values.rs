@@ -33,6 +33,8 @@ const MOST_PLACES: usize = 16;
 #[derive(Default)]
 pub struct SecretValues {
     values: VecDeque<Secret>,
+    /// Whether a part of a value is no secret.
+    only_whole: bool,
     bytes: usize,
     /// The values that start with these bytes.
     starts: HashMap<[u8; SHORTEST], Vec<usize>>,
@@ -47,6 +49,14 @@ impl std::fmt::Debug for SecretValues {
 }
 
 impl SecretValues {
+    /// Values of which no part is hidden: they may begin with the name of what they are for, as texts do.
+    pub fn only_whole() -> Self {
+        Self {
+            only_whole: true,
+            ..Self::default()
+        }
+    }
+
     /// Adds a value and its parts.
     pub fn add(&mut self, value: &str) {
         self.add_one(value);
@@ -204,7 +214,9 @@ impl SecretValues {
         let before = before.take_while(|pair| equal(*pair)).count();
         let (from, to) = (at - before, at + after);
         let length = to - from;
-        let is_found = if before == offset {
+        let is_found = if self.only_whole {
+            length == value.len()
+        } else if before == offset {
             length == value.len()
                 || length >= PREFIX
                 || (length >= SHORTEST && is_cut_off(&text[to..]))
