@@ -29,6 +29,8 @@ pub enum Rule {
     AllocationStopping,
     /// A job waits for the volume.
     JobWaiting,
+    /// The tasks of an allocation that names the volume did not start.
+    TasksNotStarted,
     /// An allocation may write to the volume, and has no claim that keeps others away.
     WritesWithoutClaim,
     /// The provider reports the volume as attached to a node without a claim.
@@ -59,6 +61,7 @@ impl Rule {
             Self::ReleaseRunning => "release-running",
             Self::AllocationStopping => "allocation-stopping",
             Self::JobWaiting => "job-waiting",
+            Self::TasksNotStarted => "tasks-not-started",
             Self::WritesWithoutClaim => "writes-without-claim",
             Self::AttachedWithoutClaim => "attached-without-claim",
             Self::DataLost => "data-lost",
@@ -83,6 +86,7 @@ impl Rule {
             | Self::NodePluginGone
             | Self::AllocationStopping
             | Self::JobWaiting
+            | Self::TasksNotStarted
             | Self::WritesWithoutClaim
             | Self::AttachedWithoutClaim
             | Self::DataLost
@@ -105,6 +109,7 @@ impl Rule {
             | Self::ClaimWithoutAllocation
             | Self::PublishStuck
             | Self::NodeDown
+            | Self::TasksNotStarted
             | Self::WritesWithoutClaim => Severity::Error,
             Self::NodePluginGone
             | Self::ReleaseRunning

@@ -9,7 +9,7 @@ use crate::model::{
     Alloc, AllocId, BlockedEvaluation, Bytes, CapacityRange, ClaimProblem, ClientNode,
     ClientStatus, DesiredStatus, ExternalId, ExternalNodeId, ExternalVolume, Health, HealthCount,
     Namespace, NamespacedId, NodeCapabilities, NodeId, NodeInfo, Plugin, PluginId, PluginInstance,
-    PluginSummary, SeenNodes, Volume, VolumeAlias, VolumeClaim, VolumeId,
+    PluginSummary, SeenNodes, UnstartedAlloc, Volume, VolumeAlias, VolumeClaim, VolumeId,
 };
 use crate::plan::{DetachRule, PluginState, ProviderList};
 
@@ -30,6 +30,7 @@ pub(super) struct Facts {
     pub provider: ProviderList,
     pub evaluations: Vec<BlockedEvaluation>,
     pub unclaimed: Option<Vec<Alloc>>,
+    pub unstarted: Vec<UnstartedAlloc>,
 }
 
 impl Facts {
@@ -45,6 +46,7 @@ impl Facts {
             provider: ProviderList::Listed([(listed.external_id.clone(), listed)].into()),
             evaluations: vec![],
             unclaimed: Some(vec![]),
+            unstarted: vec![],
         }
     }
 
@@ -102,6 +104,7 @@ pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
         provider: &facts.provider,
         evaluations: &facts.evaluations,
         unclaimed: facts.unclaimed.as_deref(),
+        unstarted: &facts.unstarted,
         now: NOW,
     })
 }

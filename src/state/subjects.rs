@@ -117,9 +117,10 @@ fn subjects_of_claim(parts: &[&State], volume: &RemoteVolume, event: &ClaimEvent
 fn subjects_of_job(parts: &[&State], job: &JobKey, event: &JobEvent) -> Vec<Subject> {
     let own = [Subject::Job(job.clone())];
     match event {
-        JobEvent::Registered { .. } | JobEvent::Stopped { .. } | JobEvent::Evaluated { .. } => {
-            own.into()
-        }
+        JobEvent::Registered { .. }
+        | JobEvent::Stopped { .. }
+        | JobEvent::Evaluated { .. }
+        | JobEvent::Launched { .. } => own.into(),
         JobEvent::Forgotten => {
             let allocs = parts.iter().flat_map(|state| state.allocs_of_job(job));
             let allocs = allocs.map(|(id, _, _)| Subject::Alloc(id.clone()));
@@ -142,7 +143,7 @@ fn remote_volumes(parts: &[&State], key: &NamespacedId) -> impl Iterator<Item = 
     parts.iter().filter_map(|state| state.remote_volume(key))
 }
 
-fn with_registrations(parts: &[&State], volume: &RemoteVolume) -> Vec<Subject> {
+pub(super) fn with_registrations(parts: &[&State], volume: &RemoteVolume) -> Vec<Subject> {
     let registrations = parts.iter().flat_map(|state| state.registrations(volume));
     let keys = registrations.map(|record| Subject::Volume(record.key().clone()));
     keys.chain([Subject::Claims(volume.clone())]).collect()

@@ -43,6 +43,7 @@ mod http_fuzz;
 mod job_machine;
 mod jobs;
 mod jobs_host_volumes;
+mod jobs_launching;
 mod jobs_many;
 mod long_input;
 mod lost_mounts;

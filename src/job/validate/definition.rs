@@ -15,6 +15,7 @@ pub fn validate(job: &Job) -> Vec<JobProblem> {
         problems: vec![],
     };
     rules.names();
+    rules.launching();
     rules.constraints(&job.constraints, &JobPlace::default());
     if job.groups.is_empty() {
         let place = JobPlace::default();

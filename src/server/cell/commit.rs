@@ -9,10 +9,12 @@ use std::collections::HashSet;
 use tokio::sync::oneshot;
 
 use crate::claim::Step;
-use crate::model::{JobKey, NamespacedId, Node, NodeId, RemoteVolume, VariableKey};
+use crate::model::{ExternalId, JobKey, NamespacedId, Node, NodeId, RemoteVolume, VariableKey};
 use crate::ports::JournalError;
 use crate::server::error::NamespaceUser;
-use crate::state::{Event, EventConflict, Overlay, Phase, State, Subject, apply, check};
+use crate::state::{
+    Event, EventConflict, Overlay, Phase, State, Subject, apply, check, volumes_sharing,
+};
 
 /// The state that a commit relies on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +25,15 @@ pub enum Expected {
     VolumeAbsent(NamespacedId),
     /// The record of that volume was last changed at this index.
     VolumeAt(NamespacedId, u64),
+    /// As before, and no other volume is registered with this data.
+    VolumeAloneAt {
+        /// The volume.
+        key: NamespacedId,
+        /// The index of its last change; `None` without a record.
+        at: Option<u64>,
+        /// Its data.
+        data: RemoteVolume,
+    },
     /// The claims of that volume were last changed at this index; `None` if it has none.
     ClaimsAt(RemoteVolume, Option<u64>),
     /// The step is due for that volume.
@@ -42,6 +53,11 @@ impl Expected {
         match self {
             Self::Any => vec![],
             Self::VolumeAbsent(key) | Self::VolumeAt(key, _) => vec![Subject::Volume(key.clone())],
+            Self::VolumeAloneAt { key, data, .. } => {
+                let mut all = overlay.subjects_of_data(data);
+                all.push(Subject::Volume(key.clone()));
+                all
+            }
             Self::JobAt(key, _) => vec![Subject::Job(key.clone())],
             Self::NodeIs(node) => vec![Subject::Node(node.id.clone())],
             Self::NamespaceOf(user) => vec![Subject::Namespace(user.namespace().clone())],
@@ -56,6 +72,17 @@ impl Expected {
             Self::Any => Ok(()),
             Self::VolumeAbsent(key) => check_volume(state, key, None),
             Self::VolumeAt(key, index) => check_volume(state, key, Some(*index)),
+            Self::VolumeAloneAt { key, at, data } => {
+                check_volume(state, key, *at)?;
+                let mut others = volumes_sharing(state, &data.plugin_id, &data.external_id);
+                others.retain(|other| other != key);
+                let shared = CommitError::Shared {
+                    volume: key.clone(),
+                    external_id: data.external_id.clone(),
+                    others: others.clone(),
+                };
+                others.is_empty().then_some(()).ok_or(shared)
+            }
             Self::ClaimsAt(volume, index) => {
                 let found = state.claims(volume).map(|record| record.modify_index);
                 let volume = volume.clone();
@@ -140,6 +167,16 @@ pub enum CommitError {
         /// What the commit puts into it.
         user: Box<NamespaceUser>,
     },
+    /// Other volumes are registered with the data of the volume.
+    #[error("the data of volume {volume} is registered as another volume")]
+    Shared {
+        /// The volume.
+        volume: NamespacedId,
+        /// The external ID of the data.
+        external_id: ExternalId,
+        /// The other volumes.
+        others: Vec<NamespacedId>,
+    },
     /// The claims of the volume, or what is due for it, changed first. Read and decide again.
     #[error("the claims of volume `{}` have changed in the meantime", volume.external_id)]
     ClaimsConflict {
@@ -168,6 +205,7 @@ impl CommitError {
             | Self::JobConflict { .. }
             | Self::NodeConflict { .. }
             | Self::NoNamespace { .. }
+            | Self::Shared { .. }
             | Self::InvalidEvent(_)
             | Self::Stopping => self.to_string(),
         }

@@ -31,6 +31,7 @@ impl StepEnd {
                 | CommitError::JobConflict { .. }
                 | CommitError::NodeConflict { .. }
                 | CommitError::NoNamespace { .. }
+                | CommitError::Shared { .. }
                 | CommitError::InvalidEvent(_)
                 | CommitError::Journal(_)
                 | CommitError::Stopping,

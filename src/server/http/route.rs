@@ -45,6 +45,8 @@ pub(super) enum Route {
     DeregisterJob(String),
     PlanJob,
     EvaluateJob(String),
+    DispatchJob(String),
+    ForcePeriodicJob(String),
     ReadJobSummary(String),
     ExplainPlacement(String),
     ExplainPlacementOf,
@@ -204,6 +206,11 @@ fn job(method: &Method, rest: &str) -> Result<Route, ServerError> {
     match last {
         "plan" => put(Route::PlanJob),
         "evaluate" => put(Route::EvaluateJob(named())),
+        "dispatch" => put(Route::DispatchJob(named())),
+        "force" if id.ends_with("/periodic") => {
+            let id = id.trim_end_matches("/periodic").to_owned();
+            put(Route::ForcePeriodicJob(id))
+        }
         "summary" => get(Route::ReadJobSummary(named())),
         "placement" if is_put => Ok(Route::ExplainPlacementOf),
         "placement" => get(Route::ExplainPlacement(named())),

@@ -75,7 +75,8 @@ fn is_left(state: &State, id: &AllocId, alloc: &AllocRecord) -> bool {
 fn is_over(record: &JobRecord, decision: &Decision) -> bool {
     let is_idle =
         decision.place.is_empty() && decision.failures.is_empty() && decision.wake_at.is_none();
-    is_idle && (record.is_stopped || record.current.job.job_type.ends())
+    let job = &record.current.job;
+    is_idle && (record.is_stopped || (job.job_type.ends() && !job.is_template()))
 }
 
 /// Returns the events that forget all but the newest allocations of each slot.

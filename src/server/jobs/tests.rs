@@ -1,5 +1,7 @@
 //! Jobs from submission to the end, with a node that reports what the test says.
 
+mod children;
+
 use std::time::Duration;
 
 use crate::model::SecretOwner;

@@ -15,6 +15,7 @@ use super::creation::CreationProtocol;
 use super::expand::{ExpansionResult, VolumeExpander};
 use super::limiter::{LockedResource, OperationLimiter};
 use super::plugin::VolumePlugin;
+use super::plugin_validation::VolumeValidator;
 use super::store::{VolumeStore, conflict, unchanged};
 use super::submission::{VolumeSubmission, VolumeWriteResult};
 use super::update::plan_update;
@@ -22,7 +23,7 @@ use super::validation::{ValidationTarget, validate_submission};
 use super::warnings::{
     expansion_warnings, ignored_field_warnings, shared_warning, topology_warning,
 };
-use crate::model::VolumeRequest;
+use crate::model::{Volume, VolumeRequest};
 use crate::ports::StatusCode;
 use crate::server::cell::Expected;
 use crate::server::error::{ResidualState, ServerError, UpdateOrigin};
@@ -145,6 +146,16 @@ impl VolumeCreator {
         let existing = existing.ok_or_else(|| conflict(&key))?;
         let plugin = plugin.ok_or_else(|| ServerError::UnknownPlugin(request.plugin_id.clone()))?;
         let update = plan_update(&self.sealer, &existing, request, &plugin, ORIGIN)?;
+        if update.write.is_some() && is_used_otherwise(&existing.volume(), &update.volume) {
+            // A node would refuse the volume, and every job that uses it would wait.
+            let validator = VolumeValidator {
+                limiter: &self.limiter,
+                forwarder: &self.creation.forwarder,
+            };
+            validator
+                .validate(&update.volume, &update.secrets, &plugin)
+                .await?;
+        }
         if let Some(write) = update.write {
             if let Some(step) = &write.expansion {
                 let volume = existing.volume();
@@ -176,7 +187,9 @@ impl VolumeCreator {
             .creation
             .record_intent(expected, definition, secrets, PriorCalls::None)
             .await?;
-        self.creation.send_and_record(&intent, &call).await?;
+        self.creation
+            .send_and_record(&intent, &call, request.share)
+            .await?;
         self.store.written(&request.key())
     }
 
@@ -188,7 +201,7 @@ impl VolumeCreator {
     ) -> Result<VolumeView, ServerError> {
         if self.sealer.is_definition_of(request, &record.definition)? {
             self.creation
-                .resume(record, request.secrets.as_ref())
+                .resume(record, request.secrets.as_ref(), request.share)
                 .await?;
             return self.store.written(&request.key());
         }
@@ -205,7 +218,10 @@ impl VolumeCreator {
         let changed = creation
             .record_intent(unchanged(record), wanted, secrets.clone(), prior)
             .await?;
-        match creation.send_and_record(&changed, &call).await {
+        match creation
+            .send_and_record(&changed, &call, request.share)
+            .await
+        {
             Ok(()) => self.store.written(&request.key()),
             Err(error) if is_answered_with(&error, StatusCode::AlreadyExists) => {
                 let expected = unchanged(&changed.record);
@@ -213,7 +229,9 @@ impl VolumeCreator {
                 let intent = creation
                     .record_intent(expected, earlier, secrets, prior)
                     .await?;
-                creation.send_and_record(&intent, &call).await?;
+                creation
+                    .send_and_record(&intent, &call, request.share)
+                    .await?;
                 Err(conflict(record.key()))
             }
             Err(error) => {
@@ -224,6 +242,17 @@ impl VolumeCreator {
             }
         }
     }
+}
+
+/// Whether nodes use the volume in another way after an update.
+fn is_used_otherwise(before: &Volume, after: &Volume) -> bool {
+    let fs_type = |volume: &Volume| {
+        let options = volume.mount_options.as_ref();
+        options
+            .map(|options| options.fs_type.clone())
+            .unwrap_or_default()
+    };
+    before.capabilities != after.capabilities || fs_type(before) != fs_type(after)
 }
 
 /// Whether this call, apart from earlier ones, has certainly created nothing.

@@ -11,12 +11,12 @@ use super::call_effect::{PriorCalls, certainly_had_no_effect, is_permanently_ref
 use super::limiter::OperationLimiter;
 use super::plugin::VolumePlugin;
 use super::store::{VolumeStore, conflict, unchanged};
-use crate::model::{MountOptions, NamespacedId, Secrets};
+use crate::model::{MountOptions, NamespacedId, RemoteVolume, Secrets};
 use crate::ports::{CreateVolume, CreatedVolume, VolumeSource};
 use crate::server::call_line::CallClass;
 use crate::server::call_lines::CallPermit;
 use crate::server::candidates::Candidates;
-use crate::server::cell::Expected;
+use crate::server::cell::{CommitError, Expected};
 use crate::server::early_reply::reply_early;
 use crate::server::error::{
     CallTarget, ControllerOperation, PluginFailure, ResidualState, ServerError,
@@ -65,7 +65,7 @@ impl CreationProtocol {
         let Some(record) = record.filter(|record| record.phase == Phase::Creating) else {
             return Ok(());
         };
-        match self.resume(&record, secrets).await {
+        match self.resume(&record, secrets, false).await {
             Err(error) if is_permanently_refused(&error) => self.remove_refused(key).await,
             settled => settled,
         }
@@ -88,6 +88,7 @@ impl CreationProtocol {
         &self,
         record: &VolumeRecord,
         secrets: Option<&Secrets>,
+        may_share: bool,
     ) -> Result<(), ServerError> {
         let call = self
             .prepare_call(&record.definition, self.pending(record))
@@ -102,7 +103,7 @@ impl CreationProtocol {
             }
             Some(_) | None => self.intent(record.clone(), stored?, PriorCalls::Possible)?,
         };
-        self.send_and_record(&intent, &call).await
+        self.send_and_record(&intent, &call, may_share).await
     }
 
     /// Finds the plugin's usable controllers and waits for a permit to call them.
@@ -164,11 +165,13 @@ impl CreationProtocol {
         ResidualState::PendingIntent { provider_name }
     }
 
-    /// Sends CreateVolume as the intent records it, and records the answer.
+    /// Sends CreateVolume as the intent records it, and records the answer. Data of another volume is an error, unless the
+    /// client allows that volumes share data.
     pub(super) async fn send_and_record(
         &self,
         intent: &CreateIntent,
         call: &PreparedCall,
+        may_share: bool,
     ) -> Result<(), ServerError> {
         let key = intent.record.key();
         let created = match self.send(intent, call).await {
@@ -184,11 +187,29 @@ impl CreationProtocol {
             context: created.context.into(),
             topologies: created.topologies.into(),
         };
+        let expected = match (&provided.external_id, may_share) {
+            (Some(external_id), false) => Expected::VolumeAloneAt {
+                key: key.clone(),
+                at: Some(intent.record.modify_index),
+                data: RemoteVolume {
+                    plugin_id: intent.record.definition.plugin_id.clone(),
+                    external_id: external_id.clone(),
+                },
+            },
+            (Some(_), true) | (None, _) => unchanged(&intent.record),
+        };
         let event = EventKind::VolumeCreated {
             key: key.clone(),
             provided: Box::new(provided),
         };
-        let index = self.store.commit(unchanged(&intent.record), event).await?;
+        let index = match self.store.commit(expected, event).await {
+            // The plugin has answered with the data of another volume, which nobody may delete for this one.
+            Err(shared @ CommitError::Shared { .. }) => {
+                self.abandon(intent).await;
+                return Err(shared.into());
+            }
+            committed => committed?,
+        };
         info!(volume.id = %key.id, volume.namespace = %key.namespace, index, "volume created");
         Ok(())
     }

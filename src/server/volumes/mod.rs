@@ -21,6 +21,7 @@ mod health_counts;
 mod limiter;
 mod listing_health;
 mod plugin;
+mod plugin_validation;
 mod ports;
 mod provider;
 mod register;

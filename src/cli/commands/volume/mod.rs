@@ -3,6 +3,7 @@
 mod args;
 mod claim_args;
 pub(crate) mod claims;
+mod cut_off;
 pub(crate) mod detach;
 pub(crate) mod doctor;
 pub(crate) mod expand;
