@@ -76,7 +76,7 @@ pub fn alloc_writes(client: &ClientStatus, node: &NodeSight) -> AllocWrites {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{AllocId, DesiredStatus, alloc_samples};
+    use crate::model::{DesiredStatus, alloc_samples};
 
     fn node(id: &str, status: &str) -> ClientNode {
         ClientNode {

@@ -18,7 +18,7 @@ mod scheduler;
 mod service;
 mod settings;
 
-pub use children::DispatchRequest;
+pub(in crate::server) use children::DispatchRequest;
 pub use control_plane::LocalControlPlane;
 pub use ports::JobPorts;
 pub use scheduler::JobScheduler;

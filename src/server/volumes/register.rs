@@ -21,7 +21,7 @@ use super::warnings::{
     expansion_warnings, ignored_field_warnings, shared_warning, topology_warning,
 };
 use crate::model::{
-    ExternalId, NamespacedId, PluginId, RemoteVolume, Secrets, Volume, VolumeRequest,
+    ExternalId, NamespacedId, PluginId, RemoteVolume, Volume, VolumeRequest,
 };
 use crate::server::cell::Expected;
 use crate::server::error::{ServerError, UpdateOrigin};

@@ -234,6 +234,10 @@ fn job() -> impl Strategy<Value = Job> {
         priority,
         datacenters: lists.0,
         constraints: lists.1,
+        meta: TaskEnvironment::default(),
+        periodic: None,
+        parameterized: None,
+        origin: None,
         groups: lists
             .2
             .into_iter()
