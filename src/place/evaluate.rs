@@ -42,7 +42,7 @@ pub fn evaluate(state: &State, record: &JobRecord, now: i64) -> Decision {
     let mut slots = slots_of(state, record);
     let mut promises = Promises::default();
     let mut wanted: Vec<(Candidate<'_>, Option<&Node>)> = vec![];
-    let groups = match record.is_stopped {
+    let groups = match record.is_stopped || record.current.job.is_template() {
         true => &[][..],
         false => &record.current.job.groups[..],
     };
