@@ -25,7 +25,7 @@ pub enum TextKind {
 }
 
 /// Sees the texts of a message, and can change them.
-pub type TextVisitor<'a> = dyn FnMut(TextKind, &mut String) + 'a;
+pub(super) type TextVisitor<'a> = dyn FnMut(TextKind, &mut String) + 'a;
 
 /// A message that shows its texts.
 pub trait MessageTexts {

@@ -263,7 +263,7 @@ async fn success_without_a_mount_is_an_error() {
 #[tokio::test]
 async fn a_volume_whose_files_are_open_elsewhere_is_not_given_back() {
     let host = FakeHost::start();
-    host.take_until(Rpc::NodePublishVolume).await;
+    host.take_until(Rpc::NodeUnpublishVolume).await;
     host.mounter.keep_by(Some(vec![7, 12]));
     let kept = host.take(Rpc::NodeUnpublishVolume, 2).await.unwrap_err();
     let expected = "a process outside of the task still has files of volume";

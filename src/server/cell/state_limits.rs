@@ -51,7 +51,7 @@ impl Default for StateLimits {
 }
 
 /// One limit of the state.
-pub type StateLimitField = LimitField<StateLimits>;
+pub(super) type StateLimitField = LimitField<StateLimits>;
 
 /// All limits, in the order of the documentation.
 pub const STATE_LIMITS: &[StateLimitField] = &[

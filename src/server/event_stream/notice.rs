@@ -192,6 +192,8 @@ fn of_alloc(state: &State, alloc: &AllocId, event: &AllocEvent) -> Option<Notice
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::model::ClientStatus;
     use crate::state::samples::jobs::{alloc_placed, alloc_reported, job_key, job_registered};
@@ -237,10 +239,9 @@ mod tests {
         let mut history = History::new(7);
         for _ in 0..400 {
             let event = history.next().unwrap();
-            let all = heard(history.state(), &event.kind);
-            let mut distinct = all.clone();
-            distinct.sort();
-            distinct.dedup();
+            let all = notices(history.state(), &event.kind);
+            let of = |one: &Notice| (one.event_type, one.namespace.clone(), one.key.clone());
+            let distinct: BTreeSet<_> = all.iter().map(of).collect();
             assert_eq!(all.len(), distinct.len(), "{:?}", event.kind);
         }
     }

@@ -127,7 +127,8 @@ async fn a_submitted_job_is_placed_and_its_settings_reach_the_node_only() {
     assert_eq!(task.environment.get("PASSWORD"), Some("hunter2"));
     let state = agent.state();
     let record = state.job(&job_key("web")).unwrap();
-    assert!(record.current.job.groups[0].tasks[0].environment.is_empty());
+    let recorded = &record.current.job.groups[0].tasks[0].environment;
+    assert_eq!(recorded.get("PASSWORD"), None);
     let owner = SecretOwner::Job(job_key("web"));
     let opened = agent.sealer.open(&owner, &record.current.settings);
     assert_eq!(opened.unwrap().keys().collect::<Vec<_>>(), ["0/0"]);

@@ -404,7 +404,7 @@ proptest! {
 #[test]
 fn a_long_history_has_every_kind_of_event() {
     let seen: BTreeSet<_> = History::new(3)
-        .take(6000)
+        .take(10_000)
         .map(|event| match event.kind {
             EventKind::Claim { event, .. } => event.name(),
             EventKind::Variable { .. } => "variable",
@@ -413,6 +413,7 @@ fn a_long_history_has_every_kind_of_event() {
         .collect();
     let expected = [
         "agent started",
+        "allocation cut off",
         "allocation ended",
         "allocation forgotten",
         "allocation placed",
