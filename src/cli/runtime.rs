@@ -75,7 +75,7 @@ pub(super) enum Threads {
     /// Where handing a message to another thread would take longer than handling it: for the plugin, whose calls
     /// work on blocking threads.
     One,
-    /// For a client: this thread runs the command and prints, which can block for as long as nobody reads. The other
+    /// For a client: this thread runs the command and prints, which can block until its output is read. The other
     /// one serves the connections and renews locks.
     Two,
     /// For the agent: one thread per processor.

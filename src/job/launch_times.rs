@@ -6,6 +6,8 @@
 //!
 //! Nomad accepts ranges that end before they start and never launches such a job. They are errors here.
 
+use std::ops::RangeInclusive;
+
 use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
 use jiff::Timestamp;
@@ -44,6 +46,12 @@ const LONG_NAMES: [&str; 18] = [
     "friday",
     "saturday",
 ];
+
+/// The years that an expression can name.
+const YEARS: RangeInclusive<u32> = 1970..=2099;
+
+/// The largest step of each field, from seconds to years.
+const LARGEST_STEPS: [u32; 7] = [59, 59, 23, 31, 12, 6, 2099];
 
 /// How many changes of the clock are looked at for one launch: those of a century.
 const MAX_CLOCK_CHANGES: usize = 400;
@@ -172,14 +180,27 @@ fn parse(text: &str) -> Result<Cron, String> {
         7 => {}
         count => return Err(format!("it has {count} fields, and at most 7 are allowed")),
     }
-    let items = fields.iter().flat_map(|field| field.split(','));
-    if let Some(item) = items.clone().find(|item| is_unknown_form(item)) {
+    let mut items = fields.iter().flat_map(|field| field.split(','));
+    if let Some(item) = items.find(|item| is_unknown_form(item)) {
         return Err(format!("`{item}` is not a value, a range or a step"));
+    }
+    let steps = fields.iter().zip(LARGEST_STEPS);
+    let mut items = steps.flat_map(|(field, most)| field.split(',').map(move |item| (item, most)));
+    if let Some((item, most)) = items.find(|(item, most)| has_larger_step(item, *most)) {
+        return Err(format!("the step of `{item}` is larger than {most}"));
     }
     // The parser reads more there than Nomad does.
     let mut weekdays = fields[5].split(',');
     if let Some(item) = weekdays.find(|item| *item == "l" || item.ends_with("#l")) {
         return Err(format!("`{item}` is not a day of the week"));
+    }
+    let mut years = fields[6].split(',');
+    if let Some(item) = years.find(|item| has_unknown_year(item)) {
+        return Err(format!(
+            "`{item}` is not from {} to {}",
+            YEARS.start(),
+            YEARS.end()
+        ));
     }
     let parser = CronParser::builder()
         .seconds(Seconds::Required)
@@ -194,6 +215,20 @@ fn parse(text: &str) -> Result<Cron, String> {
 /// Whether the parser reads an item of a field that Nomad refuses.
 fn is_unknown_form(item: &str) -> bool {
     item.is_empty() || item.starts_with('/') || item.contains('+')
+}
+
+/// Whether an item has a larger step than the field has values, which Nomad refuses.
+fn has_larger_step(item: &str, most: u32) -> bool {
+    let step = item.split_once('/').map(|(_, step)| step);
+    step.and_then(|step| step.parse::<u32>().ok())
+        .is_some_and(|step| step > most)
+}
+
+/// Whether an item of the years names one that Nomad refuses.
+fn has_unknown_year(item: &str) -> bool {
+    let (range, _step) = item.split_once('/').unwrap_or((item, ""));
+    let mut years = range.split('-').filter_map(|year| year.parse::<u32>().ok());
+    years.any(|year| !YEARS.contains(&year))
 }
 
 fn without_long_names(field: &str) -> String {

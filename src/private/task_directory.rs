@@ -5,6 +5,7 @@
 //! the directory, no mount is entered, and what is changed is what was opened.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
@@ -115,7 +116,7 @@ impl TaskWritableDirectory {
         if let DirectoryUsers::One(Some((uid, gid))) = users {
             rustix::fs::fchown(&file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
         }
-        io::Write::write_all(&mut std::fs::File::from(file), content)
+        io::Write::write_all(&mut File::from(file), content)
     }
 
     fn give_to(&self, users: DirectoryUsers, is_new: bool) -> Result<(), Errno> {

@@ -125,6 +125,10 @@ const COMMANDS: &[(&str, Command)] = &[
     ("nomad-csi-validate", NoChange),
     ("nomad-csi-volume", NoChange),
     (
+        "nomad-csi-volume-abandon",
+        Changes(&["volume abandon da --yes"]),
+    ),
+    (
         "nomad-csi-volume-claim",
         Changes(&[
             "volume claim da --alloc 5fc98185-17ff-26bc-a802-0c74fa471c99",
@@ -215,6 +219,9 @@ fn agent(request: &ReceivedRequest, _: usize) -> Reply {
         "/v1/volumes" if query.contains("type=host") => "[]".to_owned(),
         "/v1/volumes" => format!("[{volume}]"),
         "/v1/volume/csi/data" => volume,
+        "/v1/volumes/creations" => {
+            r#"[{"ID":"data","Namespace":"default","PluginID":"ebs","Creation":{"ProviderName":"data-1"}}]"#.to_owned()
+        }
         "/v1/plugin/csi/ebs" => plugin.to_owned(),
         _ if path.starts_with("/v1/node/") => node,
         _ if path.starts_with("/v1/allocation/") => alloc,

@@ -23,6 +23,10 @@ const DIFFERENT: [(&str, &str); 6] = [
     ("1,2,,3 * * * *", "Nomad ignores empty items"),
 ];
 
+/// Starts of lines whose time zone has other rules in the tz database of the program, 2026f, than in that of the recording,
+/// 2025b: Morocco has another time in winter.
+const OTHER_RULES: [&str; 2] = ["Africa/Casablanca|2026-10-", "Africa/Casablanca|2026-11-"];
+
 fn periodic(zone: &str, expression: &str) -> Periodic {
     Periodic {
         crons: vec![expression.to_owned()],
@@ -62,7 +66,8 @@ fn a_job_starts_when_nomad_would_start_it() {
         let [zone, from, expression] = case.splitn(3, '|').collect::<Vec<_>>()[..] else {
             panic!("{line}")
         };
-        if DIFFERENT.iter().any(|(other, _)| *other == expression) {
+        let has_other_rules = OTHER_RULES.iter().any(|start| line.starts_with(start));
+        if has_other_rules || DIFFERENT.iter().any(|(other, _)| *other == expression) {
             continue;
         }
         let expected = match expected.split_once(':') {

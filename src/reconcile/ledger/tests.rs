@@ -229,7 +229,7 @@ impl SetLock for Counted {
     }
 }
 
-/// A pipe that nobody reads and a stopped terminal block the thread that prints.
+/// A pipe that is not read and a stopped terminal block the thread that prints.
 #[test]
 fn a_lock_is_renewed_while_the_work_blocks_its_thread() {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();

@@ -18,8 +18,8 @@ mod scheduler;
 mod service;
 mod settings;
 
-pub(in crate::server) use children::DispatchRequest;
-pub(in crate::server) use settings::JobSealer;
+pub(super) use children::DispatchRequest;
+pub(super) use settings::JobSealer;
 
 pub use control_plane::LocalControlPlane;
 pub use ports::JobPorts;

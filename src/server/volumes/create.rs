@@ -203,7 +203,7 @@ impl VolumeCreator {
         let _permit = self.limiter.acquire(resource).await?;
         let record = self.store.record(key);
         match record.filter(|record| record.phase == Phase::Creating) {
-            // Whoever sent it gets no answer, so an answer with the data of another volume ends it.
+            // No client can allow it to share data now.
             Some(record) => self.creation.resume(&record, None, false).await,
             None => Ok(()),
         }

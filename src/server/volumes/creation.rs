@@ -319,7 +319,7 @@ impl CreationProtocol {
             provided: Box::new(provided),
         };
         let index = match self.store.commit(expected, event).await {
-            // The plugin has answered with the data of another volume, which nobody may delete for this one.
+            // The plugin has answered with the data of another volume, so this one is not deleted at the provider.
             Err(shared @ CommitError::Shared { .. }) => {
                 self.abandon(intent).await;
                 return Err(shared.into());

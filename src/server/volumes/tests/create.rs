@@ -631,7 +631,12 @@ async fn an_older_allocation_takes_over_without_a_gap() {
         .directory
         .remove(&FakeAgent::PLUGIN.into(), &"newer".into());
     let begun = tokio::time::Instant::now();
-    agent.create(FakeAgent::request("second")).await.unwrap();
+    let second = VolumeRequest {
+        // Both fake plugins call their first volume the same.
+        share: true,
+        ..FakeAgent::request("second")
+    };
+    agent.create(second).await.unwrap();
     assert_eq!(created(), [1, 1]);
     assert_eq!(begun.elapsed(), Duration::ZERO);
 }
