@@ -82,6 +82,11 @@ impl JobRecord {
         self.evaluations.last()
     }
 
+    /// Returns whether it has allocations of its own.
+    pub fn should_run(&self) -> bool {
+        !self.is_stopped && !self.current.job.is_template()
+    }
+
     /// Returns whether it starts by itself.
     pub fn starts_by_itself(&self) -> bool {
         let job = &self.current.job;

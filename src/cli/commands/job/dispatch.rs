@@ -84,7 +84,8 @@ fn read_payload(context: &CommandContext, file: &str) -> Result<Payload, CliErro
     let name = one_line(file);
     let bytes = read.map_err(|error| {
         let message = format!("cannot read the payload `{name}`: {error}");
-        Diagnostic::error(Code::FilesUnreadable, message).help(Code::FilesUnreadable.advice())
+        Diagnostic::error(Code::FilesUnreadable, message)
+            .help("check its path and its permissions, then run the command again")
     })?;
     if bytes.len() > LIMIT {
         let message = format!("the payload `{name}` is larger than {LIMIT} bytes");
