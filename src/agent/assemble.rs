@@ -21,14 +21,14 @@ use super::plugin_job;
 use super::problems::{journal_problem, key_problem};
 use super::rotate_key::finish_if_resealed;
 use super::running_plugin::running_plugin;
-use super::seal_clear_secrets::seal_clear_secrets;
+use super::seal_clear_secrets::{any_sealed, seal_clear_secrets};
 use super::step_hosts::StepHosts;
 use super::tasks::{TaskDrivers, task_drivers};
 use super::unused_endpoint::report_unused_endpoints;
 use crate::csi::GrpcConnector;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::driver::RawExec;
-use crate::model::{HostSession, Job, Node, NodeId, SealedSecrets, SecretOwner};
+use crate::model::{HostSession, Job, Node, NodeId};
 use crate::mounts::LinuxMounter;
 use crate::node::{
     AllocRunnerDeps, AllocRunners, CallLanes, NodeTaskLogs, PluginHost, PluginHostDeps, PluginTask,
@@ -206,7 +206,11 @@ async fn wire(
         nodes: NodeHosts::new([(node.id.clone(), hosts.node.clone())]),
         controllers: hosts.controllers.clone(),
     };
-    let limits = VolumeLimits::default();
+    let limits = VolumeLimits {
+        // A command has read what exists, and creates the rest itself.
+        continues_creations: !config.is_of_command(),
+        ..VolumeLimits::default()
+    };
     let own = Arc::new(node.clone());
     let logs = NodeTaskLogs::new(dirs.data().to_owned(), drivers.clone());
     let services = Services::new(
@@ -319,20 +323,4 @@ async fn open_key(dirs: &AgentDirs, cell: &StateCell) -> Result<KeySealer, Diagn
     };
     let sealer = blocking::run_blocking(open).await?;
     sealer.map_err(|error| key_problem(&error))
-}
-
-/// Returns something sealed of the state, to test the key; `None` if there is nothing.
-pub(super) fn any_sealed(state: &State) -> Option<(SecretOwner, SealedSecrets)> {
-    let volume_secrets = state
-        .records()
-        .filter_map(|record| Some((SecretOwner::from(record.key()), record.sealed()?)));
-    let variable_items = state
-        .variables()
-        .map(|record| (SecretOwner::Variable(record.key.clone()), &record.items));
-    let job_settings = state
-        .jobs()
-        .map(|record| (SecretOwner::Job(record.key()), &record.current.settings));
-    let mut sealed = volume_secrets.chain(variable_items).chain(job_settings);
-    let sealed = sealed.find(|(_, sealed)| !sealed.is_empty());
-    sealed.map(|(owner, sealed)| (owner, sealed.clone()))
 }

@@ -191,6 +191,11 @@ impl AgentConfig {
             allows_core_dumps: false,
         })
     }
+
+    /// Whether the agent runs for one command (`--embedded`).
+    pub(super) fn is_of_command(&self) -> bool {
+        matches!(self.on_lock_conflict, LockConflict::Share { .. })
+    }
 }
 
 /// Returns the directory of `--embedded`: the given one, else one in `XDG_STATE_HOME`, else one in

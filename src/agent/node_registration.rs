@@ -112,7 +112,7 @@ fn not_committed(error: &CommitError) -> Diagnostics {
         | CommitError::NoNamespace { .. }
         | CommitError::Shared { .. }
         | CommitError::InvalidEvent(_)
-        | CommitError::LimitReached { .. }
+        | CommitError::LimitReached(_)
         | CommitError::Stopping => Diagnostic::error(
             Code::Internal,
             format!("cannot record the start of the agent: {error}"),

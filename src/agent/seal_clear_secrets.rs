@@ -7,13 +7,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::assemble::any_sealed;
 use super::blocking::run_blocking;
 use super::problems::{journal_problem, key_problem};
 use crate::diagnostic::Diagnostics;
+use crate::model::{SealedSecrets, SecretOwner};
 use crate::ports::{Journal as _, Sealer};
 use crate::server::with_sealed_secrets;
-use crate::state::replay;
+use crate::state::{State, replay};
 use crate::store::{EmbeddedJournal, KeySealer};
 
 /// Replaces the journal of an earlier version by a sealed one.
@@ -64,3 +64,19 @@ pub(super) async fn seal_clear_secrets(
 
 #[cfg(test)]
 mod tests;
+
+/// Returns something sealed of the state, to test the key; `None` if there is nothing.
+pub(super) fn any_sealed(state: &State) -> Option<(SecretOwner, SealedSecrets)> {
+    let volume_secrets = state
+        .records()
+        .filter_map(|record| Some((SecretOwner::from(record.key()), record.sealed()?)));
+    let variable_items = state
+        .variables()
+        .map(|record| (SecretOwner::Variable(record.key.clone()), &record.items));
+    let job_settings = state
+        .jobs()
+        .map(|record| (SecretOwner::Job(record.key()), &record.current.settings));
+    let mut sealed = volume_secrets.chain(variable_items).chain(job_settings);
+    let sealed = sealed.find(|(_, sealed)| !sealed.is_empty());
+    sealed.map(|(owner, sealed)| (owner, sealed.clone()))
+}

@@ -2,7 +2,7 @@
 //!
 //! A process can keep it with an open file, a mapping, its working directory, or a mount in another mount namespace;
 //! and so can a descriptor on its way between two processes. The kernel keeps the device of the file system meanwhile,
-//! and lets nobody open it exclusively: that is the answer. The processes are only looked for to name them. A
+//! and refuses to open it exclusively: that is the answer. The processes are only looked for to name them. A
 //! file system without a device of its own, such as a directory of the host or a network file system, cannot be asked.
 
 use std::collections::BTreeSet;

@@ -13,7 +13,7 @@ use http::Method;
 use super::redaction::{mount_flag_values, redact_secrets, redact_texts};
 use super::request::{ApiRequest, check_addressable, secrets_header, unsendable_request};
 use super::retrying::Access;
-use super::server_kind::read_server_kind;
+use super::server_kind::{read_is_agent, read_server_kind};
 use super::session::Session;
 use super::settings::ClientSettings;
 use crate::diagnostic::Code;
@@ -120,6 +120,10 @@ impl VolumeReader for NomadClient {
 
     fn has_recovered(&self) -> bool {
         self.session.has_recovered()
+    }
+
+    async fn is_agent(&self) -> Result<bool, ApiError> {
+        read_is_agent(&self.session, "read whether the server is an agent").await
     }
 
     async fn server(&self) -> Result<ServerKind, ApiError> {

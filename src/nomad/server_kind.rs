@@ -4,7 +4,7 @@
 //! because every Nomad has that endpoint and it needs no token. A server without the header counts
 //! as Nomad.
 
-use http::{HeaderMap, Method};
+use http::Method;
 
 use super::request::ApiRequest;
 use super::session::Session;
@@ -12,13 +12,18 @@ use crate::model::ServerVersion;
 use crate::ports::{ApiError, ServerKind};
 use crate::wire::{AGENT, AgentSelf};
 
+/// Reads whether the server is the embedded agent.
+pub(super) async fn read_is_agent(session: &Session, action: &str) -> Result<bool, ApiError> {
+    let regions = ApiRequest::new(Method::GET, &["regions"]);
+    let headers = session.headers(&regions, action).await?;
+    Ok(headers.contains_key(AGENT))
+}
+
 /// Reads which server responds, and its version. Nomad reports the version only to a token with
 /// `agent:read`, and it is the version of the agent that responds, not of the leader.
 pub(super) async fn read_server_kind(session: &Session) -> Result<ServerKind, ApiError> {
-    let regions = ApiRequest::new(Method::GET, &["regions"]);
     let action = "read the server's version";
-    let headers = session.headers(&regions, action).await?;
-    if is_embedded_agent(&headers) {
+    if read_is_agent(session, action).await? {
         return Ok(ServerKind::Agent);
     }
     let about = ApiRequest::new(Method::GET, &["agent", "self"]);
@@ -36,8 +41,4 @@ pub(super) async fn read_server_kind(session: &Session) -> Result<ServerKind, Ap
         }
         Err(error) => Err(error),
     }
-}
-
-fn is_embedded_agent(headers: &HeaderMap) -> bool {
-    headers.contains_key(AGENT)
 }

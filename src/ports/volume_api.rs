@@ -139,6 +139,8 @@ pub trait VolumeReader: Send + Sync {
     fn has_recovered(&self) -> bool {
         false
     }
+    /// Whether the server is the agent of this program. Asks less than [`VolumeReader::server`].
+    async fn is_agent(&self) -> Result<bool, ApiError>;
     /// Returns the kind of the server.
     async fn server(&self) -> Result<ServerKind, ApiError>;
     /// Returns the names of all namespaces in which the token has any permission, like

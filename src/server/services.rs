@@ -150,8 +150,10 @@ impl Services {
             ids: ports.ids.clone(),
         };
         let volumes = VolumeService::new(ports.clone(), limits);
-        let creations = CreationDriver::new(volumes.clone(), &ports, &limits);
-        background.spawn(creations.run(stopping.clone()));
+        if limits.continues_creations {
+            let creations = CreationDriver::new(volumes.clone(), &ports, &limits);
+            background.spawn(creations.run(stopping.clone()));
+        }
         background.close();
         Self {
             cell: ports.cell.clone(),
@@ -165,7 +167,7 @@ impl Services {
             metrics: None,
             namespaces: NamespaceService::new(ports.cell.clone(), ports.clock.clone()),
             variables: VariableService::new(variable_ports, stopping.clone()),
-            ids: ports.ids.clone(),
+            ids: ports.ids,
             volumes,
             agent_info: std::sync::Arc::new(about),
             stopping,

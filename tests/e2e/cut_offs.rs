@@ -1,4 +1,4 @@
-//! An operator cuts the tasks of an allocation off from a volume: they are killed first, and nobody writes beside the next
+//! An operator cuts the tasks of an allocation off from a volume: they are killed first, and no task writes beside the next
 //! writer.
 
 use serde_json::Value;

@@ -15,7 +15,7 @@ fn a_volume_is_released_when_its_last_file_is_closed() {
     let test = "kept_files::a_volume_is_released_when_its_last_file_is_closed";
     run_in_namespace_with_devices(test, async {
         let machine = Machine::new();
-        machine.create_volume("data", WRITER, "file-system");
+        machine.create_sized_volume("data", WRITER, "file-system", 32 << 20);
         machine.run(&stubborn(&machine, "a", "data", 1));
         writing(&machine, "a");
         let pid = machine.tasks().into_iter().find_map(|pid| {

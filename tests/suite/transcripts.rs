@@ -107,6 +107,7 @@ transcripts! {
     an_agent_that_cannot_start_reports_the_reason = "embedded/agent.md";
     lifecycle_of_one_volume = "embedded/lifecycle.md";
     volumes_are_listed = "volume/status-list.md";
+    a_creation_is_shown_and_given_up = "volume/abandon.md";
     a_volume_is_shown = "volume/status-one.md";
 }
 
@@ -340,6 +341,11 @@ const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
         Code::ServerSecrets,
         "src/server/error/server_error.rs",
         "errors_that_nomad_does_not_have_have_their_own_codes",
+    ),
+    (
+        Code::ServerLimit,
+        "src/server/cell/state_limits/tests.rs",
+        "a_limit_that_is_reached_has_a_code",
     ),
     (
         Code::ServerUnknownPath,

@@ -6,7 +6,6 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::model::mount_options::MountOptions;
-use crate::model::secret_values::SecretValues;
 
 /// The environment of a task, or its `meta`. `Debug` shows names only.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,9 +98,21 @@ impl TaskConfig {
         entries.any(|(key, value)| key == MountOptions::REDACTED || is_mark(value))
     }
 
-    /// Adds every text of the configuration, wherever it is.
-    pub fn add_texts_to(&self, values: &mut SecretValues) {
-        self.0.values().for_each(|value| values.add_texts(value));
+    /// Returns every text of the configuration, wherever it is.
+    pub fn texts(&self) -> Vec<&str> {
+        let mut texts = vec![];
+        let mut left: Vec<_> = self.0.values().collect();
+        while let Some(value) = left.pop() {
+            match value {
+                serde_json::Value::String(text) => texts.push(text.as_str()),
+                serde_json::Value::Array(values) => left.extend(values),
+                serde_json::Value::Object(values) => left.extend(values.values()),
+                serde_json::Value::Null
+                | serde_json::Value::Bool(_)
+                | serde_json::Value::Number(_) => {}
+            }
+        }
+        texts
     }
 
     /// Returns the value of a key.

@@ -172,7 +172,9 @@ impl Job {
             for task in &group.tasks {
                 add_long(&task.environment, &mut values);
                 add_long(&task.meta, &mut values);
-                task.config.add_texts_to(&mut values);
+                let texts = task.config.texts().into_iter();
+                let long = texts.filter(|value| is_long(value));
+                long.for_each(|value| values.add(value));
             }
         }
         values
@@ -208,10 +210,14 @@ fn payload_of(job: &mut Job) -> Option<&mut Payload> {
     Some(&mut dispatch.payload)
 }
 
-/// Shorter values are words of every sentence, such as `prod` or `default`.
 fn add_long(environment: &TaskEnvironment, values: &mut SecretValues) {
-    let long = environment.expose().filter(|(_, value)| value.len() >= 8);
+    let long = environment.expose().filter(|(_, value)| is_long(value));
     long.for_each(|(_, value)| values.add(value));
+}
+
+/// Shorter values are words of every sentence, such as `prod` or `plugin`.
+fn is_long(value: &str) -> bool {
+    value.len() >= 8
 }
 
 /// Takes what may be secret of a volume.

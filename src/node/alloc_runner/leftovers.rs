@@ -49,7 +49,7 @@ pub(super) async fn stop_leftovers(deps: Arc<AllocRunnerDeps>, allocs: Vec<Alloc
 }
 
 /// Ends what runs of an allocation whose job cannot be opened, and tells the server. A cut-off kills every task, because
-/// nobody knows which of them use the volume.
+/// it is not known which of them use the volume.
 pub(super) async fn end_unreadable(deps: Arc<AllocRunnerDeps>, alloc: UnreadableAlloc) {
     let directory = AllocDirectory::new(&deps.data_directory, &alloc.id);
     let how = match alloc.cut_off.is_empty() {

@@ -50,7 +50,7 @@ impl FakeMounter {
         Self::default()
     }
 
-    /// Lets these processes keep every file system after its mounts are gone; `None` for nobody.
+    /// Lets these processes keep every file system after its mounts are gone; `None` for no process.
     pub fn keep_by(&self, processes: Option<Vec<u32>>) {
         self.table().keepers = processes;
     }

@@ -340,6 +340,10 @@ impl VolumeReader for FakeServer {
         self.content().has_recovered
     }
 
+    async fn is_agent(&self) -> Result<bool, ApiError> {
+        Ok(self.content().kind == ServerKind::Agent)
+    }
+
     async fn server(&self) -> Result<ServerKind, ApiError> {
         Ok(self.content().kind.clone())
     }

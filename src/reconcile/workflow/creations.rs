@@ -19,9 +19,9 @@ pub async fn pending_creations(
     api: &dyn ClusterApi,
     scope: &Namespace,
 ) -> Result<Vec<WithDocument<VolumeCreation>>, ApiError> {
-    match api.server().await? {
-        ServerKind::Agent => api.list_creations(scope).await,
-        ServerKind::Nomad(_) | ServerKind::NomadUnknownVersion => Ok(vec![]),
+    match api.is_agent().await? {
+        true => api.list_creations(scope).await,
+        false => Ok(vec![]),
     }
 }
 

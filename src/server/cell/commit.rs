@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 use tokio::sync::oneshot;
 
-use super::state_limits::{StateLimits, StateSizes};
+use super::state_limits::{LimitReached, StateLimits, StateSizes};
 use crate::claim::Step;
 use crate::model::{ExternalId, JobKey, NamespacedId, Node, NodeId, RemoteVolume, VariableKey};
 use crate::ports::JournalError;
@@ -205,13 +205,8 @@ pub enum CommitError {
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// The state has as much as it may have.
-    #[error("the limit `{name}` of {most} is reached")]
-    LimitReached {
-        /// The name of the limit.
-        name: &'static str,
-        /// Its value.
-        most: usize,
-    },
+    #[error(transparent)]
+    LimitReached(#[from] LimitReached),
     /// The agent is stopping.
     #[error("the agent is stopping")]
     Stopping,
@@ -230,7 +225,7 @@ impl CommitError {
             | Self::NoNamespace { .. }
             | Self::Shared { .. }
             | Self::InvalidEvent(_)
-            | Self::LimitReached { .. }
+            | Self::LimitReached(_)
             | Self::Stopping => self.to_string(),
         }
     }

@@ -7,9 +7,18 @@
 use std::collections::HashMap;
 use std::io;
 
-use super::commit::CommitError;
 use crate::model::{LimitField, set_limit};
 use crate::state::{Event, State, StoredRecord, Subject, Table, is_growth};
+
+/// The state has as much as it may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the limit `{name}` of {most} is reached")]
+pub struct LimitReached {
+    /// The name of the limit.
+    pub name: &'static str,
+    /// Its value.
+    pub most: usize,
+}
 
 /// The limits of the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -219,7 +228,7 @@ impl StateSizes {
         &mut self,
         limits: &StateLimits,
         events: &[Event],
-    ) -> Result<(), CommitError> {
+    ) -> Result<(), LimitReached> {
         if !is_growth(events) {
             return Ok(());
         }
@@ -232,7 +241,7 @@ impl StateSizes {
         admitted
     }
 
-    fn admit_one(&mut self, limits: &StateLimits, event: &Event) -> Result<(), CommitError> {
+    fn admit_one(&mut self, limits: &StateLimits, event: &Event) -> Result<(), LimitReached> {
         let Some(subject) = event.kind.growth() else {
             return Ok(());
         };
@@ -250,13 +259,13 @@ impl StateSizes {
         let bytes = of_table.bytes - before.unwrap_or(0) + size;
         let (name, most) = limits.count;
         if before.is_none() && count > most {
-            return Err(CommitError::LimitReached { name, most });
+            return Err(LimitReached { name, most });
         }
         if let Some((name, most)) = limits.bytes
             && bytes > most
             && size > before.unwrap_or(0)
         {
-            return Err(CommitError::LimitReached { name, most });
+            return Err(LimitReached { name, most });
         }
         let before = self.set(table, subject.clone(), Some(size));
         self.admitted.push((table, subject, before));

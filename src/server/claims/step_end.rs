@@ -35,7 +35,7 @@ impl StepEnd {
                 | CommitError::NoNamespace { .. }
                 | CommitError::Shared { .. }
                 | CommitError::InvalidEvent(_)
-                | CommitError::LimitReached { .. }
+                | CommitError::LimitReached(_)
                 | CommitError::Journal(_)
                 | CommitError::Stopping,
             ) => Self::Pause,

@@ -298,7 +298,7 @@ impl From<CommitError> for ServerError {
             | CommitError::JobConflict { .. }
             | CommitError::NodeConflict { .. }
             | CommitError::InvalidEvent(_)
-            | CommitError::LimitReached { .. }
+            | CommitError::LimitReached(_)
             | CommitError::Journal(_)) => Self::Commit(error),
         }
     }
@@ -364,7 +364,7 @@ impl ServerError {
                 (Code::ServerBusy, OTHER)
             }
             Self::SpecChanged { .. } => (Code::PlanStale, StatusCode::CONFLICT),
-            Self::Commit(error @ CommitError::LimitReached { .. }) => {
+            Self::Commit(error @ CommitError::LimitReached(_)) => {
                 (commit_code(error), StatusCode::INSUFFICIENT_STORAGE)
             }
             Self::Commit(error) => (commit_code(error), OTHER),
@@ -760,7 +760,7 @@ fn commit_code(error: &CommitError) -> Code {
         | CommitError::InvalidEvent(_) => Code::ServerBusy,
         CommitError::Journal(error) => error.kind.code(),
         CommitError::NoNamespace { .. } => Code::VolumeUnknownNamespace,
-        CommitError::LimitReached { .. } => Code::ServerLimit,
+        CommitError::LimitReached(_) => Code::ServerLimit,
         CommitError::Shared { .. } => Code::VolumeShared,
         CommitError::Stopping => Code::ServerStopping,
     }

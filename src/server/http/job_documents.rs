@@ -258,7 +258,6 @@ pub(super) fn summary(state: &State, record: &JobRecord) -> JobSummaryDocument {
         modify_index,
         namespace: job.namespace.to_string(),
         summary: counts,
-        ..JobSummaryDocument::default()
     }
 }
 

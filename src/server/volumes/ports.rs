@@ -39,6 +39,8 @@ pub struct VolumeLimits {
     pub max_waiting: usize,
     /// Limits of claims.
     pub claims: ClaimLimits,
+    /// Whether a creation that did not end is continued without a request.
+    pub continues_creations: bool,
     /// Pauses between attempts to continue a creation.
     pub creations: RetryPolicy,
     /// How often an operation is decided again after its volume changed meanwhile.
@@ -57,6 +59,7 @@ impl Default for VolumeLimits {
             queue_timeout: Duration::from_secs(180),
             max_waiting: Self::MAX_WAITING,
             claims: ClaimLimits::default(),
+            continues_creations: true,
             creations: RetryPolicy {
                 initial: Duration::from_secs(2),
                 max: Duration::from_secs(60),

@@ -420,6 +420,7 @@ fn a_long_history_has_every_kind_of_event() {
         "allocation reported",
         "allocation started",
         "allocation stop requested",
+        "claim access changed",
         "claim granted",
         "claim release requested",
         "claim released",

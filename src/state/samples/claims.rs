@@ -102,7 +102,11 @@ impl History {
             2 => ClaimEvent::NodeRebooted {
                 node: self.nth(nodes.into_iter())?,
             },
-            6 => ClaimEvent::MountsLost {
+            8 => ClaimEvent::AccessChanged {
+                key: self.nth(keys.into_iter())?,
+                read_only: self.choose(2) == 0,
+            },
+            6 | 7 => ClaimEvent::MountsLost {
                 node: self.nth(nodes.into_iter())?,
                 targets: keys.into_iter().collect(),
                 staging: self.choose(2) == 0,

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use super::super::{CellOptions, Expected, StateCell};
+use super::super::{CellOptions, CommitError, Expected, StateCell};
 use super::*;
+use crate::diagnostic::Code;
 use crate::model::{Namespace, SealedSecrets, VariableKey, VariablePath};
 use crate::ports::fake::MemoryJournal;
+use crate::server::error::ServerError;
 use crate::state::samples::jobs::{alloc_placed, job_key, job_registered};
 use crate::state::samples::{key, node_registered, registered, started};
 use crate::state::{EventKind, JobEvent, NamespaceEvent, VariableEvent};
@@ -43,7 +45,7 @@ fn deleted(path: &str) -> EventKind {
 
 fn reached<T: std::fmt::Debug>(result: Result<T, CommitError>) -> &'static str {
     match result {
-        Err(CommitError::LimitReached { name, .. }) => name,
+        Err(CommitError::LimitReached(LimitReached { name, .. })) => name,
         other => panic!("{other:?}"),
     }
 }
@@ -108,7 +110,7 @@ async fn a_limit_refuses_growth_and_nothing_else() {
     for name in ["one", "two", "three"] {
         match commit(&cell, namespace(name)).await {
             Ok(_) => {}
-            Err(CommitError::LimitReached { name, .. }) => {
+            Err(CommitError::LimitReached(LimitReached { name, .. })) => {
                 assert_eq!(name, "namespaces");
                 refused += 1;
             }
@@ -150,4 +152,17 @@ fn every_limit_can_be_set_within_its_range() {
         assert!(set.is_some_and(|set| set.is_err()), "{}", limit.name);
     }
     assert_eq!(StateLimits::default().set("connections=1"), None);
+}
+
+#[test]
+fn a_limit_that_is_reached_has_a_code() {
+    let (name, most) = ("volumes", 7);
+    let error = ServerError::Commit(CommitError::LimitReached(LimitReached { name, most }));
+    let (code, status) = error.code_and_status();
+    assert_eq!((code, status.as_u16()), (Code::ServerLimit, 507));
+    assert!(
+        error.text().contains("limit `volumes` of 7"),
+        "{}",
+        error.text()
+    );
 }
