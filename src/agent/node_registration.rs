@@ -110,6 +110,7 @@ fn not_committed(error: &CommitError) -> Diagnostics {
         | CommitError::JobConflict { .. }
         | CommitError::NodeConflict { .. }
         | CommitError::NoNamespace { .. }
+        | CommitError::Shared { .. }
         | CommitError::InvalidEvent(_)
         | CommitError::LimitReached(_)
         | CommitError::Stopping => Diagnostic::error(

@@ -10,7 +10,7 @@ use super::commands::alloc::AllocCommand;
 use super::commands::auth::AuthCommand;
 use super::commands::context as contexts;
 use super::commands::explain::ExplainCommand;
-use super::commands::job::JobCommand;
+use super::commands::job::{JobCommand, JobPeriodicCommand};
 use super::commands::plugin::PluginCommand;
 use super::commands::submit::submit_volumes;
 use super::commands::volume::VolumeCommand;
@@ -221,6 +221,16 @@ fn dispatch_job(
             context,
             process,
             job::stop::stop_named_job(context, arguments),
+        ),
+        JobCommand::Dispatch(arguments) => run_client(
+            context,
+            process,
+            job::dispatch::dispatch_named_job(context, arguments),
+        ),
+        JobCommand::Periodic(JobPeriodicCommand::Force(arguments)) => run_client(
+            context,
+            process,
+            job::force::force_named_job(context, arguments),
         ),
         JobCommand::Status(arguments) => {
             run_client(context, process, job::status::show_jobs(context, arguments))

@@ -72,9 +72,12 @@ pub(super) struct RuntimeOptions {
 /// The number of threads that a command runs on.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Threads {
-    /// Where handing a message to another thread would take longer than handling it: for a client, and
-    /// for the plugin, whose calls work on blocking threads.
+    /// Where handing a message to another thread would take longer than handling it: for the plugin, whose calls
+    /// work on blocking threads.
     One,
+    /// For a client: this thread runs the command and prints, which can block until its output is read. The other
+    /// one serves the connections and renews locks.
+    Two,
     /// For the agent: one thread per processor.
     Many,
 }
@@ -85,7 +88,7 @@ impl Threads {
         if context.global.is_embedded() {
             Self::Many
         } else {
-            Self::One
+            Self::Two
         }
     }
 }
@@ -102,6 +105,11 @@ pub(super) fn run_in_runtime(
     }
     let mut builder = match options.threads {
         Threads::One => tokio::runtime::Builder::new_current_thread(),
+        Threads::Two => {
+            let mut builder = tokio::runtime::Builder::new_multi_thread();
+            builder.worker_threads(1);
+            builder
+        }
         Threads::Many => tokio::runtime::Builder::new_multi_thread(),
     };
     let runtime = builder.enable_all().build().map_err(|error| {

@@ -406,6 +406,8 @@ codes! {
         "Use a token with `namespace \"*\" { capabilities = [\"csi-list-volume\"] }` and without a rule that denies it.";
 
     // --- job and alloc: answers about jobs and allocations
+    JobRefused = "job/refused": "The job on the server does not take the request: it starts only on request or only by itself, or the request lacks what the job requires.",
+        "Show what the job requires with `job status ID`.";
     JobInvalid = "job/invalid": "The server does not accept the job.",
         "Check the job file with `job validate`.";
     JobNotFound = "job/not-found": "The server has no job of this ID in this namespace.",

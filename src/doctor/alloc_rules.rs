@@ -6,9 +6,12 @@
 use super::cause::release_cause;
 use super::facts::VolumeFacts;
 use super::finding::{Confidence, Evidence, FactSource, Finding, Rule};
-use super::remedies::{act, collector, deregister_by_force, release_again, run, wait_unclaimed};
+use super::remedies::{
+    act, collector, deregister_by_force, plugin_status, release_again, run, wait_unclaimed,
+};
 use crate::model::{
-    Alloc, BlockedEvaluation, ClientStatus, DesiredStatus, NodeSight, ago, one_line, shell_quoted,
+    Alloc, BlockedEvaluation, ClientStatus, DesiredStatus, NodeSight, UnstartedAlloc, ago,
+    one_line, shell_quoted,
 };
 use crate::plan::{ClaimDrops, ClaimingAlloc};
 
@@ -299,6 +302,48 @@ fn claims_it(facts: &VolumeFacts<'_>, alloc: &Alloc) -> Evidence {
         FactSource::Volume,
         format!("the volume lists allocation `{id}`, which is {status}{since}"),
     )
+}
+
+/// How long a pending allocation may take before it is a finding, in nanoseconds.
+const PENDING_TIME: i64 = 60_000_000_000;
+
+/// Returns the allocations that name the volume and whose tasks did not start.
+pub(super) fn unstarted_tasks(facts: &VolumeFacts<'_>) -> Vec<Finding> {
+    let unstarted = facts.unstarted.iter();
+    let late = unstarted.filter(|one| {
+        let waited = facts.now.saturating_sub(one.reported_at);
+        one.alloc.client.has_ended() || waited >= PENDING_TIME
+    });
+    late.map(|one| unstarted_task(facts, one)).collect()
+}
+
+fn unstarted_task(facts: &VolumeFacts<'_>, one: &UnstartedAlloc) -> Finding {
+    let id = one_line(one.alloc.id.as_str());
+    let node = facts.node_name(&one.alloc.node_id);
+    let status = one_line(one.alloc.client.as_str());
+    Finding {
+        rule: Rule::TasksNotStarted,
+        verdict: format!(
+            "allocation `{id}` (job `{}`) is {status} on node `{node}`: its tasks did not start",
+            one_line(&one.alloc.job_id)
+        ),
+        confidence: Confidence::Inferred,
+        evidence: vec![Evidence::new(
+            FactSource::Allocations,
+            format!(
+                "allocation `{id}` names the volume, and its node reported {}: {}",
+                ago(one.reported_at, facts.now),
+                one_line(&one.report)
+            ),
+        )],
+        remedies: vec![
+            run(
+                "check what its node reports",
+                format!("nomad alloc status {}", shell_quoted(one.alloc.id.as_str())),
+            ),
+            plugin_status(facts),
+        ],
+    }
 }
 
 /// Returns the jobs whose placement failed because of the volume.

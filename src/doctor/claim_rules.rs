@@ -124,7 +124,10 @@ fn unpublished(
     let mut remedies: Vec<Remedy> = vec![];
     match cause {
         Some(cause) => remedies.push(cause.remedy(facts, &claim.node)),
-        None => remedies.extend(help(claim)),
+        None => {
+            remedies.extend(help(claim));
+            remedies.extend(earlier_use(facts));
+        }
     }
     remedies.push(show_claims(facts));
     remedies.push(release(facts, &claim.alloc));
@@ -163,6 +166,17 @@ fn fence(facts: &VolumeFacts<'_>, node: &NodeId) -> Remedy {
         format!("if node `{name}` is off and can never write again, declare it lost"),
         format!("nomad-csi node fence {}", shell_quoted(node.as_str())),
     )
+}
+
+/// Returns the way back from a change of how nodes use the volume, which no healthy node and plugin can carry out.
+fn earlier_use(facts: &VolumeFacts<'_>) -> Option<Remedy> {
+    let options = facts.volume.mount_options.as_ref()?;
+    let fs_type = Some(one_line(&options.fs_type)).filter(|fs_type| !fs_type.is_empty())?;
+    Some(act(format!(
+        "if the data has another file system than `{fs_type}`, write the earlier `fs_type` into the specification again, \
+         and apply it with `--approve loses-access:{}`; the data is still there",
+        shell_quoted(facts.volume.id.as_str())
+    )))
 }
 
 /// Returns the remedy that the agent gave for the failing step.

@@ -1,6 +1,6 @@
 //! Runs all rules.
 
-use super::alloc_rules::{alloc_findings, unclaimed_writers, waiting_jobs};
+use super::alloc_rules::{alloc_findings, unclaimed_writers, unstarted_tasks, waiting_jobs};
 use super::claim_rules::claim_findings;
 use super::facts::VolumeFacts;
 use super::fenced_nodes::fenced_nodes;
@@ -21,6 +21,7 @@ pub fn diagnose(facts: &VolumeFacts<'_>) -> Vec<Finding> {
         None => findings.extend(alloc_findings(facts)),
     }
     findings.extend(unclaimed_writers(facts));
+    findings.extend(unstarted_tasks(facts));
     findings.extend(waiting_jobs(facts));
     findings.extend(kept_files(facts));
     findings.extend(fenced_nodes(facts));

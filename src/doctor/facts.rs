@@ -2,7 +2,7 @@
 
 use crate::model::{
     Alloc, AllocId, BlockedEvaluation, ClientNode, ExternalNodeId, NodeId, Plugin, PluginInstance,
-    SeenNodes, Volume, VolumeClaim, VolumeHealth, one_line,
+    SeenNodes, UnstartedAlloc, Volume, VolumeClaim, VolumeHealth, one_line,
 };
 use crate::plan::{DetachRule, PluginState, ProviderList};
 
@@ -28,6 +28,9 @@ pub struct VolumeFacts<'a> {
     /// Allocations whose job names the volume, which do not claim it, and whose end is not proven; `None` if they were
     /// not read.
     pub unclaimed: Option<&'a [Alloc]>,
+    /// Allocations whose job names the volume, which should run, and whose tasks did not start. Empty if they were not
+    /// read.
+    pub unstarted: &'a [UnstartedAlloc],
     /// The time of the reading, in nanoseconds since the epoch.
     pub now: i64,
 }

@@ -31,6 +31,8 @@ pub enum Rule {
     AllocationStopping,
     /// A job waits for the volume.
     JobWaiting,
+    /// The tasks of an allocation that names the volume did not start.
+    TasksNotStarted,
     /// An allocation may write to the volume, and has no claim that keeps others away.
     WritesWithoutClaim,
     /// The provider reports the volume as attached to a node without a claim.
@@ -64,6 +66,7 @@ impl Rule {
             Self::ReleaseRunning => "release-running",
             Self::AllocationStopping => "allocation-stopping",
             Self::JobWaiting => "job-waiting",
+            Self::TasksNotStarted => "tasks-not-started",
             Self::WritesWithoutClaim => "writes-without-claim",
             Self::AttachedWithoutClaim => "attached-without-claim",
             Self::DataLost => "data-lost",
@@ -90,6 +93,7 @@ impl Rule {
             | Self::NodePluginGone
             | Self::AllocationStopping
             | Self::JobWaiting
+            | Self::TasksNotStarted
             | Self::WritesWithoutClaim
             | Self::AttachedWithoutClaim
             | Self::DataLost
@@ -113,6 +117,7 @@ impl Rule {
             | Self::ClaimWithoutAllocation
             | Self::PublishStuck
             | Self::NodeDown
+            | Self::TasksNotStarted
             | Self::WritesWithoutClaim => Severity::Error,
             Self::CreationPending
             | Self::NodePluginGone

@@ -9,7 +9,8 @@ use crate::model::{
     Alloc, AllocId, BlockedEvaluation, Bytes, CapacityRange, ClaimProblem, ClientNode,
     ClientStatus, DesiredStatus, ExternalId, ExternalNodeId, ExternalVolume, Health, HealthCount,
     Namespace, NamespacedId, NodeCapabilities, NodeId, NodeInfo, Plugin, PluginId, PluginInstance,
-    PluginSummary, SeenNodes, Volume, VolumeAlias, VolumeClaim, VolumeHealth, VolumeId,
+    PluginSummary, SeenNodes, UnstartedAlloc, Volume, VolumeAlias, VolumeClaim, VolumeHealth,
+    VolumeId,
 };
 use crate::plan::{DetachRule, PluginState, ProviderList};
 
@@ -31,6 +32,7 @@ pub(super) struct Facts {
     pub health: Option<VolumeHealth>,
     pub evaluations: Vec<BlockedEvaluation>,
     pub unclaimed: Option<Vec<Alloc>>,
+    pub unstarted: Vec<UnstartedAlloc>,
 }
 
 impl Facts {
@@ -47,6 +49,7 @@ impl Facts {
             health: None,
             evaluations: vec![],
             unclaimed: Some(vec![]),
+            unstarted: vec![],
         }
     }
 
@@ -105,6 +108,7 @@ pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
         health: facts.health.as_ref(),
         evaluations: &facts.evaluations,
         unclaimed: facts.unclaimed.as_deref(),
+        unstarted: &facts.unstarted,
         now: NOW,
     })
 }

@@ -1,6 +1,7 @@
 //! Reads and writes the user's files: specifications, maps, the config file, reports and file
 //! ledgers.
 
+mod bytes;
 mod config;
 mod ledger;
 mod pairs;
@@ -9,6 +10,7 @@ mod text;
 mod timed;
 mod write;
 
+pub use bytes::{read_at_most, read_bytes};
 pub use config::{
     CONTEXT_KEYS, ClusterContext, ClusterContexts, current_context, read_config,
     set_current_context,

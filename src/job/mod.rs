@@ -11,6 +11,7 @@
 mod check;
 mod decode;
 mod file;
+mod launch_times;
 mod parse;
 mod place;
 mod problem;
@@ -19,6 +20,7 @@ mod validate;
 
 pub use check::check;
 pub use file::{JobFile, ParsedJob};
+pub use launch_times::{LaunchTimes, LaunchTimesProblem};
 pub use parse::parse_job;
 pub use place::{JobPlace, JobPlaces};
 pub use problem::{JobProblem, report_text};

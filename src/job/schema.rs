@@ -91,8 +91,8 @@ pub(super) const JOB: &[Key] = &[
     map("meta"),
     ignored("migrate", Form::Block),
     refused("multiregion", Form::Block, PartEffect::Cluster),
-    refused("parameterized", Form::Block, PartEffect::Time),
-    refused("periodic", Form::Block, PartEffect::Time),
+    block("parameterized"),
+    block("periodic"),
     block("reschedule"),
     refused("secret", Form::Block, PartEffect::Input),
     ignored("spread", Form::Block),
@@ -159,7 +159,7 @@ pub(super) const TASK: &[Key] = &[
     ignored("affinity", Form::Block),
     refused("artifact", Form::Block, PartEffect::Input),
     ignored("consul", Form::Block),
-    refused("dispatch_payload", Form::Block, PartEffect::Input),
+    block("dispatch_payload"),
     ignored("identity", Form::Block),
     ignored("kind", Form::Value),
     ignored("logs", Form::Block),
@@ -227,6 +227,25 @@ pub(super) const RESCHEDULE: &[Key] = &[
     value("max_delay"),
     value("unlimited"),
 ];
+
+/// `periodic` of a job.
+pub(super) const PERIODIC: &[Key] = &[
+    value("cron"),
+    value("crons"),
+    value("enabled"),
+    value("prohibit_overlap"),
+    value("time_zone"),
+];
+
+/// `parameterized` of a job.
+pub(super) const PARAMETERIZED: &[Key] = &[
+    value("meta_optional"),
+    value("meta_required"),
+    value("payload"),
+];
+
+/// `dispatch_payload` of a task.
+pub(super) const DISPATCH_PAYLOAD: &[Key] = &[value("file")];
 
 /// `resources` of a task.
 pub(super) const RESOURCES: &[Key] = &[

@@ -348,6 +348,7 @@ fn meta_and_reschedule_are_those_of_the_nearest_block() {
     let job = parsed.expect("the job is decoded").job;
     let meta: Vec<_> = job.groups[0].tasks[0].meta.expose().collect();
     assert_eq!(meta, [("disk", "slow"), ("set", "group")]);
+    assert!(job.meta.is_empty());
     let policy = job.groups[0].reschedule.as_ref().expect("a policy");
     assert_eq!((policy.attempts, policy.unlimited), (0, false));
 }

@@ -4,6 +4,8 @@
 //! them. A type checks its rules when it is built, so its users need no further checks.
 
 mod alloc;
+#[cfg(test)]
+pub(crate) mod alloc_samples;
 mod alloc_writes;
 mod bytes;
 mod capability;
@@ -34,6 +36,7 @@ mod snapshot;
 mod task_state;
 mod text;
 mod topology;
+mod unstarted_alloc;
 mod usage;
 mod variable;
 mod volume;
@@ -65,10 +68,11 @@ pub use id::{
     Namespace, NamespacedId, NodeId, PluginId, SnapshotId, VariablePath, VolumeAlias, VolumeId,
 };
 pub use job::{
-    Constraint, ConstraintOperator, CsiPluginConfig, CsiPluginType, DelayFunction, HostAccessMode,
-    InvalidSettings, Job, JobType, JobVolume, JobVolumeKind, Lifecycle, LifecycleHook, PartEffect,
-    PropagationMode, ReschedulePolicy, Resources, RestartMode, RestartPolicy, SelinuxLabel, Task,
-    TaskConfig, TaskEnvironment, TaskGroup, VolumeMount,
+    Constraint, ConstraintOperator, CsiPluginConfig, CsiPluginType, DelayFunction, Dispatch,
+    HostAccessMode, InvalidSettings, Job, JobOrigin, JobType, JobVolume, JobVolumeKind, Lifecycle,
+    LifecycleHook, Parameterized, PartEffect, Payload, PayloadRule, Periodic, PropagationMode,
+    ReschedulePolicy, Resources, RestartMode, RestartPolicy, SelinuxLabel, Task, TaskConfig,
+    TaskEnvironment, TaskGroup, VolumeMount,
 };
 pub use limit::{LimitField, set_limit};
 pub use mount_config::MountConfig;
@@ -94,6 +98,7 @@ pub use snapshot::Snapshot;
 pub use task_state::{AllocReport, TaskEvent, TaskPhase, TaskState};
 pub use text::Text;
 pub use topology::{Topology, TopologyRequest};
+pub use unstarted_alloc::UnstartedAlloc;
 pub use usage::{PublishContext, Usage};
 pub use variable::{PathProblem, VariableKey};
 pub use volume::{KeptFiles, UnresolvedRequest, Volume, VolumeRequest, VolumeSummary};

@@ -67,10 +67,9 @@ impl SecretValues {
             }
         }
         if value.trim_start().starts_with(['{', '[']) {
-            match serde_json::from_str(value) {
-                Ok(document) => self.add_texts(&document),
-                // No document has no further parts.
-                Err(_) => {}
+            // What is no document has no further parts.
+            if let Ok(document) = serde_json::from_str(value) {
+                self.add_texts(&document);
             }
         }
     }

@@ -200,6 +200,28 @@ impl TaskDirectory {
         Ok(())
     }
 
+    /// Writes the payload of a dispatched job into the task's own directory, for its user, with the directories on the
+    /// way. A payload that is there is written again: a task may have changed its own.
+    ///
+    /// # Errors
+    /// If something cannot be created, or is a link.
+    pub(super) fn write_payload(
+        &self,
+        file: &Path,
+        payload: &[u8],
+        user: Option<TaskUser>,
+    ) -> io::Result<()> {
+        let owner = DirectoryUsers::One(user.map(|user| (user.uid, user.gid)));
+        let task = TaskWritableDirectory::open(&self.path)?;
+        let mut directory = task.open_directory(Path::new(LOCAL))?;
+        for parent in file.parent().into_iter().flat_map(Path::components) {
+            let name = parent.as_os_str().to_string_lossy();
+            directory = directory.create_directory(&name, owner)?;
+        }
+        let name = file.file_name().unwrap_or_default();
+        directory.write_file(name, payload, owner)
+    }
+
     /// Returns the numbers of the runs, in ascending order.
     ///
     /// # Errors

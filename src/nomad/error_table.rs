@@ -96,6 +96,30 @@ const TABLE: &[TableRow] = table! {
     Exact "job not found" => JobNotFound, "the job does not exist";
     Prefix "Enforcing job modify index" => JobConflict,
         "the job changed since it was planned, or its index was not given";
+    Exact "parameterized job not found" => JobNotFound, "the job does not exist";
+    Prefix "Dispatch did not provide required meta keys: " => JobRefused,
+        "the request lacks values that the job requires", "give each with `--meta KEY=VALUE`";
+    Prefix "Dispatch request included unpermitted metadata keys: " => JobRefused,
+        "the request has values that the job does not take";
+    Prefix "Payload is not provided but required" => JobRefused, "the job requires a payload";
+    Prefix "Payload provided but forbidden" => JobRefused, "the job takes no payload";
+    Prefix "Payload exceeds maximum size; " => JobRefused, "the payload is too large",
+        "put the data into a volume or a file, and give its name";
+    Prefix "dispatch job priority must be between " => JobRefused, "the priority is out of range";
+    Contains &["Specified job \"", "\" is not a parameterized job"] => JobRefused,
+        "the job is not parameterized";
+    Contains &["Specified job \"", "\" is stopped"] => JobRefused, "the job is stopped";
+    Prefix "can't force launch non-periodic job" => JobRefused, "the job is not periodic";
+    Contains &["can't force run non-tracked job "] => JobRefused,
+        "the job is stopped, not enabled, or starts only on request";
+    Prefix "can't evaluate periodic job" => JobRefused, "the job runs nothing itself";
+    Prefix "can't evaluate parameterized job" => JobRefused, "the job runs nothing itself";
+    Contains &["cannot update ", "periodic job to being "] => JobInvalid,
+        "a job stays periodic, or not", "stop the job with `--purge` first, or use another ID";
+    Contains &["cannot update ", "parameterized job to being "] => JobInvalid,
+        "a job stays parameterized, or not", "stop the job with `--purge` first, or use another ID";
+    Exact "field 'Dispatched' is read-only" => JobInvalid,
+        "the server made the job from a parameterized one", "use another ID";
     Contains &["Task group ", " validation failed"] => JobInvalid,
         "the server reports the job as invalid";
     Contains &["job \"", "\" is in nonexistent namespace"] => JobInvalid,

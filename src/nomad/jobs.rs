@@ -12,11 +12,11 @@ use super::request::{ApiRequest, check_addressable, unsendable_request};
 use super::retrying::Access;
 use crate::diagnostic::Code;
 use crate::model::{Job, JobKey, Namespace};
-use crate::ports::{ApiError, Document, JobApi, JobRegistration, WithDocument};
+use crate::ports::{ApiError, Document, JobApi, JobDispatch, JobRegistration, WithDocument};
 use crate::wire::{
-    AllocationStub, EvaluationDocument, JobDeregisterResponse, JobDocument, JobPlanResponse,
-    JobRegisterResponse, JobRequestDocument, JobStub, JobSummaryDocument, JobValidateResponse,
-    PlacementDocument,
+    AllocationStub, EvaluationDocument, JobDeregisterResponse, JobDispatchResponse, JobDocument,
+    JobPlanResponse, JobRegisterResponse, JobRequestDocument, JobStub, JobSummaryDocument,
+    JobValidateResponse, PeriodicForceResponse, PlacementDocument,
 };
 
 /// Jobs per page.
@@ -143,6 +143,40 @@ impl JobApi for NomadClient {
             ..ApiRequest::new(Method::DELETE, &path)
         };
         let response = self.session.call(&delete, &action, Access::Write).await?;
+        self.session.document(&response, &action)
+    }
+
+    async fn dispatch_job(
+        &self,
+        job: &JobKey,
+        dispatch: &JobDispatch,
+    ) -> Result<JobDispatchResponse, ApiError> {
+        let action = format!("dispatch job `{}`", job.id);
+        check_addressable(job.id.as_str(), &action)?;
+        let body = serde_json::to_vec(&dispatch.request)
+            .map_err(|error| unsendable_request(&action, &error.to_string()))?;
+        let path = ["job", job.id.as_str(), "dispatch"];
+        let mut query = vec![("namespace", job.namespace.as_str())];
+        let token = dispatch.idempotency_token.as_str();
+        query.extend((!token.is_empty()).then_some(("idempotency_token", token)));
+        let put = ApiRequest {
+            query,
+            body: Some(&body),
+            ..ApiRequest::new(Method::PUT, &path)
+        };
+        let response = self.session.call(&put, &action, Access::Write).await?;
+        self.session.document(&response, &action)
+    }
+
+    async fn launch_job(&self, job: &JobKey) -> Result<PeriodicForceResponse, ApiError> {
+        let action = format!("launch job `{}`", job.id);
+        check_addressable(job.id.as_str(), &action)?;
+        let path = ["job", job.id.as_str(), "periodic", "force"];
+        let put = ApiRequest {
+            query: vec![("namespace", job.namespace.as_str())],
+            ..ApiRequest::new(Method::PUT, &path)
+        };
+        let response = self.session.call(&put, &action, Access::Write).await?;
         self.session.document(&response, &action)
     }
 

@@ -42,9 +42,9 @@ pub fn evaluate(state: &State, record: &JobRecord, now: i64) -> Decision {
     let mut slots = slots_of(state, record);
     let mut promises = Promises::default();
     let mut wanted: Vec<(Candidate<'_>, Option<&Node>)> = vec![];
-    let groups = match record.is_stopped {
-        true => &[][..],
-        false => &record.current.job.groups[..],
+    let groups = match record.should_run() {
+        true => &record.current.job.groups[..],
+        false => &[][..],
     };
     for group in groups {
         for (index, node) in places_of(state, record, group) {

@@ -1,7 +1,7 @@
 //! Nodes, volumes and jobs for tests of placement.
 
 use crate::model::{
-    AccessMode, AllocId, AttachmentMode, Capability, ClientStatus, Job, JobKey, JobType, JobVolume,
+    AccessMode, AllocId, AttachmentMode, Capability, ClientStatus, Job, JobType, JobVolume,
     JobVolumeKind, MountConfig, Node, NodeId, PluginId, PropagationMode, SealedSecrets,
     VolumeAlias, VolumeMount,
 };
@@ -71,7 +71,7 @@ impl World {
     }
 
     pub(super) fn submit(&mut self, job: Job) {
-        let key = JobKey::new(job.namespace.clone(), job.id.clone());
+        let key = job.key();
         self.apply(EventKind::Job {
             job: key,
             event: Box::new(JobEvent::Registered {

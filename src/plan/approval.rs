@@ -163,7 +163,7 @@ mod tests {
     }
 
     fn missing(approvals: &Approvals) -> Vec<usize> {
-        let [low, middle, high] = Risk::ALL;
+        let [low, middle, _, high] = Risk::ALL;
         let plan = plan(&[None, Some(low), Some(middle), Some(high)]);
         let missing = approvals.missing(&plan);
         missing.into_iter().map(|one| one.position).collect()
@@ -175,6 +175,7 @@ mod tests {
             (None, vec![2, 3]),
             (Some(Risk::Reversible), vec![2, 3]),
             (Some(Risk::NeedsDowntime), vec![3]),
+            (Some(Risk::LosesAccess), vec![3]),
             (Some(Risk::DestroysData), vec![]),
         ] {
             let approvals = Approvals {
@@ -201,7 +202,7 @@ mod tests {
             plan.volumes[0].action = action;
             plan
         };
-        let [_, downtime, data] = Risk::ALL;
+        let [_, downtime, _, data] = Risk::ALL;
         for (approved, plan, expected) in [
             (data, plan(&[Some(data)]), 0),
             (downtime, plan(&[Some(data)]), 0),

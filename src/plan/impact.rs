@@ -2,6 +2,7 @@
 
 use super::action::{Action, PlannedVolume, Recreate, ReplaceSteps};
 use super::inputs::ObservedState;
+use super::lost_access::loses_access;
 use super::risk::{DataLoss, Impact, LastSnapshot, Recovery, Risk};
 use crate::model::{Bytes, Volume};
 
@@ -38,6 +39,11 @@ pub(super) fn impact_of(planned: &PlannedVolume, observed: &ObservedState) -> Op
                 Recovery::RegisterAgain(lost.external_id.clone())
             });
             impact(Risk::DestroysData, Some(lost_data(recreate)), recovery)
+        }
+        Action::Update(update) | Action::Expand(update)
+            if existing.is_some_and(|volume| loses_access(volume, &update.changes)) =>
+        {
+            impact(Risk::LosesAccess, None, Recovery::ReapplyPrevious)
         }
         Action::Update(_) => impact(Risk::Reversible, None, Recovery::ReapplyPrevious),
         Action::Expand(_) => impact(Risk::Reversible, None, Recovery::StaysLarger),

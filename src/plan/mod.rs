@@ -21,6 +21,7 @@ mod impact;
 mod import;
 mod inputs;
 mod ledger;
+mod lost_access;
 mod merge;
 mod owned_data;
 mod owned_data_messages;

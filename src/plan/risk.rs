@@ -13,19 +13,27 @@ pub enum Risk {
     Reversible,
     /// The change can be undone, but allocations that use the volume must stop or cannot start.
     NeedsDowntime,
+    /// The change can be undone, and no job reaches the data until it is.
+    LosesAccess,
     /// The change destroys data.
     DestroysData,
 }
 
 impl Risk {
     /// All risks, in ascending order.
-    pub const ALL: [Self; 3] = [Self::Reversible, Self::NeedsDowntime, Self::DestroysData];
+    pub const ALL: [Self; 4] = [
+        Self::Reversible,
+        Self::NeedsDowntime,
+        Self::LosesAccess,
+        Self::DestroysData,
+    ];
 
     /// Its name on the command line: `destroys-data`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Reversible => "reversible",
             Self::NeedsDowntime => "needs-downtime",
+            Self::LosesAccess => "loses-access",
             Self::DestroysData => "destroys-data",
         }
     }

@@ -7,8 +7,9 @@ use async_trait::async_trait;
 use super::volume_api::{ApiError, WithDocument};
 use crate::model::{JobKey, Namespace};
 use crate::wire::{
-    AllocationStub, EvaluationDocument, JobDeregisterResponse, JobDocument, JobPlanResponse,
-    JobRegisterResponse, JobStub, JobSummaryDocument, JobValidateResponse, PlacementDocument,
+    AllocationStub, EvaluationDocument, JobDeregisterResponse, JobDispatchRequest,
+    JobDispatchResponse, JobDocument, JobPlanResponse, JobRegisterResponse, JobStub,
+    JobSummaryDocument, JobValidateResponse, PeriodicForceResponse, PlacementDocument,
 };
 
 /// A request to run a job.
@@ -18,6 +19,15 @@ pub struct JobRegistration {
     pub job: JobDocument,
     /// The index that the registered job must have; 0 for a new job. Not checked if not given.
     pub check_index: Option<u64>,
+}
+
+/// A request to run a parameterized job.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct JobDispatch {
+    /// What the job gets.
+    pub request: JobDispatchRequest,
+    /// What makes a repeated request the same request; empty if nothing does.
+    pub idempotency_token: String,
 }
 
 /// Reads, registers and stops jobs.
@@ -45,6 +55,14 @@ pub trait JobApi: Send + Sync {
     ) -> Result<JobRegisterResponse, ApiError>;
     /// Stops a job, and removes it too if `purge`. An unknown job has an empty evaluation.
     async fn stop_job(&self, job: &JobKey, purge: bool) -> Result<JobDeregisterResponse, ApiError>;
+    /// Makes a job from a parameterized one.
+    async fn dispatch_job(
+        &self,
+        job: &JobKey,
+        request: &JobDispatch,
+    ) -> Result<JobDispatchResponse, ApiError>;
+    /// Launches a periodic job before its time.
+    async fn launch_job(&self, job: &JobKey) -> Result<PeriodicForceResponse, ApiError>;
     /// Returns the jobs of a namespace, or of `*`, whose ID starts with `prefix`.
     async fn list_jobs(
         &self,

@@ -74,7 +74,7 @@ pub use driver::{DriverError, StoppedProcess, Task, TaskCommand, TaskDriver};
 pub use health::{ListVolumeHealth, ListedHealth, NodeVolumeHealth};
 pub use host_error::{HostError, HostFileError, HostOperation};
 pub use ids::{IdSource, RandomIds};
-pub use job_api::{JobApi, JobRegistration};
+pub use job_api::{JobApi, JobDispatch, JobRegistration};
 pub use journal::{Journal, JournalError, JournalErrorKind, Replay};
 pub use ledger::{Ledger, LedgerError, LedgerFailure, LockHolder, SetLock};
 pub use measurements::{

@@ -5,6 +5,7 @@
 //! the directory, no mount is entered, and what is changed is what was opened.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
@@ -85,6 +86,37 @@ impl TaskWritableDirectory {
             .give_to(users, is_new)
             .map_err(|error| named(&created.path, error))?;
         Ok(created)
+    }
+
+    /// Replaces a file of this directory, which then belongs to these users.
+    ///
+    /// # Errors
+    /// If it cannot be written, or a directory has its name.
+    pub fn write_file(
+        &self,
+        name: &OsStr,
+        content: &[u8],
+        users: DirectoryUsers,
+    ) -> io::Result<()> {
+        let path = self.path.join(name);
+        let written = self.replace_file(name, content, users);
+        written
+            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+    }
+
+    fn replace_file(&self, name: &OsStr, content: &[u8], users: DirectoryUsers) -> io::Result<()> {
+        match rustix::fs::unlinkat(&self.directory, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(users.mode() & 0o666);
+        let file = rustix::fs::openat(&self.directory, name, flags, mode)?;
+        if let DirectoryUsers::One(Some((uid, gid))) = users {
+            rustix::fs::fchown(&file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
+        }
+        io::Write::write_all(&mut File::from(file), content)
     }
 
     fn give_to(&self, users: DirectoryUsers, is_new: bool) -> Result<(), Errno> {

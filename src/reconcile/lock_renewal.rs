@@ -1,11 +1,15 @@
 //! Holds the lock of a set while work goes on.
 //!
+//! The renewal is a task of its own, so that a command that prints to a terminal or a pipe which takes nothing keeps its
+//! lock: the runtime of a client has a thread besides the one that prints.
+//!
 //! A lost lock does not abort running calls. It is reported, and nothing new may start. While the server
 //! is away, it is uncertain whether the lock is held, and steps wait ([`LockState`]).
 
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinError;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::lock_state::LockState;
@@ -25,20 +29,24 @@ pub async fn hold_lock<T>(
     work: impl AsyncFnOnce(watch::Receiver<LockState>) -> T,
 ) -> (T, Result<(), LedgerError>) {
     let (state, is_held) = watch::channel(LockState::Held);
-    let (done, ended) = {
-        let mut renewing = std::pin::pin!(renew(&*lock, patience, &state));
-        let mut work = std::pin::pin!(work(is_held));
-        tokio::select! {
-            done = &mut work => (done, None),
-            error = &mut renewing => {
-                state.send_replace(LockState::Lost);
-                (work.await, Some(error))
-            }
+    let (is_done, ended) = oneshot::channel::<()>();
+    let renewing = tokio::spawn(async move {
+        let lost = tokio::select! {
+            biased;
+            _ = ended => None,
+            error = renew(&*lock, patience, &state) => Some(error),
+        };
+        if lost.is_some() {
+            state.send_replace(LockState::Lost);
         }
-    };
-    match ended {
-        Some(error) => (done, Err(error)),
-        None => (done, lock.release().await),
+        (lock, lost)
+    });
+    let done = work(is_held).await;
+    drop(is_done);
+    match renewing.await {
+        Ok((lock, None)) => (done, lock.release().await),
+        Ok((_, Some(error))) => (done, Err(error)),
+        Err(error) => (done, Err(renewal_ended(&error))),
     }
 }
 
@@ -82,6 +90,11 @@ async fn renew(
             None => return renewal_timed_out(time_to_live + patience),
         }
     }
+}
+
+fn renewal_ended(error: &JoinError) -> LedgerError {
+    let message = format!("the renewal of the set's lock ended: {error}");
+    LedgerError::new(LedgerFailure::LockLost, Code::LedgerLockLost, message)
 }
 
 fn renewal_timed_out(waited: Duration) -> LedgerError {

@@ -1,4 +1,4 @@
-//! Reads the allocations that use volumes without a claim.
+//! Reads the allocations that use volumes without a claim, and those whose tasks did not start.
 //!
 //! Nomad drops the claim of an allocation that it wants to stop or takes for lost, also while its tasks write. Only the
 //! job of an allocation shows which volumes it uses, so each allocation whose end is not proven is read. One that should
@@ -10,11 +10,13 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
 use crate::model::{
     Alloc, AllocId, AllocWrites, ClientStatus, DesiredStatus, Namespace, NamespacedId, NodeSight,
-    SeenNodes, Volume, VolumeId,
+    SeenNodes, UnstartedAlloc, Volume, VolumeId,
 };
 use crate::ports::{ApiError, ClusterApi};
-use crate::wire::{AllocationDocument, allocation_from_wire};
+use crate::wire::{AllocationDocument, AllocationStub, allocation_from_wire};
 
+/// How many allocations of a namespace whose tasks did not start are read, the newest first.
+const MAX_UNSTARTED: usize = 50;
 /// How many allocations of a namespace are read.
 const MAX_READ: usize = 200;
 
@@ -23,6 +25,8 @@ const MAX_READ: usize = 200;
 pub(super) struct UnclaimedUsers {
     /// Those of each volume. A volume whose users could not be read is missing.
     pub(super) allocs: BTreeMap<NamespacedId, Vec<Alloc>>,
+    /// The allocations of each volume that should run, and whose tasks did not start.
+    pub(super) unstarted: BTreeMap<NamespacedId, Vec<UnstartedAlloc>>,
     /// What could not be read, and why.
     pub(super) unread: Vec<String>,
 }
@@ -38,11 +42,15 @@ pub(super) async fn unclaimed_users(
     let namespaces: BTreeSet<&Namespace> = volumes.iter().map(|v| &v.namespace).collect();
     for namespace in namespaces {
         match users_in(api, namespace, nodes, parallelism).await {
-            Ok(users) => {
+            Ok((users, unstarted)) => {
                 for volume in volumes.iter().filter(|one| one.namespace == *namespace) {
+                    let key = volume.key();
                     found
                         .allocs
-                        .insert(volume.key(), without_claim(volume, &users));
+                        .insert(key.clone(), without_claim(volume, &users));
+                    let names = unstarted.iter().filter(|(_, of)| of.contains(&volume.id));
+                    let names = names.map(|(alloc, _)| alloc.clone());
+                    found.unstarted.insert(key, names.collect());
                 }
             }
             Err(why) => found
@@ -52,6 +60,9 @@ pub(super) async fn unclaimed_users(
     }
     found
 }
+
+/// An allocation whose tasks did not start, with the volumes that its job names for it.
+type Unstarted = (UnstartedAlloc, BTreeSet<VolumeId>);
 
 /// An allocation with the volumes that its job names for it.
 struct User {
@@ -64,7 +75,7 @@ async fn users_in(
     namespace: &Namespace,
     nodes: &SeenNodes,
     parallelism: usize,
-) -> Result<Vec<User>, String> {
+) -> Result<(Vec<User>, Vec<Unstarted>), String> {
     let listed = api.list_allocations(namespace, "").await;
     let listed = listed.map_err(|error| error.message)?;
     let suspects: Vec<Alloc> = listed
@@ -79,15 +90,62 @@ async fn users_in(
         ));
     }
     let reads = suspects.into_iter().map(async |alloc| {
-        let read = api.read_allocation(&alloc.id).await?;
-        let volumes = read.map(|reading| volumes_of(&reading.value));
-        Ok::<_, ApiError>(User {
-            alloc,
-            volumes: volumes.unwrap_or_default(),
-        })
+        let volumes = read_volumes(api, &alloc.id).await?;
+        Ok::<_, ApiError>(User { alloc, volumes })
     });
     let reads = stream::iter(reads).buffered(parallelism.max(1));
-    reads.try_collect().await.map_err(|error| error.message)
+    let users: Vec<User> = reads.try_collect().await.map_err(|error| error.message)?;
+    let mut unstarted: Vec<UnstartedAlloc> = listed
+        .iter()
+        .filter_map(|reading| unstarted_alloc(&reading.value))
+        .collect();
+    unstarted.sort_by_key(|one| std::cmp::Reverse(one.reported_at));
+    unstarted.truncate(MAX_UNSTARTED);
+    let reads = unstarted.into_iter().map(async |one| {
+        let volumes = read_volumes(api, &one.alloc.id).await?;
+        Ok::<_, ApiError>((one, volumes))
+    });
+    let reads = stream::iter(reads).buffered(parallelism.max(1));
+    let unstarted = reads.try_collect().await;
+    Ok((users, unstarted.map_err(|error: ApiError| error.message)?))
+}
+
+/// Returns the volumes that the job of an allocation names for it; none if the server has forgotten the allocation.
+async fn read_volumes(api: &dyn ClusterApi, id: &AllocId) -> Result<BTreeSet<VolumeId>, ApiError> {
+    let read = api.read_allocation(id).await?;
+    let volumes = read.map(|reading| volumes_of(&reading.value));
+    Ok(volumes.unwrap_or_default())
+}
+
+/// Returns an allocation that should run and has failed before its tasks started, or is pending. Tasks that have started
+/// had their volumes.
+fn unstarted_alloc(stub: &AllocationStub) -> Option<UnstartedAlloc> {
+    let alloc = allocation_from_wire(stub);
+    let is_stuck = matches!(alloc.client, ClientStatus::Failed | ClientStatus::Pending);
+    if alloc.desired != DesiredStatus::Run || !is_stuck {
+        return None;
+    }
+    let tasks = stub.task_states.iter().flat_map(BTreeMap::values);
+    let mut events: Vec<_> = tasks.flat_map(|task| &task.events).collect();
+    events.sort_by_key(|event| event.time);
+    if events.iter().any(|event| event.event_type == "Started") {
+        return None;
+    }
+    let failure = events
+        .iter()
+        .rev()
+        .find(|event| event.event_type == "Setup Failure");
+    let event = if alloc.client == ClientStatus::Failed {
+        failure?
+    } else {
+        failure.or(events.last())?
+    };
+    let (report, reported_at) = (event.display_message.clone(), event.time);
+    Some(UnstartedAlloc {
+        alloc,
+        report,
+        reported_at,
+    })
 }
 
 /// Whether the end of an allocation is not proven although the server may have dropped its claims.
@@ -140,21 +198,43 @@ fn without_claim(volume: &Volume, users: &[User]) -> Vec<Alloc> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{ClientNode, NodeId};
+    use crate::model::{ClientNode, NodeId, alloc_samples};
 
     fn alloc(node: &str, desired: DesiredStatus, client: ClientStatus) -> Alloc {
-        Alloc {
-            id: AllocId::new("a1"),
-            node_id: NodeId::new(node),
-            node_name: String::new(),
-            evaluation_id: String::new(),
-            job_id: "web".to_owned(),
-            task_group: "g".to_owned(),
-            job_version: 0,
-            desired,
-            client,
-            create_time: 0,
-            modify_time: 0,
+        alloc_samples::alloc("a1", node, desired, client)
+    }
+
+    /// The events are those that Nomad 2.0.6 recorded for a volume that a plugin does not publish again.
+    #[test]
+    fn an_allocation_whose_tasks_did_not_start_is_known_with_the_reason() {
+        let setup = serde_json::json!({"Type": "Setup Failure", "Time": 5, "DisplayMessage":
+            "failed to setup alloc: pre-run hook \"csi_hook\" failed: mounting volumes: already published"});
+        let received =
+            serde_json::json!({"Type": "Received", "Time": 3, "DisplayMessage": "received"});
+        let started = serde_json::json!({"Type": "Started", "Time": 4});
+        let exited =
+            serde_json::json!({"Type": "Terminated", "Time": 5, "DisplayMessage": "Exit Code: 1"});
+        for (client, desired, events, expected) in [
+            ("failed", "run", vec![&received, &setup], Some(5)),
+            ("failed", "stop", vec![&received, &setup], None),
+            ("failed", "run", vec![&received, &started, &exited], None),
+            ("failed", "run", vec![&received, &exited], None),
+            ("pending", "run", vec![&received], Some(3)),
+            ("pending", "run", vec![], None),
+            ("pending", "stop", vec![&received], None),
+            ("running", "run", vec![&received], None),
+            ("complete", "run", vec![&received], None),
+            ("lost", "run", vec![&received, &setup], None),
+        ] {
+            let stub = serde_json::json!({"ID": "a1", "ClientStatus": client, "DesiredStatus": desired,
+                "TaskStates": {"t": {"Events": events}}});
+            let stub: AllocationStub = crate::wire::decode_value(&stub).unwrap();
+            let found = unstarted_alloc(&stub);
+            assert_eq!(
+                found.map(|one| one.reported_at),
+                expected,
+                "{client} {desired} {stub:?}"
+            );
         }
     }
 

@@ -14,8 +14,8 @@ use super::unclaimed_users::unclaimed_users;
 use crate::diagnostic::Diagnostic;
 use crate::doctor::VolumeFacts;
 use crate::model::{
-    Alloc, BlockedEvaluation, Namespace, NamespacedId, PluginId, SeenNodes, Volume, VolumeClaim,
-    VolumeHealth,
+    Alloc, BlockedEvaluation, Namespace, NamespacedId, PluginId, SeenNodes, UnstartedAlloc, Volume,
+    VolumeClaim, VolumeHealth,
 };
 use crate::plan::{AskedPlugins, DetachRule, PluginState, ProviderList, UnlistedReason};
 use crate::ports::{ApiError, ClaimQuery, ClusterApi, ServerKind};
@@ -62,6 +62,7 @@ pub(super) struct FactReading {
     health: BTreeMap<NamespacedId, VolumeHealth>,
     evaluations: BTreeMap<Namespace, Vec<BlockedEvaluation>>,
     unclaimed: BTreeMap<NamespacedId, Vec<Alloc>>,
+    unstarted: BTreeMap<NamespacedId, Vec<UnstartedAlloc>>,
     now: i64,
     /// What could not be read, and why.
     pub(super) unread: Vec<String>,
@@ -98,6 +99,7 @@ impl FactReading {
             health: BTreeMap::new(),
             evaluations: BTreeMap::new(),
             unclaimed: BTreeMap::new(),
+            unstarted: BTreeMap::new(),
             now: options.now,
             unread: vec![],
         };
@@ -114,6 +116,7 @@ impl FactReading {
             reading.read_evaluations(api, volumes).await;
             let found = unclaimed_users(api, volumes, &reading.nodes, options.parallelism).await;
             reading.unclaimed = found.allocs;
+            reading.unstarted = found.unstarted;
             reading.unread.extend(found.unread);
         }
         Ok(reading)
@@ -198,6 +201,7 @@ impl FactReading {
         let plugin = self.plugins.get(&volume.plugin_id);
         let provider = self.providers.get(&volume.plugin_id);
         let evaluations = self.evaluations.get(&volume.namespace);
+        let unstarted = self.unstarted.get(&volume.key());
         VolumeFacts {
             volume,
             claims: own,
@@ -208,6 +212,7 @@ impl FactReading {
             health: self.health.get(&volume.key()),
             evaluations: evaluations.map_or(&[][..], Vec::as_slice),
             unclaimed: self.unclaimed.get(&volume.key()).map(Vec::as_slice),
+            unstarted: unstarted.map_or(&[][..], Vec::as_slice),
             now: self.now,
         }
     }

@@ -167,7 +167,7 @@ impl Services {
             metrics: None,
             namespaces: NamespaceService::new(ports.cell.clone(), ports.clock.clone()),
             variables: VariableService::new(variable_ports, stopping.clone()),
-            ids: ports.ids.clone(),
+            ids: ports.ids,
             volumes,
             agent_info: std::sync::Arc::new(about),
             stopping,

@@ -19,8 +19,8 @@ use super::tables::State;
 use super::variable::{VariableEvent, VariableRecord};
 use crate::claim::EventPlace;
 use crate::model::{
-    Namespace, NamespacedId, NodeId, PluginId, PluginInstance, RemoteVolume, SealedSecrets,
-    VariableKey,
+    AllocId, Namespace, NamespacedId, NodeId, PluginId, PluginInstance, RemoteVolume,
+    SealedSecrets, VariableKey,
 };
 
 /// The health of every plugin instance after the agent starts.
@@ -296,10 +296,7 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPlace) {
         EventKind::Claim { volume, event } => apply_claim(state, volume, event, at),
         EventKind::AllocStarted { alloc, node } => alloc_started(state, alloc, node, at),
         EventKind::AllocEnded { alloc } => alloc_ended(state, alloc, at),
-        EventKind::AllocForgotten { alloc } => {
-            state.remove_alloc(alloc);
-            state.allocs_index = at.index;
-        }
+        EventKind::AllocForgotten { alloc } => alloc_forgotten(state, alloc, at),
         EventKind::NodeBooted { node, boot_id } => node_booted(state, node, boot_id, at),
         EventKind::NodeLost { node, reason } => node_lost(state, node, reason, at),
         EventKind::NodeReturned { node } => node_returned(state, node, at),
@@ -364,6 +361,11 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPlace) {
             forget_unclaimed(state, remote.as_ref());
         }
     }
+}
+
+fn alloc_forgotten(state: &mut State, alloc: &AllocId, at: EventPlace) {
+    state.remove_alloc(alloc);
+    state.allocs_index = at.index;
 }
 
 fn agent_started(state: &mut State, origin: &str, at: EventPlace) {

@@ -21,6 +21,9 @@ pub(super) fn is_job_event_valid(state: &State, key: &JobKey, event: &JobEvent) 
             record.is_some_and(|record| !record.is_stopped || (*purges && !record.is_purged))
         }
         JobEvent::Evaluated { .. } => record.is_some(),
+        JobEvent::Launched { until } => record.is_some_and(|record| {
+            record.starts_by_itself() && record.launched_until.is_none_or(|known| *until > known)
+        }),
         JobEvent::Forgotten => {
             record.is_some_and(|record| record.is_purged)
                 && state.allocs_of_job(key).next().is_none()
@@ -68,9 +71,15 @@ pub(super) fn apply_job(state: &mut State, key: &JobKey, event: &JobEvent, at: E
         JobEvent::Evaluated { evaluation } => {
             change(state, key, at, |record| evaluated(record, evaluation, at));
         }
+        JobEvent::Launched { until } => change(state, key, at, |record| {
+            record.launched_until = Some(*until);
+        }),
         JobEvent::Forgotten => state.remove_job(key),
     }
-    let is_about_job = !matches!(event, JobEvent::Evaluated { .. });
+    let is_about_job = match event {
+        JobEvent::Evaluated { .. } | JobEvent::Launched { .. } => false,
+        JobEvent::Registered { .. } | JobEvent::Stopped { .. } | JobEvent::Forgotten => true,
+    };
     if is_about_job && (served || serves(state)) {
         state.plugins_index = at.index;
     }
@@ -98,6 +107,7 @@ fn registered(
         modify_index: at.index,
         job_modify_index: at.index,
         submit_time: at.time,
+        launched_until: job.periodic.is_some().then_some(at.time),
     };
     state.put_job(Arc::new(record));
 }

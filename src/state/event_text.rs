@@ -244,6 +244,7 @@ fn job_text(job: &JobKey, event: &JobEvent) -> String {
         JobEvent::Stopped { purges: false } => format!("job {job} was stopped"),
         JobEvent::Stopped { purges: true } => format!("job {job} was purged"),
         JobEvent::Evaluated { .. } => format!("job {job} was evaluated"),
+        JobEvent::Launched { .. } => format!("a launch of job {job} was decided"),
         JobEvent::Forgotten => format!("purged job {job} was forgotten"),
     }
 }

@@ -32,7 +32,10 @@ impl EventKind {
             },
             Self::Job { job, event } => match **event {
                 JobEvent::Registered { .. } => Some(Subject::Job(job.clone())),
-                JobEvent::Stopped { .. } | JobEvent::Evaluated { .. } | JobEvent::Forgotten => None,
+                JobEvent::Stopped { .. }
+                | JobEvent::Evaluated { .. }
+                | JobEvent::Launched { .. }
+                | JobEvent::Forgotten => None,
             },
             Self::PlacedAlloc { alloc, event } => match **event {
                 AllocEvent::Placed { .. } => Some(Subject::Alloc(alloc.clone())),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::claims_record::AllocRecord;
 use super::job_record::{EvaluationRecord, JobRecord, Placement};
 use super::tables::State;
-use crate::model::{AllocId, EvaluationId, JobKey};
+use crate::model::{AllocId, EvaluationId, JobId, JobKey};
 
 impl State {
     /// Returns a job; also a purged one, which readers do not show.
@@ -16,6 +16,28 @@ impl State {
     /// Returns all jobs, also purged ones, sorted by namespace and ID.
     pub fn jobs(&self) -> impl ExactSizeIterator<Item = &Arc<JobRecord>> {
         self.jobs.values()
+    }
+
+    /// Returns the jobs that were made from a job; also purged ones.
+    pub fn children_of<'a>(
+        &'a self,
+        parent: &JobKey,
+    ) -> impl Iterator<Item = &'a Arc<JobRecord>> + use<'a> {
+        let prefix = format!("{}/", parent.id);
+        let first = JobKey::new(parent.namespace.clone(), JobId::new(&prefix));
+        let parent = parent.clone();
+        let below = self.jobs.range(first..).map(|(_, record)| record);
+        let below = below.take_while({
+            let namespace = parent.namespace.clone();
+            move |record| {
+                let id = record.current.job.id.as_str();
+                *record.namespace() == namespace && id.starts_with(&prefix)
+            }
+        });
+        below.filter(move |record| {
+            let origin = record.current.job.origin.as_ref();
+            origin.is_some_and(|origin| origin.parent == parent.id)
+        })
     }
 
     /// Returns the index of the last event that changed a job or an evaluation.

@@ -19,7 +19,7 @@ use crate::model::{
 pub struct JobVersion {
     /// The job without what may be secret.
     pub job: Job,
-    /// The environments and driver configurations of its tasks, sealed.
+    /// What may be secret of it, sealed.
     pub settings: SealedSecrets,
     /// The number of the version, from 0.
     pub version: u64,
@@ -28,7 +28,7 @@ pub struct JobVersion {
 impl JobVersion {
     /// Returns the key of the job.
     pub fn key(&self) -> JobKey {
-        JobKey::new(self.job.namespace.clone(), self.job.id.clone())
+        self.job.key()
     }
 }
 
@@ -52,6 +52,10 @@ pub struct JobRecord {
     pub job_modify_index: u64,
     /// The time of the last registration, in nanoseconds since the epoch.
     pub submit_time: i64,
+    /// The time up to which the launches of a periodic job are decided, in nanoseconds since the epoch: its last
+    /// launch, or its registration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launched_until: Option<i64>,
 }
 
 impl JobRecord {
@@ -77,6 +81,18 @@ impl JobRecord {
     pub fn latest(&self) -> Option<&EvaluationRecord> {
         self.evaluations.last()
     }
+
+    /// Returns whether it has allocations of its own.
+    pub fn should_run(&self) -> bool {
+        !self.is_stopped && !self.current.job.is_template()
+    }
+
+    /// Returns whether it starts by itself.
+    pub fn starts_by_itself(&self) -> bool {
+        let job = &self.current.job;
+        let is_enabled = job.periodic.as_ref().is_some_and(|one| one.is_enabled);
+        is_enabled && !self.is_stopped && !job.is_parameterized()
+    }
 }
 
 /// Why a job is evaluated.
@@ -91,6 +107,8 @@ pub enum EvaluationTrigger {
     AllocStopped,
     /// An allocation could not be placed, and waits.
     Queued,
+    /// A periodic job was launched.
+    Launched,
 }
 
 /// Where an evaluation is.
@@ -220,6 +238,11 @@ pub enum JobEvent {
         /// The evaluation.
         evaluation: Box<Evaluation>,
     },
+    /// A launch of a periodic job was decided: its job was registered, or left out.
+    Launched {
+        /// Launches up to this time are decided, in nanoseconds since the epoch.
+        until: i64,
+    },
     /// A purged job has no allocation any more.
     Forgotten,
 }
@@ -265,6 +288,7 @@ impl JobEvent {
             Self::Registered { .. } => "job registered",
             Self::Stopped { .. } => "job stopped",
             Self::Evaluated { .. } => "job evaluated",
+            Self::Launched { .. } => "job launched",
             Self::Forgotten => "job forgotten",
         }
     }

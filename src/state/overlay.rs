@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 use super::event::{EventKind, Subject};
 use super::snapshot::StateNumbers;
-use super::subjects::subjects;
+use super::subjects::{subjects, with_registrations};
 use super::tables::State;
 use crate::model::RemoteVolume;
 
@@ -44,6 +44,11 @@ impl<'a> Overlay<'a> {
             Subject::Plugin(volume.plugin_id.clone()),
         ];
         nodes.chain(own).collect()
+    }
+
+    /// Returns every volume that is registered with this data.
+    pub fn subjects_of_data(&self, data: &RemoteVolume) -> Vec<Subject> {
+        with_registrations(&[self.base, &self.changed], data)
     }
 
     /// Returns every object that a change so far named.

@@ -21,7 +21,7 @@ pub(super) struct ExpectedInstances {
 pub(super) fn has_job(state: &State, plugin: &PluginId) -> bool {
     state
         .jobs_of_plugin(plugin)
-        .any(|record| !record.is_stopped)
+        .any(|record| record.should_run())
 }
 
 /// Returns how many instances of a plugin are expected.
@@ -32,7 +32,7 @@ pub(super) fn expected_instances(
 ) -> ExpectedInstances {
     let mut expected = ExpectedInstances::default();
     let jobs = state.jobs_of_plugin(plugin);
-    for job in jobs.filter(|record| !record.is_stopped) {
+    for job in jobs.filter(|record| record.should_run()) {
         let job = &job.current.job;
         for group in &job.groups {
             let tasks = group

@@ -123,7 +123,7 @@ fn subjects_of_job(parts: &[&State], job: &JobKey, event: &JobEvent) -> Vec<Subj
         plugins.map(Subject::Plugin).collect::<Vec<_>>()
     };
     match event {
-        JobEvent::Evaluated { .. } => {}
+        JobEvent::Evaluated { .. } | JobEvent::Launched { .. } => {}
         JobEvent::Registered { job, .. } => {
             all.extend(recorded.chain([&**job]).flat_map(served));
         }
@@ -153,7 +153,7 @@ fn remote_volumes(parts: &[&State], key: &NamespacedId) -> impl Iterator<Item = 
     parts.iter().filter_map(|state| state.remote_volume(key))
 }
 
-fn with_registrations(parts: &[&State], volume: &RemoteVolume) -> Vec<Subject> {
+pub(super) fn with_registrations(parts: &[&State], volume: &RemoteVolume) -> Vec<Subject> {
     let registrations = parts.iter().flat_map(|state| state.registrations(volume));
     let keys = registrations.map(|record| Subject::Volume(record.key().clone()));
     keys.chain([Subject::Claims(volume.clone())]).collect()

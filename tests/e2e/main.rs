@@ -46,6 +46,7 @@ mod http_fuzz;
 mod job_machine;
 mod jobs;
 mod jobs_host_volumes;
+mod jobs_launching;
 mod jobs_many;
 mod kept_files;
 mod long_input;

@@ -23,10 +23,15 @@ fn secret_job(machine: &Machine, id: &str) -> Value {
     job
 }
 
+/// "canary-payload", as a payload is sent.
+const PAYLOAD: &str = "Y2FuYXJ5LXBheWxvYWQ=";
+
 fn assert_hidden(what: &str, text: &str) {
     let text = text.to_lowercase();
     // `canary` alone is a field of Nomad.
-    let at = text.find("canary-").or_else(|| text.find("canary_name"));
+    let payload = PAYLOAD.to_lowercase();
+    let secrets = ["canary-", "canary_name", &payload];
+    let at = secrets.iter().find_map(|secret| text.find(*secret));
     let around = at.map(|at| {
         text[at.saturating_sub(200)..]
             .chars()
@@ -48,6 +53,14 @@ fn no_answer_and_no_byte_of_the_journal_has_a_secret_of_a_job() {
         plain["TaskGroups"][0]["Volumes"] = json!({});
         plain["TaskGroups"][0]["Tasks"][0]["VolumeMounts"] = json!([]);
         machine.run(&plain);
+        plain["ID"] = json!("template");
+        plain["Name"] = json!("template");
+        plain["ParameterizedJob"] = json!({"MetaRequired": ["set"]});
+        machine.run(&plain);
+        let values = json!({"Meta": {"set": "canary-dispatched"}, "Payload": PAYLOAD});
+        let made = machine.put("/v1/job/template/dispatch", &values);
+        let dispatched = made["DispatchedJobID"].as_str().unwrap();
+        machine.wait_for(dispatched, "failed", 1);
         let failed = machine.wait_for("failing", "failed", 1).remove(0);
         let alloc = failed["ID"].as_str().unwrap().to_owned();
         until("the volume's problem", || {
@@ -66,6 +79,10 @@ fn no_answer_and_no_byte_of_the_journal_has_a_secret_of_a_job() {
             "/v1/jobs".to_owned(),
             "/v1/job/secret".to_owned(),
             "/v1/job/failing".to_owned(),
+            "/v1/job/template".to_owned(),
+            format!("/v1/job/{dispatched}"),
+            format!("/v1/job/{dispatched}/allocations"),
+            format!("/v1/job/{dispatched}/evaluations"),
             "/v1/job/secret/allocations".to_owned(),
             "/v1/job/failing/allocations".to_owned(),
             "/v1/job/failing/evaluations".to_owned(),
@@ -83,7 +100,9 @@ fn no_answer_and_no_byte_of_the_journal_has_a_secret_of_a_job() {
         let shown = machine.get("/v1/job/secret");
         let task = &shown["TaskGroups"][0]["Tasks"][0];
         let mark = json!({"[REDACTED]": "[REDACTED]"});
-        assert_eq!([&task["Env"], &task["Config"]], [&mark, &mark], "{shown}");
+        for hidden in [&shown["Meta"], &task["Env"], &task["Config"]] {
+            assert_eq!(hidden, &mark, "{shown}");
+        }
         let back = json!({ "Job": shown });
         for path in ["/v1/jobs", "/v1/job/secret/plan"] {
             let refused = machine.address().ask("PUT", path, Some(&back)).unwrap();
@@ -96,6 +115,8 @@ fn no_answer_and_no_byte_of_the_journal_has_a_secret_of_a_job() {
             "job inspect secret",
             "alloc status",
             "job status failing",
+            "job status template",
+            "job inspect template",
             "volume doctor data",
         ] {
             let output = program(line.split(' '))
@@ -111,6 +132,7 @@ fn no_answer_and_no_byte_of_the_journal_has_a_secret_of_a_job() {
         assert_hidden("the journal", &String::from_utf8_lossy(&bytes));
         machine.stop("secret");
         machine.stop("failing");
+        machine.stop("template");
         machine.end();
     });
 }

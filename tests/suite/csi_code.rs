@@ -83,7 +83,10 @@ fn write_texts(code: &mut String, message: &DescriptorProto, module: &str) {
         let is_message = field.r#type() == Type::Message;
         let is_foreign = field.type_name().starts_with(".google.protobuf");
         let of_map = message.nested_type.iter().find(|nested| {
-            let is_map = nested.options.as_ref().is_some_and(|o| o.map_entry());
+            let is_map = nested
+                .options
+                .as_ref()
+                .is_some_and(prost_types::MessageOptions::map_entry);
             is_map && field.type_name().ends_with(&format!(".{}", nested.name()))
         });
         let is_text = field.r#type() == Type::String
@@ -136,7 +139,10 @@ fn write_texts(code: &mut String, message: &DescriptorProto, module: &str) {
     )
     .expect("a text takes everything");
     for nested in &message.nested_type {
-        let is_map = nested.options.as_ref().is_some_and(|o| o.map_entry());
+        let is_map = nested
+            .options
+            .as_ref()
+            .is_some_and(prost_types::MessageOptions::map_entry);
         if !is_map {
             write_texts(code, nested, &inner);
         }

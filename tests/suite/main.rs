@@ -7,6 +7,7 @@
 )]
 
 #[cfg(feature = "agent")]
+mod abbreviated_ids;
 mod apply_faults;
 mod architecture;
 mod bad_input;

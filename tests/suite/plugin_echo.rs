@@ -195,7 +195,7 @@ fn field_name<'a>(
             if !inner
                 .options
                 .as_ref()
-                .is_some_and(|options| options.map_entry()) =>
+                .is_some_and(prost_types::MessageOptions::map_entry) =>
         {
             field_name(all, inner, &path[1..])
         }

@@ -273,6 +273,8 @@ fn completion_offers_ids_of_the_server() {
         ("namespace delete p", "prod\n"),
         ("set list --ledger-namespace d", "default\n"),
         ("job stop w", "web\nworker\n"),
+        ("job dispatch we", "web\n"),
+        ("job periodic force we", "web\n"),
         ("explain placement we", "web\n"),
         ("alloc logs 8a", "8a5f0d4c-1111-2222-3333-444455556666\n"),
         (

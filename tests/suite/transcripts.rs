@@ -85,6 +85,7 @@ transcripts! {
     job_files_without_errors_are_valid = "job/valid.md";
     a_job_is_run_and_followed = "job/run.md";
     the_changes_of_a_job_are_planned = "job/plan.md";
+    jobs_are_dispatched_and_launched = "job/launching.md";
     jobs_are_shown_and_stopped = "job/status.md";
     allocations_are_shown_logged_and_stopped = "alloc/alloc.md";
     nodes_are_shown_and_drained = "node/node.md";

@@ -54,7 +54,7 @@ pub(crate) struct ChangeArgs {
     pub max_risk: Option<Risk>,
     /// Approve changes of this risk for one volume; repeatable
     ///
-    /// RISK is needs-downtime or destroys-data. Only this option approves that a volume of a set gets
+    /// RISK is needs-downtime, loses-access or destroys-data. Only this option approves that a volume of a set gets
     /// other data than the set recorded.
     #[arg(long, value_name = "RISK:[NAMESPACE/]ID", help_heading = HEADING)]
     pub approve: Vec<String>,

@@ -239,7 +239,8 @@ fn server_value(path: &str, argument: &str) -> Option<ServerValue> {
         ("", "region") => ServerValue::Region,
         ("namespace delete", "name") | (_, "ledger_namespace") => ServerValue::Namespace,
         ("snapshot delete", "ids") => ServerValue::Snapshot,
-        ("job stop" | "job status", "id") | ("explain placement", "job") => ServerValue::Job,
+        ("job stop" | "job status" | "job dispatch" | "job periodic force", "id")
+        | ("explain placement", "job") => ServerValue::Job,
         ("alloc logs", "task") => ServerValue::Task,
         ("alloc status" | "alloc logs" | "alloc stop", "id") | (_, "alloc") => {
             ServerValue::Allocation

@@ -4,7 +4,7 @@ use super::allocs::{TimeReference, allocations};
 use super::table::{heading, key_values, table};
 use super::time::local_time;
 use crate::model::Alloc;
-use crate::reconcile::workflow::placement_reasons;
+use crate::reconcile::workflow::{next_launch_text, placement_reasons};
 use crate::wire::{
     AllocationStub, EvaluationDocument, JobDocument, JobStub, JobSummaryDocument,
     allocation_from_wire,
@@ -16,6 +16,8 @@ pub(crate) struct JobOverview {
     pub job: JobDocument,
     /// How many allocations are in which state.
     pub summary: JobSummaryDocument,
+    /// The jobs that were made from it, by ID.
+    pub children: Vec<JobStub>,
     /// The allocations.
     pub allocations: Vec<AllocationStub>,
     /// The evaluations, newest first.
@@ -28,7 +30,7 @@ pub(crate) fn job_list(jobs: &[JobStub], now: &TimeReference, wide: bool) -> Str
     let rows = jobs.iter().map(|job| {
         [
             job.id.clone(),
-            job.job_type.clone(),
+            kind(&job.job_type, job.periodic, job.parameterized_job),
             job.priority.to_string(),
             status(&job.status, job.stop),
             local_time(job.submit_time, &now.zone),
@@ -63,7 +65,10 @@ pub(crate) fn job_detail(overview: &JobOverview, now: &TimeReference, wide: bool
         ("ID", job.id.clone()),
         ("Name", job.name.clone()),
         ("Submit Date", local_time(job.submit_time, &now.zone)),
-        ("Type", job.job_type.clone()),
+        (
+            "Type",
+            kind(&job.job_type, job.periodic.is_some(), is_parameterized(job)),
+        ),
         ("Priority", job.priority.unwrap_or_default().to_string()),
         ("Datacenters", job.datacenters.join(",")),
         ("Namespace", job.namespace.clone()),
@@ -71,7 +76,9 @@ pub(crate) fn job_detail(overview: &JobOverview, now: &TimeReference, wide: bool
         ("Status", status(&job.status, job.stop)),
         ("Version", job.version.to_string()),
     ])];
-    sections.push(summary(&overview.summary));
+    let is_template = job.periodic.is_some() || is_parameterized(job);
+    sections.extend(is_template.then(|| launching(overview, now)));
+    sections.extend((!is_template).then(|| summary(&overview.summary)));
     sections.extend(volumes(job));
     sections.extend(placement_failure(&overview.evaluations));
     let allocs: Vec<Alloc> = overview
@@ -81,6 +88,75 @@ pub(crate) fn job_detail(overview: &JobOverview, now: &TimeReference, wide: bool
         .collect();
     sections.push(allocations(&allocs, now, wide));
     sections.join("\n")
+}
+
+/// A job that others are made from is another kind of its type, in Nomad's words.
+fn kind(job_type: &str, is_periodic: bool, is_parameterized: bool) -> String {
+    let mut kind = job_type.to_owned();
+    if is_periodic {
+        kind += "/periodic";
+    }
+    if is_parameterized {
+        kind += "/parameterized";
+    }
+    kind
+}
+
+fn is_parameterized(job: &JobDocument) -> bool {
+    job.parameterized_job.is_some() && !job.dispatched
+}
+
+/// How a job starts that runs nothing itself, and the jobs that were made from it.
+fn launching(overview: &JobOverview, now: &TimeReference) -> String {
+    let job = &overview.job;
+    let mut lines = vec![];
+    if let Some(periodic) = &job.periodic {
+        let one = (!periodic.spec.is_empty()).then_some(&periodic.spec);
+        let expressions: Vec<&str> = one
+            .into_iter()
+            .chain(&periodic.specs)
+            .map(String::as_str)
+            .collect();
+        let zone = match periodic.time_zone.as_str() {
+            "" => "UTC",
+            zone => zone,
+        };
+        lines.push(("Launches", expressions.join("; ")));
+        lines.push(("Time Zone", zone.to_owned()));
+        let next = next_launch_text(job, now.now);
+        let none = || "none: it does not start by itself".to_owned();
+        lines.push(("Next Launch", next.unwrap_or_else(none)));
+        lines.push((
+            "Overlap",
+            if periodic.prohibit_overlap {
+                "prohibited"
+            } else {
+                "allowed"
+            }
+            .to_owned(),
+        ));
+    }
+    if let Some(parameterized) = job
+        .parameterized_job
+        .as_ref()
+        .filter(|_| is_parameterized(job))
+    {
+        lines.push(("Payload", parameterized.payload.clone()));
+        lines.push(("Required Meta", parameterized.meta_required.join(", ")));
+        lines.push(("Optional Meta", parameterized.meta_optional.join(", ")));
+    }
+    let rows = overview.children.iter().map(|child| {
+        [
+            child.id.clone(),
+            status(&child.status, child.stop),
+            local_time(child.submit_time, &now.zone),
+        ]
+    });
+    let children = match overview.children.is_empty() {
+        true => "No job was made from it\n".to_owned(),
+        false => table(["ID", "Status", "Submit Date"], rows),
+    };
+    heading("Launching") + &key_values(lines) + "\n" + &heading("Jobs Made From It") + &children
 }
 
 fn status(status: &str, is_stopped: bool) -> String {
@@ -171,6 +247,7 @@ mod tests {
             .expect("cannot decode"),
             summary: decode_value(&json!({"Summary": {"g": {"Queued": 1}}}))
                 .expect("cannot decode"),
+            children: vec![],
             allocations: vec![],
             evaluations: vec![
                 decode_value(&json!({"Status": "blocked"})).expect("cannot decode"),

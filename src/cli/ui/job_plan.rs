@@ -26,8 +26,15 @@ pub(crate) fn job_plan_text(plan: &JobPlanResponse) -> String {
         let reasons = placement_reasons(metrics);
         lines.push(format!("group {group}: {count} without a place: {reasons}"));
     }
+    lines.extend(next_launch(plan));
     lines.push(format!("job modify index: {}", plan.job_modify_index));
     lines.join("\n") + "\n"
+}
+
+/// Returns when a periodic job starts next. Nomad writes the first year for a job that never does.
+fn next_launch(plan: &JobPlanResponse) -> Option<String> {
+    let next = plan.next_periodic_launch.as_deref()?;
+    (!next.starts_with("0001-")).then(|| format!("next launch: {next}"))
 }
 
 fn mark(diff_type: &str) -> &'static str {

@@ -29,8 +29,9 @@ pub(super) fn by_urgency(plan: &Plan) -> Vec<&PlannedVolume> {
         | Action::Deregister
         | Action::DeleteData => match planned.impact.as_ref().map(|impact| impact.risk) {
             Some(Risk::DestroysData) => 2,
-            Some(Risk::NeedsDowntime) => 3,
-            Some(Risk::Reversible) | None => 4,
+            Some(Risk::LosesAccess) => 3,
+            Some(Risk::NeedsDowntime) => 4,
+            Some(Risk::Reversible) | None => 5,
         },
     };
     let mut volumes: Vec<_> = plan.volumes.iter().collect();

@@ -38,8 +38,16 @@ fn risk_summary(plan: &Plan) -> String {
         impacts.filter(|impact| impact.risk == risk).count()
     };
     let (data, downtime) = (of(Risk::DestroysData), of(Risk::NeedsDowntime));
+    let access = of(Risk::LosesAccess);
     let parts: Vec<_> = [
         (data, ["change destroys data", "changes destroy data"]),
+        (
+            access,
+            [
+                "change makes data unreachable",
+                "changes make data unreachable",
+            ],
+        ),
         (downtime, ["change needs downtime", "changes need downtime"]),
     ]
     .into_iter()

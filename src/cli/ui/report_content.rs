@@ -171,6 +171,10 @@ fn headline(plan: &Plan) -> String {
         (data, 0) => format!("{data} DESTROY DATA."),
         (data, downtime) => format!("{data} DESTROY DATA; {downtime} need downtime."),
     };
+    let risk = match of(Risk::LosesAccess) {
+        0 => risk,
+        access => format!("{risk} {access} MAKE DATA UNREACHABLE."),
+    };
     let counts = plan.counts();
     match (counts.blocked_or_waiting(), counts.changes()) {
         (0, _) => format!("**{risk}**"),

@@ -328,3 +328,34 @@ fn a_writer_without_a_claim_is_found_and_ended_before_anything_is_detached() {
             .starts_with("look for allocations")
     );
 }
+
+/// A claim is gone, and only the allocation shows that the volume cannot be used.
+#[test]
+fn an_allocation_whose_tasks_did_not_start_is_shown_with_its_reason() {
+    for (client, age, expected) in [
+        (ClientStatus::Failed, 1_000_000_000, true),
+        (ClientStatus::Pending, 59_000_000_000, false),
+        (ClientStatus::Pending, 60_000_000_000, true),
+    ] {
+        let facts = Facts::healthy().claimed(DesiredStatus::Run, client);
+        let facts = facts.with(|facts| {
+            let alloc = facts.volume.allocs.remove(0);
+            facts.volume.write_allocs.clear();
+            facts.unstarted = vec![UnstartedAlloc {
+                alloc,
+                report: "csi_hook failed: already published at `/x`".to_owned(),
+                reported_at: NOW - age,
+            }];
+        });
+        let found = findings(&facts);
+        assert_eq!(!found.is_empty(), expected, "{found:?}");
+        if let [one] = &found[..] {
+            assert_eq!(one.rule, Rule::TasksNotStarted);
+            assert!(
+                one.evidence[0].fact.contains("already published"),
+                "{one:?}"
+            );
+            assert!(!one.remedies.is_empty());
+        }
+    }
+}

@@ -121,10 +121,12 @@ impl<'t, 'a> Reader<'_> {
             .filter(|name| !name.is_empty());
         job.node_pool = pool.unwrap_or(job.node_pool);
         job.constraints = self.constraints(&fields);
+        job.meta = self.texts(&fields, "meta");
+        job.periodic = self.periodic(&fields);
+        job.parameterized = self.parameterized(&fields);
         let of_job = OfJob {
             canaries: self.canaries(&fields).unwrap_or_default(),
             reschedule: self.reschedule(&fields, job.job_type, None),
-            meta: self.texts(&fields, "meta"),
         };
         self.groups(&fields, &mut job, &of_job);
         job

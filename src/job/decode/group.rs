@@ -4,9 +4,7 @@ use super::fields::{Fields, Named, Reader};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::job::place::JobPlace;
 use crate::job::schema;
-use crate::model::{
-    JobType, ReschedulePolicy, RestartPolicy, TaskEnvironment, TaskGroup, VolumeAlias,
-};
+use crate::model::{JobType, ReschedulePolicy, RestartPolicy, TaskGroup, VolumeAlias};
 
 /// What a job sets for all its groups.
 #[derive(Default)]
@@ -15,8 +13,6 @@ pub(super) struct OfJob {
     pub(super) canaries: i64,
     /// When a failed allocation is replaced.
     pub(super) reschedule: Option<ReschedulePolicy>,
-    /// The values of its `meta` block.
-    pub(super) meta: TaskEnvironment,
 }
 
 impl<'t, 'a> Reader<'_> {
@@ -40,8 +36,7 @@ impl<'t, 'a> Reader<'_> {
             .or_else(|| of_job.reschedule.clone())
             .and_then(|policy| policy.unless_default(job_type));
         self.volumes(&fields, &mut group);
-        let mut meta = self.texts(&fields, "meta");
-        meta.fill_in(&of_job.meta);
+        let meta = self.texts(&fields, "meta");
         for named in self.named(&fields, "task") {
             let place = fields.place.task(group.tasks.len());
             let mut task = self.task(&named, place, &group.restart);
@@ -64,8 +59,7 @@ impl<'t, 'a> Reader<'_> {
         group.canaries = of_job.canaries;
         let policy = of_job.reschedule.clone();
         group.reschedule = policy.and_then(|policy| policy.unless_default(job_type));
-        let mut task = self.task(named, place.task(0), &group.restart);
-        task.meta.fill_in(&of_job.meta);
+        let task = self.task(named, place.task(0), &group.restart);
         group.tasks.push(task);
         group
     }

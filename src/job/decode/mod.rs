@@ -10,6 +10,7 @@ mod constraint;
 mod document;
 mod fields;
 mod group;
+mod launching;
 mod task;
 mod values;
 mod volume;

@@ -37,6 +37,7 @@ impl<'t, 'a> Reader<'_> {
         task.is_leader = self.boolean(&fields, "leader").unwrap_or_default();
         task.volume_mounts = self.volume_mounts(&fields);
         task.csi_plugin = self.csi_plugin(&fields);
+        task.payload_file = self.payload_file(&fields);
         task.resources = self.resources(&fields);
         task
     }

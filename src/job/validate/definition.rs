@@ -15,6 +15,10 @@ pub fn validate(job: &Job) -> Vec<JobProblem> {
         problems: vec![],
     };
     rules.names();
+    rules.launching();
+    if job.meta.is_redacted() {
+        rules.redacted(&JobPlace::default().field("meta"), "meta");
+    }
     rules.constraints(&job.constraints, &JobPlace::default());
     if job.groups.is_empty() {
         let place = JobPlace::default();

@@ -6,6 +6,7 @@
 mod constraint;
 mod definition;
 mod group;
+mod launching;
 mod rules;
 mod task;
 mod volume;

@@ -39,6 +39,7 @@ impl<'j> Rules<'j> {
             self.restart(&task.restart, place);
         }
         self.volume_mounts(at, task, place);
+        self.payload_file(task, place);
         if let Some(plugin) = &task.csi_plugin {
             self.csi_plugin(task, plugin, &place.block("csi_plugin", ""));
         }

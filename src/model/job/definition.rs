@@ -4,9 +4,11 @@ use globset::Glob;
 use serde::{Deserialize, Serialize};
 
 use super::constraint::Constraint;
+use super::environment::TaskEnvironment;
 use super::group::TaskGroup;
 use super::keywords::JobType;
-use crate::model::id::{JobId, Namespace, PluginId};
+use super::launching::{JobOrigin, Parameterized, Periodic};
+use crate::model::id::{JobId, JobKey, Namespace, PluginId};
 
 /// A job, as far as volumes need it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +32,18 @@ pub struct Job {
     pub node_pool: String,
     /// Requirements on the nodes of all groups.
     pub constraints: Vec<Constraint>,
+    /// The values of its `meta` block, for all tasks that have no other value.
+    #[serde(default, skip_serializing_if = "TaskEnvironment::is_empty")]
+    pub meta: TaskEnvironment,
+    /// When it starts by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub periodic: Option<Periodic>,
+    /// What each request to run it has to give.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parameterized: Option<Parameterized>,
+    /// The job that it was made from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<JobOrigin>,
     /// The groups.
     pub groups: Vec<TaskGroup>,
 }
@@ -72,7 +86,28 @@ impl Job {
             datacenters: vec![Self::ALL_DATACENTERS.to_owned()],
             node_pool: Self::DEFAULT_NODE_POOL.to_owned(),
             constraints: vec![],
+            meta: TaskEnvironment::default(),
+            periodic: None,
+            parameterized: None,
+            origin: None,
             groups: vec![],
         }
+    }
+
+    /// Returns its key.
+    pub fn key(&self) -> JobKey {
+        JobKey::new(self.namespace.clone(), self.id.clone())
+    }
+
+    /// Returns whether each run of it has to be requested, with values.
+    pub fn is_parameterized(&self) -> bool {
+        let origin = self.origin.as_ref();
+        let is_dispatched = origin.is_some_and(|origin| origin.dispatch.is_some());
+        self.parameterized.is_some() && !is_dispatched
+    }
+
+    /// Returns whether it runs nothing itself: only the jobs that are made from it run.
+    pub fn is_template(&self) -> bool {
+        self.periodic.is_some() || self.is_parameterized()
     }
 }

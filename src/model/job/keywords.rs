@@ -149,6 +149,16 @@ keywords! {
         /// No more allocations than the value share the attribute.
         DistinctProperty = "distinct_property",
     }
+
+    /// Whether a request to dispatch a job has a payload.
+    PayloadRule {
+        /// It may have one.
+        Optional = "optional",
+        /// It must have one.
+        Required = "required",
+        /// It has none.
+        Forbidden = "forbidden",
+    }
 }
 
 impl JobType {

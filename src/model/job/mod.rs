@@ -10,6 +10,7 @@ mod definition;
 mod environment;
 mod group;
 mod keywords;
+mod launching;
 mod part_effect;
 mod reschedule;
 mod restart;
@@ -23,8 +24,9 @@ pub use environment::{TaskConfig, TaskEnvironment};
 pub use group::TaskGroup;
 pub use keywords::{
     ConstraintOperator, CsiPluginType, DelayFunction, HostAccessMode, JobType, LifecycleHook,
-    PropagationMode, RestartMode, SelinuxLabel,
+    PayloadRule, PropagationMode, RestartMode, SelinuxLabel,
 };
+pub use launching::{Dispatch, JobOrigin, Parameterized, Payload, Periodic};
 pub use part_effect::PartEffect;
 pub use reschedule::ReschedulePolicy;
 pub use restart::RestartPolicy;

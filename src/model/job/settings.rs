@@ -1,8 +1,9 @@
 //! The part of a job that may be secret, apart from the rest.
 //!
-//! A job is recorded without the environments, `meta` and driver configurations of its tasks, and without the mount
-//! flags of its volumes; those are sealed. Both together are the job again. `[REDACTED]` stands where something was
-//! taken, so that readers know, and a job that is sent back with it is refused (`job::validate`).
+//! A job is recorded without its `meta` and payload, without the environments, `meta` and driver configurations of its
+//! tasks, and without the mount flags of its volumes; those are sealed. Both together are the job again. `[REDACTED]`
+//! stands where something was taken, so that readers know, and a job that is sent back with it is refused
+//! (`job::validate`). A payload has no such mark: only the agent makes a job with one.
 //!
 //! [`Job::take_settings`] names every field of a job, so a new one needs a decision to compile.
 
@@ -13,12 +14,26 @@ use serde::{Deserialize, Serialize};
 use super::definition::Job;
 use super::environment::{TaskConfig, TaskEnvironment};
 use super::group::TaskGroup;
+use super::launching::{Dispatch, JobOrigin, Payload};
 use super::task::Task;
 use super::volume::{JobVolume, JobVolumeKind};
 use crate::model::id::VolumeAlias;
 use crate::model::mount_options::MountOptions;
 use crate::model::secret_values::SecretValues;
 use crate::model::secrets::Secrets;
+
+/// The place of what may be secret of the job itself.
+const OF_JOB: &str = "job";
+
+/// What may be secret of the job itself.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OwnSettings {
+    #[serde(default, skip_serializing_if = "TaskEnvironment::is_empty")]
+    meta: TaskEnvironment,
+    #[serde(default, skip_serializing_if = "Payload::is_empty")]
+    payload: Payload,
+}
 
 /// What may be secret of one task.
 #[derive(Serialize, Deserialize)]
@@ -43,7 +58,7 @@ struct VolumeSettings {
 pub struct InvalidSettings;
 
 impl Job {
-    /// Removes environments, `meta`, driver configurations and mount flags from the job, and returns them.
+    /// Removes `meta`, payload, environments, driver configurations and mount flags from the job, and returns them.
     pub fn take_settings(&mut self) -> Secrets {
         let mut taken = Secrets::default();
         // What readers get of a job, and what follows from it.
@@ -57,8 +72,16 @@ impl Job {
             datacenters: _,
             node_pool: _,
             constraints: _,
+            // The times, and which values a request gives.
+            periodic: _,
+            parameterized: _,
+            meta,
+            origin,
             groups,
         } = self;
+        if let Some(text) = take_from_job(meta, origin.as_mut()) {
+            taken.insert(OF_JOB.to_owned(), text);
+        }
         for (at, group) in groups.iter_mut().enumerate() {
             let TaskGroup {
                 name: _,
@@ -91,6 +114,15 @@ impl Job {
     pub fn with_settings(&self, settings: &Secrets) -> Result<Self, InvalidSettings> {
         let mut job = self.clone();
         let mut taken: BTreeMap<&str, &str> = settings.expose().collect();
+        if let Some(text) = taken.remove(OF_JOB) {
+            let own: OwnSettings = read(text)?;
+            job.meta = own.meta;
+            match payload_of(&mut job) {
+                Some(payload) => *payload = own.payload,
+                None if own.payload.is_empty() => {}
+                None => return Err(InvalidSettings),
+            }
+        }
         for (at, group) in job.groups.iter_mut().enumerate() {
             for (alias, volume) in &mut group.volumes {
                 let Some(text) = taken.remove(&*volume_place(at, alias)) else {
@@ -116,9 +148,17 @@ impl Job {
         }
     }
 
-    /// Returns what no text about the job may contain: what is secret of its tasks and volumes.
+    /// Returns what no text about the job may contain: what is secret of it, its tasks and its volumes.
     pub fn secret_values(&self) -> SecretValues {
         let mut values = SecretValues::default();
+        add_long(&self.meta, &mut values);
+        let dispatch = self.origin.as_ref().and_then(|of| of.dispatch.as_ref());
+        if let Some(dispatch) = dispatch {
+            // Bytes that are no text are in no text.
+            if let Ok(text) = str::from_utf8(dispatch.payload.expose()) {
+                values.add(text);
+            }
+        }
         for group in &self.groups {
             for volume in group.volumes.values() {
                 if let JobVolumeKind::Csi {
@@ -130,15 +170,54 @@ impl Job {
                 }
             }
             for task in &group.tasks {
-                let variables = task.environment.expose().chain(task.meta.expose());
-                let texts = variables.map(|(_, value)| value).chain(task.config.texts());
-                // Shorter ones are words of every sentence, such as `prod` or `plugin`.
-                let long = texts.filter(|value| value.len() >= 8);
+                add_long(&task.environment, &mut values);
+                add_long(&task.meta, &mut values);
+                let texts = task.config.texts().into_iter();
+                let long = texts.filter(|value| is_long(value));
                 long.for_each(|value| values.add(value));
             }
         }
         values
     }
+}
+
+/// Takes what may be secret of the job itself. The token of a request finds the request again.
+fn take_from_job(meta: &mut TaskEnvironment, origin: Option<&mut JobOrigin>) -> Option<String> {
+    let payload = origin.and_then(|origin| {
+        let JobOrigin {
+            parent: _,
+            dispatch,
+        } = origin;
+        let Dispatch {
+            idempotency_token: _,
+            payload,
+        } = dispatch.as_mut()?;
+        Some(std::mem::take(payload))
+    });
+    let payload = payload.unwrap_or_default();
+    if meta.is_empty() && payload.is_empty() {
+        return None;
+    }
+    let no_meta = meta.redacted();
+    written(&OwnSettings {
+        meta: std::mem::replace(meta, no_meta),
+        payload,
+    })
+}
+
+fn payload_of(job: &mut Job) -> Option<&mut Payload> {
+    let dispatch = job.origin.as_mut()?.dispatch.as_mut()?;
+    Some(&mut dispatch.payload)
+}
+
+fn add_long(environment: &TaskEnvironment, values: &mut SecretValues) {
+    let long = environment.expose().filter(|(_, value)| is_long(value));
+    long.for_each(|(_, value)| values.add(value));
+}
+
+/// Shorter values are words of every sentence, such as `prod` or `plugin`.
+fn is_long(value: &str) -> bool {
+    value.len() >= 8
 }
 
 /// Takes what may be secret of a volume.
@@ -193,6 +272,8 @@ fn take_from_task(task: &mut Task) -> Option<String> {
         is_leader: _,
         volume_mounts: _,
         csi_plugin: _,
+        // A path, which no value is a part of.
+        payload_file: _,
         resources: _,
     } = task;
     if environment.is_empty() && meta.is_empty() && config.is_empty() {
@@ -292,6 +373,37 @@ mod tests {
         let places = ["0/0", "0/volume/0", "1/0", "1/volume/0"];
         assert_eq!(settings.keys().collect::<Vec<_>>(), places);
         assert_eq!(stored.with_settings(&settings), Ok(original));
+    }
+
+    #[test]
+    fn the_meta_and_the_payload_of_a_job_are_taken_too() {
+        let mut original = job();
+        original.groups.truncate(1);
+        original.meta = TaskEnvironment::from_iter([("set", "hunter2")]);
+        original.origin = Some(JobOrigin {
+            parent: JobId::new("import"),
+            dispatch: Some(Dispatch {
+                idempotency_token: "t".to_owned(),
+                payload: Payload::new(b"hunter3\0\xff".to_vec()),
+            }),
+        });
+        assert!(!format!("{original:?}").contains("hunter"));
+        let mut stored = original.clone();
+        let settings = stored.take_settings();
+        let text = serde_json::to_string(&stored).unwrap();
+        assert!(
+            !text.contains("hunter") && !text.contains("aHVudGVy"),
+            "{text}"
+        );
+        assert!(stored.meta.is_redacted());
+        let places = ["0/0", "0/volume/0", "job"];
+        assert_eq!(settings.keys().collect::<Vec<_>>(), places);
+        let hidden = original.secret_values().hidden_in("failed: hunter3\0");
+        assert!(hidden.is_none());
+        assert_eq!(stored.with_settings(&settings), Ok(original));
+        let mut launched = job();
+        launched.take_settings();
+        assert_eq!(launched.with_settings(&settings), Err(InvalidSettings));
     }
 
     #[test]

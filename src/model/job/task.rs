@@ -22,7 +22,7 @@ pub struct Task {
     pub config: TaskConfig,
     /// The environment.
     pub environment: TaskEnvironment,
-    /// The values of `meta` blocks: its own, else those of its group, else those of its job.
+    /// The values of `meta` blocks: its own, else those of its group. Those of its job are the job's.
     #[serde(default, skip_serializing_if = "TaskEnvironment::is_empty")]
     pub meta: TaskEnvironment,
     /// The user that runs it; empty for the driver's default.
@@ -43,6 +43,9 @@ pub struct Task {
     pub volume_mounts: Vec<VolumeMount>,
     /// The plugin that it is, if it is one.
     pub csi_plugin: Option<CsiPluginConfig>,
+    /// The file in its directory that gets the payload of a dispatched job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload_file: Option<String>,
     /// The resources that it asks for.
     pub resources: Resources,
 }
@@ -68,6 +71,7 @@ impl Task {
             is_leader: false,
             volume_mounts: vec![],
             csi_plugin: None,
+            payload_file: None,
             resources: Resources::default(),
         }
     }

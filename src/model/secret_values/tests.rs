@@ -46,7 +46,7 @@ fn a_value_is_hidden_in_every_form() {
     for form in forms {
         let shown = hidden(secret, &format!("login with <{form}> failed"));
         assert_eq!(
-            shown.replace("%22", "").replace('"', "").replace('\\', ""),
+            shown.replace("%22", "").replace(['"', '\\'], ""),
             "login with <[REDACTED]> failed",
             "{form}"
         );

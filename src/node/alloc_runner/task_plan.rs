@@ -1,7 +1,7 @@
 //! What a task runs with: decided before any volume is claimed, but for the paths of its volumes.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::super::alloc_directory::TaskDirectory;
@@ -11,7 +11,7 @@ use super::super::task_identity::{find_user, signal_number};
 use super::super::task_mounts::{MountedVolumes, mount_problem, task_mounts};
 use super::super::task_program::driver_config;
 use super::task_environment::{VisibleDirectories, task_environment};
-use crate::model::{Node, PropagationMode, Task, TaskGroup};
+use crate::model::{Job, Node, Payload, PropagationMode, Task, TaskGroup};
 use crate::ports::{AssignedAlloc, DriverConfig, LogLimits, RunRequest, TaskMount, TaskUser};
 
 /// What a task runs with.
@@ -24,6 +24,8 @@ pub(super) struct TaskPlan {
     kill_signal: i32,
     user: Option<TaskUser>,
     directory: TaskDirectory,
+    /// What the job was dispatched with.
+    payload: Option<Payload>,
     /// The mounts of the plugin that it runs.
     plugin_mounts: Vec<TaskMount>,
 }
@@ -54,6 +56,7 @@ impl TaskPlan {
         directory: TaskDirectory,
         context: &PlanContext<'_>,
     ) -> Result<Self, String> {
+        let task = &with_meta_of_job(task, &context.alloc.job);
         if let Some(problem) = mount_problem(task, context.group) {
             return Err(problem);
         }
@@ -87,8 +90,15 @@ impl TaskPlan {
             kill_signal: signal_number(&task.kill_signal).map_err(about)?,
             user,
             directory,
+            payload: payload_of(&context.alloc.job),
             plugin_mounts: plugin.map(|plugin| plugin.mounts()).unwrap_or_default(),
         })
+    }
+
+    /// Returns the file of the task that gets the payload of its job, if both have one.
+    pub(super) fn payload(&self) -> Option<(&Path, &Payload)> {
+        let file = self.task.payload_file.as_deref()?;
+        Some((Path::new(file), self.payload.as_ref()?))
     }
 
     /// Returns the user of the task.
@@ -149,6 +159,18 @@ impl TaskPlan {
             identity: None,
         })
     }
+}
+
+fn payload_of(job: &Job) -> Option<Payload> {
+    let dispatch = job.origin.as_ref()?.dispatch.as_ref()?;
+    Some(dispatch.payload.clone()).filter(|payload| !payload.is_empty())
+}
+
+/// Returns the task with the `meta` values of its job that it does not have itself.
+fn with_meta_of_job(task: &Task, job: &Job) -> Task {
+    let mut task = task.clone();
+    task.meta.fill_in(&job.meta);
+    task
 }
 
 /// Checks that every reference of the task has a value.

@@ -437,10 +437,16 @@ impl TaskRunner {
         }
         let (directory, user, record) = (self.directory.clone(), plan.user(), record.clone());
         let (data, user_on_host) = (self.data.clone(), plan.user_on_host());
+        // What the task made of its file stays for its later runs.
+        let payload = plan.payload().filter(|_| record.decided_run == 0);
+        let payload = payload.map(|(file, payload)| (file.to_owned(), payload.clone()));
         let created = blocking(move || {
             directory.create(number, user)?;
             if let Some(user) = user_on_host {
                 directory.let_in(&data, user)?;
+            }
+            if let Some((file, payload)) = payload {
+                directory.write_payload(&file, payload.expose(), user)?;
             }
             directory.write_record(&record)?;
             if let Err(error) = directory.remove_old_runs(number) {

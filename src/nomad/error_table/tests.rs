@@ -54,6 +54,49 @@ const TEXTS: &[(&str, Code)] = {
             "job \"bat\" is in nonexistent namespace \"nosuch\"",
             C::JobInvalid,
         ),
+        ("parameterized job not found", C::JobNotFound),
+        (
+            "Dispatch did not provide required meta keys: [set]",
+            C::JobRefused,
+        ),
+        (
+            "Dispatch request included unpermitted metadata keys: [bad]",
+            C::JobRefused,
+        ),
+        (
+            "Payload is not provided but required by parameterized job",
+            C::JobRefused,
+        ),
+        (
+            "Payload provided but forbidden by parameterized job",
+            C::JobRefused,
+        ),
+        ("Payload exceeds maximum size; 16385 > 16384", C::JobRefused),
+        (
+            "dispatch job priority must be between [1, 100]",
+            C::JobRefused,
+        ),
+        (
+            "Specified job \"nightly\" is not a parameterized job",
+            C::JobRefused,
+        ),
+        ("Specified job \"drop-set\" is stopped", C::JobRefused),
+        ("can't force launch non-periodic job", C::JobRefused),
+        (
+            "force launch for job \"a\" failed: can't force run non-tracked job \"a\" (default)",
+            C::JobRefused,
+        ),
+        ("can't evaluate periodic job", C::JobRefused),
+        ("can't evaluate parameterized job", C::JobRefused),
+        (
+            "cannot update non-periodic job to being periodic",
+            C::JobInvalid,
+        ),
+        (
+            "cannot update parameterized job to being non-parameterized",
+            C::JobInvalid,
+        ),
+        ("field 'Dispatched' is read-only", C::JobInvalid),
         ("eval not found", C::AllocNotFound),
         ("alloc not found", C::AllocNotFound),
         ("allocation not found", C::AllocNotFound),

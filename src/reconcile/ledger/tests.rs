@@ -1,3 +1,6 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::*;
 use crate::diagnostic::Code;
 use crate::model::{Namespace, NamespacedId, VolumeId};
@@ -205,6 +208,44 @@ async fn work_is_notified_when_its_lock_is_lost() {
     .await;
     assert_eq!(done, "finished");
     assert_eq!(ended.unwrap_err().failure, LedgerFailure::LockLost);
+}
+
+/// A lock that counts its renewals.
+struct Counted(Arc<AtomicUsize>);
+
+#[async_trait::async_trait]
+impl SetLock for Counted {
+    fn time_to_live(&self) -> Option<Duration> {
+        Some(Duration::from_millis(20))
+    }
+
+    async fn renew(&self) -> Result<(), LedgerError> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+
+    async fn release(self: Box<Self>) -> Result<(), LedgerError> {
+        Ok(())
+    }
+}
+
+/// A pipe that is not read and a stopped terminal block the thread that prints.
+#[test]
+fn a_lock_is_renewed_while_the_work_blocks_its_thread() {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(1).enable_all().build().unwrap();
+    let renewals = Arc::new(AtomicUsize::new(0));
+    let lock = Box::new(Counted(Arc::clone(&renewals)));
+    let limit = std::time::Instant::now() + Duration::from_secs(30);
+    let (is_held, ended) = runtime.block_on(hold_lock(lock, Duration::ZERO, async |state| {
+        while renewals.load(Ordering::SeqCst) < 5 {
+            assert!(std::time::Instant::now() < limit, "the lock is not renewed");
+            std::thread::yield_now();
+        }
+        *state.borrow() == LockState::Held
+    }));
+    assert!(is_held);
+    assert_eq!(ended, Ok(()));
 }
 
 /// A server that took a lock and has been silent since.

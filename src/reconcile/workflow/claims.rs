@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use super::context::WorkflowContext;
 use super::error::WorkflowError;
-use super::find_node::find_node;
+use super::find_node::find_node_to_change;
 use super::find_volume::find_volume;
+use super::reporter::ApprovalPrompt;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{Namespace, NamespacedId, VolumeClaim, one_line, shell_quoted};
 use crate::ports::{
@@ -62,13 +63,14 @@ pub(super) async fn require_claims(
 }
 
 /// Claims a volume, waits until it is published, and returns the claim. The volume of `request` may
-/// be in all namespaces. `node` names the node, if one is requested; `wait_text` is the wait as the
-/// user wrote it.
+/// be in all namespaces. `node` names the node, if one is requested, and the start of its ID has to be
+/// confirmed; `wait_text` is the wait as the user wrote it.
 ///
 /// # Errors
 /// If the claim is denied or fails, or the wait is over. In the last case the claim stays.
 pub async fn claim_volume(
     context: &WorkflowContext<'_>,
+    prompt: &dyn ApprovalPrompt,
     mut request: VolumeClaimRequest,
     node: Option<&str>,
     wait_text: &str,
@@ -76,7 +78,8 @@ pub async fn claim_volume(
     require_claims(context, "claim a volume").await?;
     request.volume = resolve(context, &request.volume).await?;
     if let Some(node) = node {
-        request.node = Some(find_node(context, node).await?);
+        request.node =
+            Some(find_node_to_change(context, prompt, node, "claim a volume on node").await?);
     }
     let (volume, alloc) = (&request.volume, &request.alloc);
     context.reporter.status(&format!(

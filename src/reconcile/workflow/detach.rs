@@ -7,30 +7,36 @@
 
 use std::collections::BTreeSet;
 
+use super::abbreviation::{AbbreviatedChange, require_meant};
 use super::claim_explanation::{explained, stuck_claims};
 use super::context::WorkflowContext;
 use super::error::WorkflowError;
-use super::find_node::{SHORTEST_PREFIX, find_node};
+use super::find_node::{SHORTEST_PREFIX, find_node_to_change};
 use super::find_volume::find_volume;
+use super::reporter::ApprovalPrompt;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{Alloc, AllocWrites, Namespace, NodeId, NodeSight, SeenNodes, Volume};
 use crate::plan::{ClaimDrops, ClaimingAlloc, DetachRule};
 use crate::ports::{ApiError, ServerKind};
 use crate::reconcile::seen_nodes::seen_nodes;
 
-/// Detaches a volume from a node, and reports what changed.
+/// The action, for the question about the start of a node's ID.
+const ACTION: &str = "detach a volume from node";
+
+/// Detaches a volume from a node, and reports what changed. The start of the node's ID has to be confirmed.
 ///
 /// # Errors
 /// If the volume or the node is unknown, an allocation there may use the volume, or the server refuses.
 pub async fn detach_volume(
     context: &WorkflowContext<'_>,
+    prompt: &dyn ApprovalPrompt,
     scope: &Namespace,
     id: &str,
     node: &str,
 ) -> Result<(), WorkflowError> {
     let api = context.api;
     let before = find_volume(context, scope, id).await?;
-    let node = node_of(context, &before, node).await?;
+    let node = node_of(context, prompt, &before, node).await?;
     let server = context.unless_interrupted(api.server()).await??;
     let reading = seen_nodes(api, std::slice::from_ref(&before));
     let nodes = context.unless_interrupted(reading).await?;
@@ -153,6 +159,7 @@ fn differs(before: &Volume, now: &Volume) -> bool {
 /// its ID, or the text names any node. A token that cannot list nodes can so name those of the volume.
 async fn node_of(
     context: &WorkflowContext<'_>,
+    prompt: &dyn ApprovalPrompt,
     volume: &Volume,
     text: &str,
 ) -> Result<NodeId, WorkflowError> {
@@ -162,11 +169,23 @@ async fn node_of(
         alloc.node_name == text || alloc.node_id.as_str() == text || starts
     };
     let named = volume.allocs.iter().filter(is_named);
-    let nodes: BTreeSet<&NodeId> = named.map(|alloc| &alloc.node_id).collect();
+    let nodes: BTreeSet<(&NodeId, &str)> = named
+        .map(|alloc| (&alloc.node_id, alloc.node_name.as_str()))
+        .collect();
     let mut nodes = nodes.into_iter();
     match (nodes.next(), nodes.next()) {
-        (Some(only), None) => Ok(only.clone()),
-        (Some(_), Some(_)) | (None, _) => find_node(context, text).await,
+        (Some((only, name)), None) => {
+            if name != text {
+                let change = AbbreviatedChange {
+                    action: ACTION,
+                    id: only.as_str(),
+                    typed: text,
+                };
+                require_meant(prompt, change).await?;
+            }
+            Ok(only.clone())
+        }
+        (Some(_), Some(_)) | (None, _) => find_node_to_change(context, prompt, text, ACTION).await,
     }
 }
 
@@ -215,7 +234,10 @@ fn still_used(
             problem = problem.note(drops.why(claim));
         }
     }
-    Some(problem.help(
-        "stop the jobs that use it; the server detaches the volume when their allocations end",
-    ))
+    let is_away = matches!(nodes.sight(node), NodeSight::Away(_));
+    Some(problem.help(if is_away && !is_agent {
+        "start the node again: its client then stops what runs there, and reports the end"
+    } else {
+        "stop the jobs that use it; the server detaches the volume when their allocations end"
+    }))
 }

@@ -142,7 +142,7 @@ pub async fn fix_findings(
             return Err(WorkflowError::interrupted());
         }
         let (scope, id) = (&volume.namespace, volume.id.as_str());
-        if let Err(error) = detach_volume(context, scope, id, node.as_str()).await {
+        if let Err(error) = detach_volume(context, prompt, scope, id, node.as_str()).await {
             let sources = SourceMap::default();
             context.reporter.diagnostics(&error.diagnostics, &sources);
             failures.add(error.kind);

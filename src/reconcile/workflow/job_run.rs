@@ -1,4 +1,5 @@
-//! `job run`, `job stop`, `alloc stop`: registers or stops, then follows what the server makes of it.
+//! `job run`, `job dispatch`, `job periodic force`, `job stop`, `alloc stop`: changes something, then follows what the
+//! server makes of it.
 //!
 //! A request is sent once. After it, the command only reads, so an interrupt leaves the job as it is.
 //! `job run` ends when all allocations run or have ended, when one failed, or when one has no place.
@@ -10,10 +11,11 @@ use tokio::time::{Instant, sleep};
 
 use super::context::WorkflowContext;
 use super::error::WorkflowError;
+use super::job_launches::next_launch_text;
 use super::job_progress::{JobProgress, job_progress, named, not_placed, result_text};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{AllocId, JobId, JobKey, Namespace};
-use crate::ports::JobRegistration;
+use crate::ports::{JobDispatch, JobRegistration};
 use crate::wire::{AllocationStub, EvaluationDocument};
 
 /// The pause between two reads.
@@ -57,12 +59,77 @@ pub async fn run_job(
         &format!("job {id}: registered"),
         &registered.eval_id,
     );
-    let (JobWait::AtMost(limit, limit_text), false) = (wait, registered.eval_id.is_empty()) else {
-        return Ok(JobOutcome::Done);
-    };
+    report_later_start(context, registration);
     let key = JobKey {
         namespace: Namespace::new(&registration.job.namespace),
         id: JobId::new(id),
+    };
+    follow_new_job(context, &key, &registered.eval_id, wait).await
+}
+
+/// Makes a job from a parameterized one, and waits until its allocations run.
+///
+/// # Errors
+/// If the server refuses, an allocation fails, the time is over, or the user interrupts.
+pub async fn dispatch_job(
+    context: &WorkflowContext<'_>,
+    job: &JobKey,
+    request: &JobDispatch,
+    wait: &JobWait,
+) -> Result<JobOutcome, WorkflowError> {
+    if context.is_interrupted() {
+        return Err(WorkflowError::interrupted());
+    }
+    let dispatched = context.api.dispatch_job(job, request).await?;
+    let id = &dispatched.dispatched_job_id;
+    let done = match dispatched.eval_id.is_empty() && !request.idempotency_token.is_empty() {
+        true => format!("job {}: already dispatched as {id}", job.id),
+        false => format!("job {}: dispatched as {id}", job.id),
+    };
+    report_evaluation(context, &done, &dispatched.eval_id);
+    let key = JobKey::new(job.namespace.clone(), JobId::new(id));
+    follow_new_job(context, &key, &dispatched.eval_id, wait).await
+}
+
+/// Launches a periodic job before its time, and waits until its allocations run.
+///
+/// # Errors
+/// If the server refuses, an allocation fails, the time is over, or the user interrupts.
+pub async fn launch_job(
+    context: &WorkflowContext<'_>,
+    job: &JobKey,
+    wait: &JobWait,
+) -> Result<JobOutcome, WorkflowError> {
+    if context.is_interrupted() {
+        return Err(WorkflowError::interrupted());
+    }
+    let launched = context.api.launch_job(job).await?;
+    let reading = context
+        .api
+        .read_evaluation(&job.namespace, &launched.eval_id);
+    let evaluation = context.unless_interrupted(reading).await??;
+    let id = evaluation.map(|evaluation| evaluation.job_id);
+    let done = match &id {
+        Some(id) => format!("job {}: launched as {id}", job.id),
+        None => format!("job {}: launched", job.id),
+    };
+    report_evaluation(context, &done, &launched.eval_id);
+    let Some(id) = id else {
+        return Ok(JobOutcome::Done);
+    };
+    let key = JobKey::new(job.namespace.clone(), JobId::new(id));
+    follow_new_job(context, &key, &launched.eval_id, wait).await
+}
+
+/// Follows a job that the server has just registered, unless it runs nothing itself.
+async fn follow_new_job(
+    context: &WorkflowContext<'_>,
+    key: &JobKey,
+    evaluation: &str,
+    wait: &JobWait,
+) -> Result<JobOutcome, WorkflowError> {
+    let (JobWait::AtMost(limit, limit_text), false) = (wait, evaluation.is_empty()) else {
+        return Ok(JobOutcome::Done);
     };
     let following = Following {
         context,
@@ -70,8 +137,23 @@ pub async fn run_job(
         limit_text,
         unmet: "the job is registered, and not all of it runs",
     };
-    let work = following.follow_job(&key, &registered.eval_id);
+    let work = following.follow_job(key, evaluation);
     context.unless_interrupted(work).await?
+}
+
+/// Says how a job starts that does not run now.
+fn report_later_start(context: &WorkflowContext<'_>, registration: &JobRegistration) {
+    let job = &registration.job;
+    if job.parameterized_job.is_some() {
+        let line = format!("job {}: runs with `nomad-csi job dispatch {0}`", job.id);
+        context.reporter.status(&line);
+    } else if job.periodic.is_some() {
+        let line = match next_launch_text(job, context.clock.now()) {
+            Some(next) => format!("job {}: next launch {next}", job.id),
+            None => format!("job {}: it does not start by itself", job.id),
+        };
+        context.reporter.status(&line);
+    }
 }
 
 /// Stops a job, and waits until the server has evaluated that.

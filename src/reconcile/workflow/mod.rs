@@ -26,6 +26,7 @@ mod find_volume;
 mod forget;
 mod history;
 mod import_set;
+mod job_launches;
 mod job_progress;
 mod job_run;
 mod ledger_access;
@@ -78,8 +79,12 @@ pub use find_volume::find_volume;
 pub use forget::forget_volumes;
 pub use history::read_history;
 pub use import_set::import_into_set;
+pub use job_launches::next_launch_text;
 pub use job_progress::placement_reasons;
-pub use job_run::{JobOutcome, JobWait, report_warnings, run_job, stop_allocation, stop_job};
+pub use job_run::{
+    JobOutcome, JobWait, dispatch_job, launch_job, report_warnings, run_job, stop_allocation,
+    stop_job,
+};
 pub use ledger_access::{LedgerAccess, SetSelection};
 pub use node_drain::{drain_node, set_eligibility};
 pub use node_fencing::{FenceApproval, fence_node, unfence_node};

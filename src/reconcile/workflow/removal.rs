@@ -146,7 +146,8 @@ async fn check_volumes(
     let mut problems: Vec<Diagnostic> = vec![];
     for volume in volumes {
         for problem in removal_problems(volume, removal, &others, &drops) {
-            let explains = problem.code == Code::VolumeInUse;
+            let is_forced = removal == Removal::Deregister { force: true };
+            let explains = problem.code == Code::VolumeInUse && !is_forced;
             problems.push(if explains {
                 explain_claims(context, volume, problem).await?
             } else {

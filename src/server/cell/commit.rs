@@ -10,10 +10,12 @@ use tokio::sync::oneshot;
 
 use super::state_limits::{LimitReached, StateLimits, StateSizes};
 use crate::claim::Step;
-use crate::model::{JobKey, NamespacedId, Node, NodeId, RemoteVolume, VariableKey};
+use crate::model::{ExternalId, JobKey, NamespacedId, Node, NodeId, RemoteVolume, VariableKey};
 use crate::ports::JournalError;
 use crate::server::error::NamespaceUser;
-use crate::state::{Event, EventConflict, Overlay, Phase, State, Subject, apply, check};
+use crate::state::{
+    Event, EventConflict, Overlay, Phase, State, Subject, apply, check, volumes_sharing,
+};
 
 /// The state that a commit relies on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +28,15 @@ pub enum Expected {
     VolumeAt(NamespacedId, u64),
     /// The record of that volume or its claims were last changed at this index: nothing claimed or released it since.
     VolumeUsedAt(NamespacedId, u64),
+    /// The record of that volume was last changed at this index, and no other volume is registered with this data.
+    VolumeAloneAt {
+        /// The volume.
+        key: NamespacedId,
+        /// The index of its last change; `None` without a record.
+        at: Option<u64>,
+        /// Its data.
+        data: RemoteVolume,
+    },
     /// The claims of that volume were last changed at this index; `None` if it has none.
     ClaimsAt(RemoteVolume, Option<u64>),
     /// The step is due for that volume.
@@ -46,6 +57,11 @@ impl Expected {
             Self::Any => vec![],
             Self::VolumeAbsent(key) | Self::VolumeAt(key, _) | Self::VolumeUsedAt(key, _) => {
                 vec![Subject::Volume(key.clone())]
+            }
+            Self::VolumeAloneAt { key, data, .. } => {
+                let mut all = overlay.subjects_of_data(data);
+                all.push(Subject::Volume(key.clone()));
+                all
             }
             Self::JobAt(key, _) => vec![Subject::Job(key.clone())],
             Self::NodeIs(node) => vec![Subject::Node(node.id.clone())],
@@ -70,6 +86,17 @@ impl Expected {
                     volume: key.clone(),
                     found: record.map(|record| (record.phase, record.modify_index)),
                 })
+            }
+            Self::VolumeAloneAt { key, at, data } => {
+                check_volume(state, key, *at)?;
+                let mut others = volumes_sharing(state, &data.plugin_id, &data.external_id);
+                others.retain(|other| other != key);
+                let shared = CommitError::Shared {
+                    volume: key.clone(),
+                    external_id: data.external_id.clone(),
+                    others: others.clone(),
+                };
+                others.is_empty().then_some(()).ok_or(shared)
             }
             Self::ClaimsAt(volume, index) => {
                 let found = state.claims(volume).map(|record| record.modify_index);
@@ -155,6 +182,16 @@ pub enum CommitError {
         /// What the commit puts into it.
         user: Box<NamespaceUser>,
     },
+    /// Other volumes are registered with the data of the volume.
+    #[error("the data of volume {volume} is registered as another volume")]
+    Shared {
+        /// The volume.
+        volume: NamespacedId,
+        /// The external ID of the data.
+        external_id: ExternalId,
+        /// The other volumes.
+        others: Vec<NamespacedId>,
+    },
     /// The claims of the volume, or what is due for it, changed first. Read and decide again.
     #[error("the claims of volume `{}` have changed in the meantime", volume.external_id)]
     ClaimsConflict {
@@ -186,6 +223,7 @@ impl CommitError {
             | Self::JobConflict { .. }
             | Self::NodeConflict { .. }
             | Self::NoNamespace { .. }
+            | Self::Shared { .. }
             | Self::InvalidEvent(_)
             | Self::LimitReached(_)
             | Self::Stopping => self.to_string(),

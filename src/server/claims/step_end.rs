@@ -33,6 +33,7 @@ impl StepEnd {
                 | CommitError::JobConflict { .. }
                 | CommitError::NodeConflict { .. }
                 | CommitError::NoNamespace { .. }
+                | CommitError::Shared { .. }
                 | CommitError::InvalidEvent(_)
                 | CommitError::LimitReached(_)
                 | CommitError::Journal(_)

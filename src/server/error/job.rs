@@ -15,6 +15,13 @@ pub enum JobError {
         /// The rules.
         text: String,
     },
+    /// The job does not allow what the request wants; Nomad's text.
+    Refused {
+        /// The job.
+        job: JobKey,
+        /// Why.
+        text: String,
+    },
     /// The request contains no job.
     Missing,
     /// The path and the body name different jobs.
@@ -57,10 +64,18 @@ pub enum JobError {
 }
 
 impl JobError {
+    pub(in crate::server) fn refused(job: &JobKey, text: impl Into<String>) -> Self {
+        Self::Refused {
+            job: job.clone(),
+            text: text.into(),
+        }
+    }
+
     pub(super) fn code_and_status(&self) -> (Code, StatusCode) {
         const OTHER: StatusCode = StatusCode::INTERNAL_SERVER_ERROR;
         match self {
             Self::Invalid { .. } => (Code::JobInvalid, OTHER),
+            Self::Refused { .. } => (Code::JobRefused, OTHER),
             Self::Missing | Self::OtherName { .. } | Self::BadRequest(_) => {
                 (Code::ApiBadRequest, StatusCode::BAD_REQUEST)
             }
@@ -78,7 +93,7 @@ impl JobError {
     /// Returns Nomad's exact text.
     pub(super) fn text(&self) -> String {
         match self {
-            Self::Invalid { text, .. } => text.clone(),
+            Self::Invalid { text, .. } | Self::Refused { text, .. } => text.clone(),
             Self::Missing => "Job must be specified".to_owned(),
             Self::OtherName { .. } => "Job ID does not match name".to_owned(),
             Self::NotFound(_) => "job not found".to_owned(),
@@ -108,6 +123,9 @@ impl JobError {
     /// Returns the message for people.
     pub(super) fn message(&self) -> String {
         match self {
+            Self::Refused { job, text } => {
+                format!("job {} does not allow the request: {text}", job.quoted())
+            }
             Self::Invalid { job, text } => format!("job {} is not valid: {text}", job.quoted()),
             Self::Missing => "the request contains no job".to_owned(),
             Self::OtherName { path, body } => {

@@ -63,6 +63,8 @@ pub enum RequestError {
     Stale,
     /// `force` is not a boolean.
     Force,
+    /// `share` is not a boolean.
+    Share,
     /// `per_page` is not a number.
     PerPage,
     /// `next_token` is not a token of this list.
@@ -123,6 +125,7 @@ impl RequestError {
             | Self::Wait
             | Self::Stale
             | Self::Force
+            | Self::Share
             | Self::PerPage
             | Self::NextToken
             | Self::Filter(_)
@@ -204,6 +207,7 @@ impl RequestError {
             Self::Wait => "Invalid wait time".into(),
             Self::Stale => "Expect `true` or `false` for `stale` query string parameter".into(),
             Self::Force => "invalid force value".into(),
+            Self::Share => "Expect `true` or `false` for `share` query string parameter".into(),
             Self::PerPage => "Expect a number for `per_page` query string parameter".into(),
             Self::NextToken => {
                 "failed to create result paginator: the next_token is not from this list".into()

@@ -127,6 +127,15 @@ pub enum ServerError {
         /// The volume that is being deleted.
         other: NamespacedId,
     },
+    /// Another volume is registered with the data of the volume, and the request does not allow that.
+    SecondRegistration {
+        /// The volume.
+        volume: NamespacedId,
+        /// The external ID.
+        external_id: ExternalId,
+        /// The other registrations.
+        others: Vec<NamespacedId>,
+    },
     /// Other registrations use the same external volume.
     Shared {
         /// The volume.
@@ -273,6 +282,15 @@ impl From<CommitError> for ServerError {
     fn from(error: CommitError) -> Self {
         match error {
             CommitError::Stopping => Self::Stopping,
+            CommitError::Shared {
+                volume,
+                external_id,
+                others,
+            } => Self::SecondRegistration {
+                volume,
+                external_id,
+                others,
+            },
             CommitError::NoNamespace { user } => Self::Namespace(NamespaceError::Missing(*user)),
             error @ (CommitError::Conflict { .. }
             | CommitError::VariableConflict { .. }
@@ -338,7 +356,7 @@ impl ServerError {
             Self::BeingDeleted(_) | Self::SourceBeingDeleted { .. } => {
                 (Code::VolumeBeingDeleted, OTHER)
             }
-            Self::Shared { .. } => (Code::VolumeShared, OTHER),
+            Self::Shared { .. } | Self::SecondRegistration { .. } => (Code::VolumeShared, OTHER),
             Self::Plugin(failure) => (failure.code(), OTHER),
             Self::NoPendingCreation(_) => (Code::VolumeNotFound, MISSING),
             Self::TooManyCreateRequests { .. } => (Code::VolumeCreating, OTHER),
@@ -420,6 +438,7 @@ impl ServerError {
             Self::BeingDeleted(_)
             | Self::SourceBeingDeleted { .. }
             | Self::Shared { .. }
+            | Self::SecondRegistration { .. }
             | Self::QueueFull { .. }
             | Self::QueueTimeout { .. }
             | Self::RepeatedConflict(_)
@@ -519,6 +538,16 @@ impl ServerError {
                 "volume {} cannot be registered: external volume `{external_id}` is being deleted as {}",
                 volume.quoted(),
                 other.quoted()
+            ),
+            Self::SecondRegistration {
+                volume,
+                external_id,
+                others,
+            } => format!(
+                "volume {} cannot be registered: external volume `{external_id}` is already registered as {}; if both \
+                 are meant to use this data, repeat the request with `?share=true`",
+                volume.quoted(),
+                joined(others)
             ),
             Self::Shared {
                 volume,
@@ -732,6 +761,7 @@ fn commit_code(error: &CommitError) -> Code {
         CommitError::Journal(error) => error.kind.code(),
         CommitError::NoNamespace { .. } => Code::VolumeUnknownNamespace,
         CommitError::LimitReached(_) => Code::ServerLimit,
+        CommitError::Shared { .. } => Code::VolumeShared,
         CommitError::Stopping => Code::ServerStopping,
     }
 }

@@ -157,7 +157,7 @@ fn of_job(job: &JobKey, event: &JobEvent) -> Option<Notice> {
                 subject: NoticeSubject::Evaluation(job.clone(), evaluation.id.clone()),
             });
         }
-        JobEvent::Forgotten => return None,
+        JobEvent::Launched { .. } | JobEvent::Forgotten => return None,
     };
     Some(Notice {
         topic: "Job",

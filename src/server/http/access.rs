@@ -77,6 +77,8 @@ impl Route {
             | Self::RegisterJob(_)
             | Self::DeregisterJob(_)
             | Self::EvaluateJob(_)
+            | Self::DispatchJob(_)
+            | Self::ForcePeriodicJob(_)
             | Self::StopAlloc(_)
             | Self::ReadLogs(_)
             | Self::CollectGarbage

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::job::LaunchTimes;
 use crate::model::{
     AllocId, ClientStatus, DesiredStatus, EvaluationId, Job, JobKey, Node, NodeId, Task,
 };
@@ -12,9 +13,9 @@ use crate::state::{
 };
 use crate::wire::{
     AllocationDocument, AllocationStub, DesiredUpdatesDocument, EvaluationDocument, EvaluationStub,
-    GroupDiffDocument, GroupSummaryDocument, JobDiffDocument, JobDocument, JobPlanResponse,
-    JobStub, JobSummaryDocument, PlacementMetricsDocument, PlanAnnotationsDocument,
-    ResourcesDocument, job_to_wire, task_states_to_wire,
+    GroupDiffDocument, GroupSummaryDocument, JobChildrenDocument, JobDiffDocument, JobDocument,
+    JobPlanResponse, JobStub, JobSummaryDocument, PlacementMetricsDocument,
+    PlanAnnotationsDocument, ResourcesDocument, job_to_wire, task_states_to_wire,
 };
 
 /// An allocation that was placed for a job.
@@ -174,7 +175,8 @@ pub(super) fn status_of(state: &State, record: &JobRecord) -> &'static str {
     let lives = allocs_of(state, &record.key()).any(|alloc| !alloc.record.has_ended);
     if record.is_stopped {
         "dead"
-    } else if lives || status(record, EvaluationStatus::Blocked) {
+    } else if lives || record.current.job.is_template() || status(record, EvaluationStatus::Blocked)
+    {
         "running"
     } else if status(record, EvaluationStatus::Pending) || !record.current.job.job_type.ends() {
         "pending"
@@ -208,6 +210,13 @@ pub(super) fn job_stub(state: &State, record: &JobRecord) -> JobStub {
         name: job.name.clone(),
         namespace: job.namespace.to_string(),
         node_pool: job.node_pool.clone(),
+        parameterized_job: job.is_parameterized(),
+        parent_id: job
+            .origin
+            .as_ref()
+            .map(|origin| origin.parent.to_string())
+            .unwrap_or_default(),
+        periodic: job.periodic.is_some(),
         priority: job.priority,
         status: status_of(state, record).to_owned(),
         stop: record.is_stopped,
@@ -243,13 +252,30 @@ pub(super) fn summary(state: &State, record: &JobRecord) -> JobSummaryDocument {
         counts.entry(group.clone()).or_default().queued += i64::from(failure.queued);
     }
     JobSummaryDocument {
+        children: children(state, record),
         create_index: record.create_index,
         job_id: job.id.to_string(),
         modify_index,
         namespace: job.namespace.to_string(),
         summary: counts,
-        ..JobSummaryDocument::default()
     }
+}
+
+/// How many of the jobs that were made from a job are in which state.
+fn children(state: &State, record: &JobRecord) -> JobChildrenDocument {
+    let mut counts = JobChildrenDocument::default();
+    if !record.current.job.is_template() {
+        return counts;
+    }
+    for child in state.children_of(&record.key()) {
+        match status_of(state, child) {
+            _ if child.is_purged => {}
+            "pending" => counts.pending += 1,
+            "running" => counts.running += 1,
+            _ => counts.dead += 1,
+        }
+    }
+    counts
 }
 
 const fn trigger_word(trigger: EvaluationTrigger) -> &'static str {
@@ -258,6 +284,7 @@ const fn trigger_word(trigger: EvaluationTrigger) -> &'static str {
         EvaluationTrigger::Stopped => "job-deregister",
         EvaluationTrigger::AllocStopped => "alloc-stop",
         EvaluationTrigger::Queued => "queued-allocs",
+        EvaluationTrigger::Launched => "periodic-job",
     }
 }
 
@@ -415,9 +442,15 @@ pub(super) fn plan_document(state: &State, job: &Job, plan: &JobPlan) -> JobPlan
         failed_placements: (!failures.is_empty()).then(|| metrics(state, failures)),
         index: state.index(),
         job_modify_index: plan.job_modify_index,
+        next_periodic_launch: next_launch_text(job, plan),
         warnings: plan.warnings.join("\n"),
         ..JobPlanResponse::default()
     }
+}
+
+fn next_launch_text(job: &Job, plan: &JobPlan) -> Option<String> {
+    let times = LaunchTimes::of(job.periodic.as_ref()?).ok()?;
+    plan.next_launch.map(|at| times.text(at))
 }
 
 /// A stop with a placement in the same group is an update.

@@ -12,11 +12,12 @@ use crate::job::{report_text, validate};
 use crate::model::{EvaluationId, Job, JobId, JobKey, Namespace};
 use crate::place::Decision;
 use crate::server::error::{JobError, ServerError};
-use crate::server::jobs::JobWritten;
+use crate::server::jobs::{DispatchRequest, JobWritten};
 use crate::state::{State, Table, Topic};
 use crate::wire::{
-    EvaluationDocument, JobDeregisterResponse, JobRegisterResponse, JobRequestDocument, JobStub,
-    JobValidateResponse, job_from_wire, parse_boolean,
+    EvaluationDocument, JobDeregisterResponse, JobDispatchRequest, JobDispatchResponse,
+    JobRegisterResponse, JobRequestDocument, JobStub, JobValidateResponse, PeriodicForceResponse,
+    job_from_wire, parse_boolean,
 };
 
 type Result<T = Reply> = std::result::Result<T, ServerError>;
@@ -232,6 +233,45 @@ pub(super) async fn evaluate(request: &ApiRequest, id: &str) -> Result {
     registered(request, &written)
 }
 
+/// Makes a job from a parameterized one.
+pub(super) async fn dispatch(request: &ApiRequest, id: &str) -> Result {
+    let document: JobDispatchRequest = request.document()?;
+    if !matches!(document.job_id.as_str(), "") && document.job_id != id {
+        let text = "Job ID does not match".to_owned();
+        return Err(JobError::BadRequest(text).into());
+    }
+    let token = request.parameters.get("idempotency_token");
+    let wanted = DispatchRequest {
+        meta: document.meta,
+        payload: document.payload,
+        id_prefix: document.id_prefix_template,
+        priority: document.priority,
+        idempotency_token: token.unwrap_or_default().to_owned(),
+    };
+    let key = key(request, id);
+    let done = request.services.jobs.dispatch(&key, &wanted).await?;
+    let is_evaluated = done.evaluation.is_some();
+    let document = JobDispatchResponse {
+        dispatched_job_id: done.id.to_string(),
+        eval_create_index: if is_evaluated { done.index } else { 0 },
+        eval_id: done.evaluation.map(|id| id.to_string()).unwrap_or_default(),
+        index: done.index,
+        job_create_index: done.create_index,
+    };
+    Ok(Reply::json(&document, request.pretty)?.with_index(done.index))
+}
+
+/// Launches a periodic job now.
+pub(super) async fn force_periodic(request: &ApiRequest, id: &str) -> Result {
+    let written = request.services.jobs.launch(&key(request, id)).await?;
+    let document = PeriodicForceResponse {
+        eval_create_index: written.index,
+        eval_id: written.evaluation_id(),
+        index: written.index,
+    };
+    Ok(Reply::json(&document, request.pretty)?.with_index(written.index))
+}
+
 pub(super) fn plan(request: &ApiRequest) -> Result {
     let job = job_of(request, request.document()?)?;
     let plan = request.services.jobs.plan(&job)?;
@@ -253,7 +293,7 @@ pub(super) fn explain_placement(request: &ApiRequest, id: &str) -> Result {
 pub(super) fn explain_placement_of(request: &ApiRequest) -> Result {
     let job = job_of(request, request.document()?)?;
     let plan = request.services.jobs.plan(&job)?;
-    let key = JobKey::new(job.namespace.clone(), job.id.clone());
+    let key = job.key();
     placement(request, &key, &plan.decision)
 }
 

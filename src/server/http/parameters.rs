@@ -94,6 +94,14 @@ impl Parameters {
             .map_err(|_| RequestError::Cas(text.to_owned()))
     }
 
+    /// Whether a volume may have the data of another one.
+    pub(super) fn share(&self) -> Result<bool, RequestError> {
+        match self.text("share") {
+            None => Ok(false),
+            Some(text) => parse_boolean(text).ok_or(RequestError::Share),
+        }
+    }
+
     pub(super) fn force(&self) -> Result<bool, RequestError> {
         match self.text("force") {
             None => Ok(false),

@@ -48,6 +48,8 @@ pub(super) enum Route {
     DeregisterJob(String),
     PlanJob,
     EvaluateJob(String),
+    DispatchJob(String),
+    ForcePeriodicJob(String),
     ReadJobSummary(String),
     ExplainPlacement(String),
     ExplainPlacementOf,
@@ -207,9 +209,13 @@ fn job(method: &Method, rest: &str) -> Result<Route, ServerError> {
         true => Ok(route),
         false => Err(ServerError::InvalidMethod),
     };
+    if let Some(id) = rest.strip_suffix("/periodic/force") {
+        return put(Route::ForcePeriodicJob(id.to_owned()));
+    }
     match last {
         "plan" => put(Route::PlanJob),
         "evaluate" => put(Route::EvaluateJob(named())),
+        "dispatch" => put(Route::DispatchJob(named())),
         "summary" => get(Route::ReadJobSummary(named())),
         "placement" if is_put => Ok(Route::ExplainPlacementOf),
         "placement" => get(Route::ExplainPlacement(named())),

@@ -287,6 +287,8 @@ async fn dispatch(route: &Route, request: &ApiRequest) -> Result<Reply, ServerEr
         Route::DeregisterJob(id) => jobs::deregister(request, id).await,
         Route::PlanJob => jobs::plan(request),
         Route::EvaluateJob(id) => jobs::evaluate(request, id).await,
+        Route::DispatchJob(id) => jobs::dispatch(request, id).await,
+        Route::ForcePeriodicJob(id) => jobs::force_periodic(request, id).await,
         Route::ExplainPlacement(id) => jobs::explain_placement(request, id),
         Route::ExplainPlacementOf => jobs::explain_placement_of(request),
         Route::ReadJobSummary(id) => jobs::read_summary(request, id),

@@ -286,8 +286,10 @@ fn read_submissions(request: &ApiRequest) -> Result<Vec<VolumeSubmission>> {
             Namespace::new(&document.namespace)
         }
     });
+    let share = request.parameters.share()?;
     let volumes = document.volumes.iter().map(|volume| {
-        let (request, problems) = request_from_wire(volume, &fallback);
+        let (mut request, problems) = request_from_wire(volume, &fallback);
+        request.share = share;
         VolumeSubmission { request, problems }
     });
     Ok(volumes.collect())

@@ -79,7 +79,8 @@ fn is_left(state: &State, id: &AllocId, alloc: &AllocRecord) -> bool {
 fn is_over(record: &JobRecord, decision: &Decision) -> bool {
     let is_idle =
         decision.place.is_empty() && decision.failures.is_empty() && decision.wake_at.is_none();
-    is_idle && (record.is_stopped || record.current.job.job_type.ends())
+    let job = &record.current.job;
+    is_idle && (record.is_stopped || (job.job_type.ends() && !job.is_template()))
 }
 
 /// How many ends of a slot decide whether it is replaced: those of its attempts, and the first one.

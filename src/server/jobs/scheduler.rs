@@ -1,4 +1,4 @@
-//! [`JobScheduler`]: places and stops allocations.
+//! [`JobScheduler`]: launches periodic jobs, and places and stops allocations.
 //!
 //! Level triggered: it wakes when jobs, allocations, or what placement depends on change, or when a pause ends. It
 //! looks at jobs that changed, at those that run when a node changed, and at those that wait when a volume, claim,
@@ -12,6 +12,7 @@ use tracing::{info, warn};
 
 use super::evaluation::events_of;
 use super::forgetting::forgotten;
+use super::launching::Launcher;
 use super::ports::JobPorts;
 use crate::model::{JobKey, Node};
 use crate::place::{Decision, evaluate, is_drained};
@@ -26,6 +27,7 @@ const FAILURE_PAUSE: i64 = 5_000_000_000;
 /// Places and stops the allocations of all jobs.
 pub struct JobScheduler {
     ports: JobPorts,
+    launcher: Launcher,
     watch: Watch,
     /// The indexes of jobs and allocations up to which changes were seen.
     seen: Option<[u64; 2]>,
@@ -56,6 +58,7 @@ impl JobScheduler {
         ];
         Self {
             watch: ports.cell.watch(tables.map(Topic::all).into()),
+            launcher: Launcher::new(ports.clone()),
             ports,
             seen: None,
             surroundings: [0; 2],
@@ -71,7 +74,8 @@ impl JobScheduler {
     pub async fn run(mut self, stop: CancellationToken) {
         loop {
             for key in self.due() {
-                self.decide(&key).await;
+                let next_launch = self.launcher.launch_due(&key).await;
+                self.decide(&key, next_launch).await;
             }
             self.end_drains().await;
             let pause = self.next_pause();
@@ -155,7 +159,8 @@ impl JobScheduler {
         }
     }
 
-    async fn decide(&mut self, key: &JobKey) {
+    /// Decides about a job, and looks at it again when the next launch of it is due.
+    async fn decide(&mut self, key: &JobKey, next_launch: Option<i64>) {
         self.on_nodes.remove(key);
         self.waiting.remove(key);
         self.pauses.remove(key);
@@ -187,8 +192,8 @@ impl JobScheduler {
         };
         self.waiting.extend(waits.then(|| key.clone()));
         self.on_nodes.extend(is_on_nodes.then(|| key.clone()));
-        self.pauses
-            .extend(decision.wake_at.map(|at| (key.clone(), at)));
+        let wake_at = decision.wake_at.into_iter().chain(next_launch).min();
+        self.pauses.extend(wake_at.map(|at| (key.clone(), at)));
         if events.is_empty() {
             return;
         }

@@ -6,28 +6,33 @@ use crate::model::{AllocId, EvaluationId, Job, JobKey, JobType, Node, NodeId};
 use crate::place::{Decision, evaluate};
 use crate::server::cell::{CommitError, Expected};
 use crate::server::error::{JobError, NamespaceUser, ServerError};
+use crate::server::keyed_limiter::KeyedLimiter;
 use crate::state::{
     AllocEvent, AllocRecord, Evaluation, EvaluationTrigger, Event, EventKind, JobEvent, JobRecord,
     JobVersion, Shared, State, Table, Topic,
 };
 
+use super::children::{NextLaunch, next_launch, update_problem};
 use super::evaluation::evaluated;
 use super::ports::JobPorts;
 use super::settings::JobSealer;
 
-type Result<T> = std::result::Result<T, ServerError>;
+pub(super) type Result<T> = std::result::Result<T, ServerError>;
 
 /// The most allocations of a job on each node, or of all its groups together.
 const MAX_ALLOCS: i64 = 1_000;
 /// The most bytes of a job, once for each of its allocations, which keep it.
 const MAX_BYTES: usize = 64 << 20;
 /// How often a write is decided again after another one.
-const CONFLICT_RETRIES: usize = 16;
+pub(super) const CONFLICT_RETRIES: usize = 16;
+
+/// How many dispatches with an idempotency token wait for another one of the same job.
+const MAX_WAITING_DISPATCHES: usize = 256;
 
 /// The result of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobWritten {
-    /// The evaluation that follows; `None` if the job does not exist.
+    /// The evaluation that follows; `None` if the job does not exist, or runs nothing itself.
     pub evaluation: Option<EvaluationId>,
     /// The index of the last change of the job itself.
     pub job_modify_index: u64,
@@ -56,6 +61,8 @@ pub struct JobPlan {
     pub is_changed: bool,
     /// The index of the last change of the job itself; 0 if it does not exist.
     pub job_modify_index: u64,
+    /// When the job starts by itself, in nanoseconds since the epoch.
+    pub next_launch: Option<i64>,
     /// What the author should know, one sentence each.
     pub warnings: Vec<String>,
 }
@@ -63,8 +70,10 @@ pub struct JobPlan {
 /// Records what clients want of jobs. A clone is the same service.
 #[derive(Clone)]
 pub struct JobService {
-    ports: JobPorts,
-    sealer: JobSealer,
+    pub(super) ports: JobPorts,
+    pub(super) sealer: JobSealer,
+    /// One dispatch with an idempotency token at a time for each job.
+    pub(super) dispatches: KeyedLimiter<JobKey>,
 }
 
 /// A submission compared with what is recorded.
@@ -82,6 +91,7 @@ impl JobService {
     pub fn new(ports: JobPorts) -> Self {
         Self {
             sealer: JobSealer::new(ports.sealer.clone()),
+            dispatches: KeyedLimiter::new(MAX_WAITING_DISPATCHES),
             ports,
         }
     }
@@ -91,13 +101,13 @@ impl JobService {
     /// # Errors
     /// If the job is not valid, or not the one that the client read. Nothing is recorded then.
     pub async fn register(&self, job: Job, enforced: Option<u64>) -> Result<JobWritten> {
-        let key = JobKey::new(job.namespace.clone(), job.id.clone());
+        let key = job.key();
         let warnings = checked(&key, &job)?;
         for _ in 0..CONFLICT_RETRIES {
             let compared = self.compare(&key, &job)?;
             check_enforced(&key, enforced, compared.job_modify_index)?;
             let now = self.ports.clock.now();
-            let evaluation = EvaluationId::new(self.ports.ids.uuid());
+            let evaluation = (!job.is_template()).then(|| EvaluationId::new(self.ports.ids.uuid()));
             let mut events = vec![];
             if compared.is_changed {
                 events.push(JobEvent::Registered {
@@ -105,19 +115,30 @@ impl JobService {
                     settings: compared.version.settings.clone(),
                 });
             }
-            let pending = Evaluation::pending(evaluation.clone(), EvaluationTrigger::Registered);
-            events.push(JobEvent::Evaluated {
-                evaluation: Box::new(pending),
-            });
+            events.extend(evaluation.as_ref().map(|id| JobEvent::Evaluated {
+                evaluation: Box::new(Evaluation::pending(
+                    id.clone(),
+                    EvaluationTrigger::Registered,
+                )),
+            }));
+            let unchanged = compared.job_modify_index.filter(|_| !compared.is_changed);
+            if let (Some(job_modify_index), true) = (unchanged, events.is_empty()) {
+                return Ok(JobWritten {
+                    evaluation: None,
+                    job_modify_index,
+                    index: self.ports.cell.index(),
+                    warnings,
+                });
+            }
             match self.commit(&key, compared.modify_index, events, now).await {
                 Ok(index) => {
-                    let unchanged = compared.job_modify_index.filter(|_| !compared.is_changed);
                     let mut warnings = warnings;
                     warnings.extend(self.placement_warnings(&key, now));
+                    // The evaluation is the last event of the write.
+                    let registered = index - u64::from(evaluation.is_some());
                     return Ok(JobWritten {
-                        evaluation: Some(evaluation),
-                        // The evaluation is the last event of the write.
-                        job_modify_index: unchanged.unwrap_or(index - 1),
+                        evaluation,
+                        job_modify_index: unchanged.unwrap_or(registered),
                         index,
                         warnings,
                     });
@@ -158,8 +179,10 @@ impl JobService {
                 .await
             {
                 Ok(index) => {
+                    // Nomad does not evaluate the stop of a job that runs nothing.
+                    let is_template = known.current.job.is_template();
                     return Ok(JobWritten {
-                        evaluation: Some(evaluation),
+                        evaluation: (!is_template).then_some(evaluation),
                         job_modify_index: if is_new {
                             index - 1
                         } else {
@@ -179,9 +202,17 @@ impl JobService {
     /// Makes a new evaluation of a job.
     ///
     /// # Errors
-    /// If the job does not exist.
+    /// If the job does not exist, or runs nothing itself.
     pub async fn evaluate(&self, key: &JobKey) -> Result<JobWritten> {
         let known = self.job(key)?;
+        if known.current.job.is_template() {
+            let kind = match known.current.job.periodic {
+                Some(_) => "periodic",
+                None => "parameterized",
+            };
+            let text = format!("can't evaluate {kind} job");
+            return Err(JobError::refused(key, text).into());
+        }
         let evaluation = EvaluationId::new(self.ports.ids.uuid());
         let pending = Evaluation::pending(evaluation.clone(), EvaluationTrigger::Registered);
         let event = Event::new(self.ports.clock.now(), evaluated(key, pending));
@@ -293,7 +324,7 @@ impl JobService {
     /// # Errors
     /// If the job is not valid.
     pub fn plan(&self, job: &Job) -> Result<JobPlan> {
-        let key = JobKey::new(job.namespace.clone(), job.id.clone());
+        let key = job.key();
         let mut warnings = checked(&key, job)?;
         self.ports.cell.check(&namespace_of(&key))?;
         let compared = self.compare(&key, job)?;
@@ -307,14 +338,22 @@ impl JobService {
             modify_index: 0,
             job_modify_index: 0,
             submit_time: now,
+            launched_until: Some(now),
         };
-        let decision = self.ports.cell.read(|state| evaluate(state, &record, now));
+        let (decision, next_launch) = self.ports.cell.read(|state| {
+            let next = match next_launch(state, &record, now) {
+                Some(Ok(NextLaunch::At(at))) => Some(at),
+                Some(Ok(NextLaunch::Due(_) | NextLaunch::Never) | Err(_)) | None => None,
+            };
+            (evaluate(state, &record, now), next)
+        });
         warnings.extend(warnings_of(&decision));
         Ok(JobPlan {
             decision,
             exists: compared.job_modify_index.is_some(),
             is_changed: compared.is_changed,
             job_modify_index: compared.job_modify_index.unwrap_or(0),
+            next_launch,
             warnings,
         })
     }
@@ -382,8 +421,16 @@ impl JobService {
     }
 
     /// Compares a submission with the recorded job. Settings that did not change keep their sealed form.
+    ///
+    /// # Errors
+    /// If the recorded job cannot become this one, or cannot be opened.
     fn compare(&self, key: &JobKey, job: &Job) -> Result<Compared> {
         let known = self.ports.cell.read(|state| state.job(key).cloned());
+        let replaced = known.as_ref().filter(|known| !known.is_purged);
+        let problem = replaced.and_then(|known| update_problem(&known.current.job, job));
+        if let Some(problem) = problem {
+            return Err(JobError::refused(key, problem).into());
+        }
         let mut definition = job.clone();
         let settings = definition.take_settings();
         let recorded = known.as_ref().map(|known| &known.current);
@@ -425,7 +472,7 @@ impl JobService {
     }
 }
 
-fn namespace_of(key: &JobKey) -> Expected {
+pub(super) fn namespace_of(key: &JobKey) -> Expected {
     Expected::NamespaceOf(NamespaceUser::Job(key.clone()))
 }
 
@@ -439,12 +486,12 @@ fn job_type(alloc: &AllocRecord) -> Option<JobType> {
     Some(placement.job.job.job_type)
 }
 
-fn busy(key: &JobKey) -> ServerError {
+pub(super) fn busy(key: &JobKey) -> ServerError {
     ServerError::Commit(CommitError::JobConflict { job: key.clone() })
 }
 
 /// The warnings of a valid job.
-fn checked(key: &JobKey, job: &Job) -> Result<Vec<String>> {
+pub(super) fn checked(key: &JobKey, job: &Job) -> Result<Vec<String>> {
     let problems = validate(job);
     if let Some(text) = report_text(job, &problems) {
         let job = key.clone();

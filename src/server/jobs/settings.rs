@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::model::{Job, JobKey, SealedSecrets, SecretOwner, Secrets};
+use crate::model::{EvaluationId, Job, JobKey, SealedSecrets, SecretOwner, Secrets};
 use crate::ports::{SealError, Sealer};
 use crate::server::error::ServerError;
-use crate::state::JobVersion;
+use crate::state::{Evaluation, EvaluationTrigger, EventKind, JobEvent, JobVersion};
 
 /// Seals and opens jobs. A clone uses the same key.
 #[derive(Clone)]
@@ -19,6 +19,31 @@ impl JobSealer {
     /// What may be secret of a job, sealed.
     pub(super) fn seal(&self, key: &JobKey, settings: &Secrets) -> SealedSecrets {
         self.0.seal(&SecretOwner::Job(key.clone()), settings)
+    }
+
+    /// The events that register a job that was made from another one, and evaluate it.
+    pub(super) fn registration(
+        &self,
+        job: &Job,
+        evaluation: Option<EvaluationId>,
+        trigger: EvaluationTrigger,
+    ) -> Vec<EventKind> {
+        let key = job.key();
+        let mut definition = job.clone();
+        let settings = definition.take_settings();
+        let registered = JobEvent::Registered {
+            settings: self.seal(&key, &settings),
+            job: Box::new(definition),
+        };
+        let evaluated = evaluation.map(|id| JobEvent::Evaluated {
+            evaluation: Box::new(Evaluation::pending(id, trigger)),
+        });
+        let events = [registered].into_iter().chain(evaluated);
+        let of_job = |event| EventKind::Job {
+            job: key.clone(),
+            event: Box::new(event),
+        };
+        events.map(of_job).collect()
     }
 
     /// What may be secret of a recorded job.

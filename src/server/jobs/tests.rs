@@ -1,5 +1,7 @@
 //! Jobs from submission to the end, with a node that reports what the test says.
 
+mod children;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 

@@ -15,6 +15,7 @@ use super::creation::{CreationProtocol, GivenUp};
 use super::expand::{ExpansionResult, VolumeExpander};
 use super::limiter::{LockedResource, OperationLimiter};
 use super::plugin::VolumePlugin;
+use super::plugin_validation::VolumeValidator;
 use super::store::{VolumeStore, conflict, unchanged};
 use super::submission::{VolumeSubmission, VolumeWriteResult};
 use super::update::plan_update;
@@ -22,7 +23,7 @@ use super::validation::{ValidationTarget, validate_submission};
 use super::warnings::{
     expansion_warnings, ignored_field_warnings, shared_warning, topology_warning,
 };
-use crate::model::{NamespacedId, VolumeRequest};
+use crate::model::{NamespacedId, Volume, VolumeRequest};
 use crate::ports::StatusCode;
 use crate::server::cell::Expected;
 use crate::server::error::{ResidualState, ServerError, UpdateOrigin};
@@ -148,6 +149,17 @@ impl VolumeCreator {
         let existing = existing.ok_or_else(|| conflict(&key))?;
         let plugin = plugin.ok_or_else(|| ServerError::UnknownPlugin(request.plugin_id.clone()))?;
         let update = plan_update(&self.sealer, &existing, request, &plugin, ORIGIN)?;
+        if update.write.is_some() && is_used_otherwise(&existing.volume(), &update.volume) {
+            // A node would refuse the volume, and every job that uses it would wait.
+            let validator = VolumeValidator {
+                limiter: &self.limiter,
+                forwarder: &self.creation.forwarder,
+                sealer: &self.sealer,
+            };
+            validator
+                .validate(&update.volume, &update.secrets, &plugin)
+                .await?;
+        }
         if let Some(write) = update.write {
             if let Some(step) = &write.expansion {
                 let volume = existing.volume();
@@ -174,13 +186,14 @@ impl VolumeCreator {
             .prepare_call(&definition, ResidualState::None)
             .await?;
         let secrets = request.secrets.clone().unwrap_or_default();
+        let share = request.share;
         let expected = Expected::VolumeAbsent(request.key());
         let request = self.creation.create_request(&definition, &secrets);
         let intent = self
             .creation
             .record_intent(expected, request, vec![], PriorCalls::None)
             .await?;
-        self.creation.send_and_record(&intent, &call).await?;
+        self.creation.send_and_record(&intent, &call, share).await?;
         self.store.written(&definition.key)
     }
 
@@ -190,7 +203,8 @@ impl VolumeCreator {
         let _permit = self.limiter.acquire(resource).await?;
         let record = self.store.record(key);
         match record.filter(|record| record.phase == Phase::Creating) {
-            Some(record) => self.creation.resume(&record, None).await,
+            // No client can allow it to share data now.
+            Some(record) => self.creation.resume(&record, None, false).await,
             None => Ok(()),
         }
     }
@@ -210,7 +224,7 @@ impl VolumeCreator {
     ) -> Result<VolumeView, ServerError> {
         if self.sealer.is_definition_of(request, &record.definition)? {
             self.creation
-                .resume(record, request.secrets.as_ref())
+                .resume(record, request.secrets.as_ref(), request.share)
                 .await?;
             // An earlier request may have created the volume, and this one updates it.
             let created = self.store.record(record.key());
@@ -234,13 +248,18 @@ impl VolumeCreator {
         let changed = creation
             .record_intent(unchanged(record), wanted, earlier, PriorCalls::Possible)
             .await?;
-        let error = match creation.send_and_record(&changed, &call).await {
+        let error = match creation
+            .send_and_record(&changed, &call, request.share)
+            .await
+        {
             Ok(()) => return self.store.written(&request.key()),
             Err(error) => error,
         };
         if is_answered_with(&error, StatusCode::AlreadyExists) {
             let secrets = request.secrets.as_ref();
-            let tried = creation.try_earlier(&changed, secrets, &call, error).await;
+            let tried = creation
+                .try_earlier(&changed, secrets, &call, request.share, error)
+                .await;
             let Err(error) = tried else {
                 return Err(conflict(record.key()));
             };
@@ -275,6 +294,17 @@ impl VolumeCreator {
             requests: others.len(),
         })
     }
+}
+
+/// Whether nodes use the volume in another way after an update.
+fn is_used_otherwise(before: &Volume, after: &Volume) -> bool {
+    let fs_type = |volume: &Volume| {
+        let options = volume.mount_options.as_ref();
+        options
+            .map(|options| options.fs_type.clone())
+            .unwrap_or_default()
+    };
+    before.capabilities != after.capabilities || fs_type(before) != fs_type(after)
 }
 
 /// Whether this call, apart from earlier ones, has certainly created nothing.

@@ -24,7 +24,7 @@ use crate::ports::{CreateVolume, CreatedVolume, VolumeSource};
 use crate::server::call_line::CallClass;
 use crate::server::call_lines::CallPermit;
 use crate::server::candidates::Candidates;
-use crate::server::cell::Expected;
+use crate::server::cell::{CommitError, Expected};
 use crate::server::early_reply::reply_early;
 use crate::server::error::{
     CallTarget, ControllerOperation, PluginFailure, ResidualState, ServerError,
@@ -84,7 +84,7 @@ impl CreationProtocol {
         let Some(record) = record.filter(|record| record.phase == Phase::Creating) else {
             return Ok(());
         };
-        match self.resume(&record, secrets).await {
+        match self.resume(&record, secrets, false).await {
             Err(error) if is_permanently_refused(&error) => self.remove_refused(key).await,
             settled => settled,
         }
@@ -141,6 +141,7 @@ impl CreationProtocol {
         &self,
         record: &VolumeRecord,
         secrets: Option<&Secrets>,
+        may_share: bool,
     ) -> Result<(), ServerError> {
         let call = self
             .prepare_call(&record.definition, self.pending(record))
@@ -155,9 +156,10 @@ impl CreationProtocol {
             }
             Some(_) | None => self.intent(record.clone(), PriorCalls::Possible)?,
         };
-        match self.send_and_record(&intent, &call).await {
+        match self.send_and_record(&intent, &call, may_share).await {
             Err(error) if is_certainly_refused(&error) => {
-                self.try_earlier(&intent, secrets, &call, error).await
+                self.try_earlier(&intent, secrets, &call, may_share, error)
+                    .await
             }
             ended => ended,
         }
@@ -173,6 +175,7 @@ impl CreationProtocol {
         intent: &CreateIntent,
         secrets: Option<&Secrets>,
         call: &PreparedCall,
+        may_share: bool,
         refusal: ServerError,
     ) -> Result<(), ServerError> {
         let sent = intent.record.create_requests();
@@ -188,7 +191,7 @@ impl CreationProtocol {
             let next = self
                 .record_intent(unchanged(&record), request, others, PriorCalls::Possible)
                 .await?;
-            match self.send_and_record(&next, call).await {
+            match self.send_and_record(&next, call, may_share).await {
                 Ok(()) => return Ok(()),
                 Err(error) if is_certainly_refused(&error) => {
                     // A refusal that says that the volume exists is the one to know of.
@@ -273,11 +276,13 @@ impl CreationProtocol {
         ResidualState::PendingIntent { provider_name }
     }
 
-    /// Sends CreateVolume as the intent records it, and records the answer.
+    /// Sends CreateVolume as the intent records it, and records the answer. Data of another volume is an error, unless the
+    /// client allows that volumes share data.
     pub(super) async fn send_and_record(
         &self,
         intent: &CreateIntent,
         call: &PreparedCall,
+        may_share: bool,
     ) -> Result<(), ServerError> {
         let key = intent.record.key();
         let created = match self.send(intent, call).await {
@@ -301,11 +306,26 @@ impl CreationProtocol {
             context: context.into(),
             topologies: created.topologies.into(),
         };
+        let expected = match may_share {
+            true => unchanged(&intent.record),
+            false => Expected::VolumeAloneAt {
+                key: key.clone(),
+                at: Some(intent.record.modify_index),
+                data: volume,
+            },
+        };
         let event = EventKind::VolumeCreated {
             key: key.clone(),
             provided: Box::new(provided),
         };
-        let index = self.store.commit(unchanged(&intent.record), event).await?;
+        let index = match self.store.commit(expected, event).await {
+            // The plugin has answered with the data of another volume, so this one is not deleted at the provider.
+            Err(shared @ CommitError::Shared { .. }) => {
+                self.abandon(intent).await;
+                return Err(shared.into());
+            }
+            committed => committed?,
+        };
         info!(volume.id = %key.id, volume.namespace = %key.namespace, index, "volume created");
         Ok(())
     }

@@ -108,7 +108,7 @@ impl CreationDriver {
                 Some(_) => {}
             }
         }
-        let ends = pauses.iter().filter_map(|(_, pause)| pause.until);
+        let ends = pauses.values().filter_map(|pause| pause.until);
         let next = ends.filter(|until| *until > now).min();
         drop(pauses);
         for (key, controllers) in due {

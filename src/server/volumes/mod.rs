@@ -24,6 +24,7 @@ mod limiter;
 mod listing_health;
 mod pending;
 mod plugin;
+mod plugin_validation;
 mod ports;
 mod provider;
 mod register;

@@ -1,8 +1,8 @@
 //! Register: records volumes that the provider has, or updates their registrations.
 //!
 //! All volumes of a request are planned and validated by the plugin, and then written at once (B94). A
-//! new registration contains only what a client may set. An external volume may be registered twice,
-//! with a warning, but not while it is being deleted.
+//! new registration contains only what a client may set. Data that is registered is registered again only if the
+//! client allows it, and then with a warning, but not while it is being deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,6 +12,7 @@ use super::creation::CreationProtocol;
 use super::expand::{ExpansionResult, VolumeExpander};
 use super::limiter::{LockedResource, OperationLimiter};
 use super::plugin::VolumePlugin;
+use super::plugin_validation::VolumeValidator;
 use super::store::{VolumeStore, conflict};
 use super::submission::{VolumeSubmission, VolumeWriteResult};
 use super::update::{PlannedUpdate, PlannedWrite, plan_update, with_kept_context};
@@ -19,15 +20,9 @@ use super::validation::{ValidationTarget, validate_submission};
 use super::warnings::{
     expansion_warnings, ignored_field_warnings, shared_warning, topology_warning,
 };
-use crate::model::{
-    ExternalId, NamespacedId, PluginId, RemoteVolume, Secrets, Volume, VolumeRequest,
-};
-use crate::ports::ValidateVolume;
-use crate::server::call_line::CallClass;
+use crate::model::{ExternalId, NamespacedId, PluginId, RemoteVolume, Volume, VolumeRequest};
 use crate::server::cell::Expected;
-use crate::server::error::{
-    CallTarget, ControllerOperation, PluginFailure, ResidualState, ServerError, UpdateOrigin,
-};
+use crate::server::error::{ServerError, UpdateOrigin};
 use crate::server::forward::Forwarder;
 use crate::server::sealing::VolumeSealer;
 use crate::state::{EventKind, Phase, ProviderFacts, VolumeRecord, volume, volumes_sharing};
@@ -54,6 +49,7 @@ impl VolumeRegistrar {
             return Err(ServerError::MissingDefinition);
         }
         check_duplicates(&submissions)?;
+        self.check_data(&submissions)?;
         let resources = submissions
             .iter()
             .flat_map(|submission| resources(&submission.request));
@@ -68,6 +64,29 @@ impl VolumeRegistrar {
             })
             .await?;
         Ok(self.result(&submissions))
+    }
+
+    /// Checks that the request registers no data twice.
+    fn check_data(&self, submissions: &[VolumeSubmission]) -> Result<(), ServerError> {
+        let mut first: BTreeMap<(PluginId, ExternalId), (NamespacedId, bool)> = BTreeMap::new();
+        let requests = submissions.iter().map(|submission| &submission.request);
+        for request in requests.filter(|request| !request.share) {
+            let key = request.key();
+            let is_new = self.store.view(&key).is_none();
+            let external_id = external_id(request);
+            let data = (request.plugin_id.clone(), external_id.clone());
+            let Some((other, other_is_new)) = first.insert(data, (key.clone(), is_new)) else {
+                continue;
+            };
+            if is_new || other_is_new {
+                return Err(ServerError::SecondRegistration {
+                    volume: key,
+                    external_id,
+                    others: vec![other],
+                });
+            }
+        }
+        Ok(())
     }
 
     async fn register_once(&self, submissions: &[VolumeSubmission]) -> Result<(), ServerError> {
@@ -110,7 +129,13 @@ impl VolumeRegistrar {
             }
             Some(view) => plan_update(&self.sealer, view, request, &plugin, ORIGIN)?,
         };
-        self.validate_at_plugin(&update.volume, &update.secrets, &plugin)
+        let validator = VolumeValidator {
+            limiter: &self.limiter,
+            forwarder: &self.forwarder,
+            sealer: &self.sealer,
+        };
+        validator
+            .validate(&update.volume, &update.secrets, &plugin)
             .await?;
         Ok(update.write)
     }
@@ -123,9 +148,12 @@ impl VolumeRegistrar {
         with_kept_context(request, &BTreeMap::new())?;
         let volume = registered_volume(request, plugin);
         self.check_not_being_deleted(&volume)?;
+        if !request.share {
+            self.check_alone(&volume)?;
+        }
         let secrets = request.secrets.clone().unwrap_or_default();
         let write = PlannedWrite {
-            expected: Expected::VolumeAbsent(volume.key()),
+            expected: expected_of_new(&volume, request.share),
             expansion: None,
             event: Some(EventKind::VolumeRegistered {
                 definition: Box::new(self.sealer.definition(request)),
@@ -158,49 +186,20 @@ impl VolumeRegistrar {
         }
     }
 
-    /// Validates the volume's capabilities at the plugin. A plugin without a controller has no such
-    /// call.
-    async fn validate_at_plugin(
-        &self,
-        volume: &Volume,
-        secrets: &Secrets,
-        plugin: &VolumePlugin,
-    ) -> Result<(), ServerError> {
-        if !plugin.needs_controller() {
-            return Ok(());
+    /// Checks before the plugin is called that no other volume has the data. The write checks it again.
+    fn check_alone(&self, volume: &Volume) -> Result<(), ServerError> {
+        let external_id = volume.remote_id();
+        let others = self
+            .store
+            .read(|state| volumes_sharing(state, &volume.plugin_id, &external_id));
+        match others.is_empty() {
+            true => Ok(()),
+            false => Err(ServerError::SecondRegistration {
+                volume: volume.key(),
+                external_id,
+                others,
+            }),
         }
-        let operation = ControllerOperation::Validate;
-        let failed = |error| {
-            ServerError::Plugin(Box::new(PluginFailure {
-                operation,
-                target: CallTarget::Volume(volume.key()),
-                subject: volume.remote_id().to_string(),
-                plugin: plugin.id().clone(),
-                error,
-                residual: ResidualState::None,
-            }))
-        };
-        let candidates = plugin.candidates().map_err(|error| failed(error.into()))?;
-        let class = CallClass::Create;
-        let _permit = self.limiter.acquire_call(class, plugin.id()).await?;
-        let remote = RemoteVolume {
-            plugin_id: volume.plugin_id.clone(),
-            external_id: volume.remote_id(),
-        };
-        let request = ValidateVolume {
-            external_id: volume.remote_id(),
-            capabilities: volume.capabilities.clone(),
-            mount_options: volume.mount_options.clone().unwrap_or_default(),
-            parameters: volume.parameters.clone(),
-            context: self.sealer.open_context(&remote, &volume.context)?,
-            secrets: secrets.clone(),
-        };
-        let rpc = operation.rpc();
-        let answer = self.forwarder.read(&candidates, rpc, |controller| {
-            let request = request.clone();
-            async move { controller.validate_volume(request).await }
-        });
-        answer.await.map_err(failed)
     }
 
     /// Runs the expansions, then writes all or nothing. If an expansion changed a volume, nothing is written and all
@@ -262,15 +261,33 @@ impl VolumeRegistrar {
     }
 }
 
+/// What a new registration relies on: that no other volume has its data, unless the client allows it.
+fn expected_of_new(volume: &Volume, may_share: bool) -> Expected {
+    match may_share {
+        true => Expected::VolumeAbsent(volume.key()),
+        false => Expected::VolumeAloneAt {
+            key: volume.key(),
+            at: None,
+            data: RemoteVolume {
+                plugin_id: volume.plugin_id.clone(),
+                external_id: volume.remote_id(),
+            },
+        },
+    }
+}
+
 /// The resources that a registration locks: the volume and its external volume.
 fn resources(request: &VolumeRequest) -> [LockedResource; 2] {
-    let id = || ExternalId::new(request.id.as_str());
-    let external_id = request.external_id.clone().unwrap_or_else(id);
-    let plugin: PluginId = request.plugin_id.clone();
     [
         LockedResource::Volume(request.key()),
-        LockedResource::External(plugin, external_id),
+        LockedResource::External(request.plugin_id.clone(), external_id(request)),
     ]
+}
+
+/// The provider's ID of a volume, which is its own without another.
+fn external_id(request: &VolumeRequest) -> ExternalId {
+    let id = || ExternalId::new(request.id.as_str());
+    request.external_id.clone().unwrap_or_else(id)
 }
 
 fn check_duplicates(submissions: &[VolumeSubmission]) -> Result<(), ServerError> {

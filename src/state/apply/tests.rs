@@ -431,6 +431,7 @@ fn a_long_history_has_every_kind_of_event() {
         "expansion on nodes required",
         "job evaluated",
         "job forgotten",
+        "job launched",
         "job registered",
         "job stopped",
         "lost node given up",

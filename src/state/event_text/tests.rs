@@ -29,7 +29,7 @@ fn every_kind_of_event_has_words() {
         ),
         ("claim step failed", " failed and is repeated: UNAVAILABLE"),
         ("claim released", " is gone"),
-        ("claims orphaned", "deregistered by force; "),
+        ("claims orphaned", " by force; "),
         ("node lost", " was lost: fenced by an operator"),
         (
             "volume create intended",

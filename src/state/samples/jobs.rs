@@ -3,7 +3,7 @@
 use super::History;
 use crate::model::{
     AllocId, AllocReport, ClientStatus, EvaluationId, Job, JobId, JobKey, JobType, Namespace,
-    NodeId, RestartPolicy, SealedSecrets, Task, TaskGroup, VolumeAlias,
+    NodeId, Periodic, RestartPolicy, SealedSecrets, Task, TaskGroup, VolumeAlias,
 };
 use crate::state::event::EventKind;
 use crate::state::job_record::{
@@ -27,8 +27,26 @@ pub fn job_key(id: &str) -> JobKey {
 
 /// Returns the registration of [`job`].
 pub fn job_registered(key: &JobKey) -> EventKind {
+    registered(key, job(key))
+}
+
+/// Returns the registration of [`job`], which starts at each hour.
+pub fn periodic_job_registered(key: &JobKey) -> EventKind {
+    let periodic = Periodic {
+        crons: vec!["@hourly".to_owned()],
+        ..Periodic::default()
+    };
+    let job = Job {
+        job_type: JobType::Batch,
+        periodic: Some(periodic),
+        ..job(key)
+    };
+    registered(key, job)
+}
+
+fn registered(key: &JobKey, job: Job) -> EventKind {
     let event = JobEvent::Registered {
-        job: Box::new(job(key)),
+        job: Box::new(job),
         settings: SealedSecrets::new(vec![4, 5, 6]),
     };
     EventKind::Job {
@@ -75,8 +93,12 @@ impl History {
             job: key.clone(),
             event: Box::new(event),
         };
-        match self.choose(13) {
+        match self.choose(15) {
             0 | 1 => job_registered(&key),
+            13 => periodic_job_registered(&key),
+            14 => of_job(JobEvent::Launched {
+                until: i64::from(u32::MAX) + i64::try_from(self.choose(9)).unwrap_or(0),
+            }),
             2 => of_job(JobEvent::Stopped {
                 purges: self.choose(2) == 0,
             }),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::launching::{ParameterizedDocument, PeriodicDocument};
 use super::policy::{ConstraintDocument, ReschedulePolicyDocument, RestartPolicyDocument};
 use super::task::TaskDocument;
 use super::unsupported::Unsupported;
@@ -62,6 +63,12 @@ pub struct JobDocument {
     pub create_index: u64,
     /// The datacenters.
     pub datacenters: Vec<String>,
+    /// What makes a repeated request to dispatch it the same request; only a server sets it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub dispatch_idempotency_token: String,
+    /// Whether it was dispatched; only a server sets it.
+    #[serde(skip_serializing_if = "is_false")]
+    pub dispatched: bool,
     /// The ID.
     #[serde(rename = "ID")]
     pub id: String,
@@ -81,12 +88,18 @@ pub struct JobDocument {
     pub namespace: String,
     /// The node pool.
     pub node_pool: String,
-    /// What each dispatch of it needs; refused.
+    /// What each dispatch of it has to give.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parameterized_job: Option<ParameterizedDocument>,
+    /// The job that it was made from; only a server sets it.
+    #[serde(rename = "ParentID", skip_serializing_if = "String::is_empty")]
+    pub parent_id: String,
+    /// The payload of a dispatched job. It is not shown, and no client sets it.
     #[serde(skip_serializing_if = "Unsupported::is_absent")]
-    pub parameterized_job: Unsupported,
-    /// When it runs; refused.
-    #[serde(skip_serializing_if = "Unsupported::is_absent")]
-    pub periodic: Unsupported,
+    pub payload: Unsupported,
+    /// When it starts by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub periodic: Option<PeriodicDocument>,
     /// The priority.
     pub priority: Option<i64>,
     /// The region.

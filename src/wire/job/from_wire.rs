@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use super::document::{JobDocument, TaskGroupDocument, VolumeRequestDocument};
+use super::launching::{CRON, ParameterizedDocument, PeriodicDocument};
 use super::policy::{ConstraintDocument, ReschedulePolicyDocument, RestartPolicyDocument};
 use super::task::{
     CsiPluginDocument, LifecycleDocument, ResourcesDocument, TaskDocument, VolumeMountDocument,
@@ -14,9 +15,9 @@ use super::unsupported::Unsupported;
 use crate::model::{
     AccessMode, AttachmentMode, Constraint, ConstraintOperator, CsiPluginConfig, CsiPluginType,
     DelayFunction, HostAccessMode, Job, JobId, JobType, JobVolume, JobVolumeKind, Lifecycle,
-    LifecycleHook, MountOptions, Namespace, PartEffect, PluginId, PropagationMode,
-    ReschedulePolicy, Resources, RestartMode, RestartPolicy, SelinuxLabel, Task, TaskGroup,
-    VolumeAlias, VolumeMount,
+    LifecycleHook, MountOptions, Namespace, Parameterized, PartEffect, PayloadRule, Periodic,
+    PluginId, PropagationMode, ReschedulePolicy, Resources, RestartMode, RestartPolicy,
+    SelinuxLabel, Task, TaskGroup, VolumeAlias, VolumeMount,
 };
 use crate::wire::volume::MountOptionsDocument;
 
@@ -61,13 +62,18 @@ pub fn job_from_wire(document: &JobDocument, fallback: &Namespace) -> (Job, Vec<
     job.constraints = reader.constraints(&document.constraints);
     reader.refuse(&[
         ("Multiregion", document.multiregion, PartEffect::Cluster),
-        (
-            "ParameterizedJob",
-            document.parameterized_job,
-            PartEffect::Time,
-        ),
-        ("Periodic", document.periodic, PartEffect::Time),
+        ("Payload", document.payload, PartEffect::Input),
     ]);
+    job.meta = document.meta.clone();
+    let periodic = document.periodic.as_ref();
+    job.periodic = periodic.map(|periodic| reader.periodic(periodic));
+    let parameterized = document.parameterized_job.as_ref();
+    job.parameterized = parameterized.map(|one| reader.parameterized(one));
+    if document.dispatched {
+        reader.problem("job can't be submitted with 'Dispatched' set".to_owned());
+    } else if !document.parent_id.is_empty() {
+        reader.problem("job can't be submitted with 'ParentID' set".to_owned());
+    }
     for group in &document.task_groups {
         reader.object = format!("Task group {}: ", group.name);
         let group = reader.group(group, job.job_type, document);
@@ -143,6 +149,31 @@ impl Reader {
         constraints
     }
 
+    fn periodic(&mut self, document: &PeriodicDocument) -> Periodic {
+        let kind = document.spec_type.as_str();
+        if !matches!(kind, "" | CRON) {
+            self.problem(format!("Unknown periodic specification type {kind:?}"));
+        }
+        Periodic {
+            is_enabled: document.enabled.unwrap_or(true),
+            cron: document.spec.clone(),
+            crons: document.specs.clone(),
+            time_zone: document.time_zone.clone(),
+            prohibits_overlap: document.prohibit_overlap,
+        }
+    }
+
+    fn parameterized(&mut self, document: &ParameterizedDocument) -> Parameterized {
+        let rule = self.word(&document.payload, PayloadRule::parse, |word| {
+            format!("Unknown payload requirement: {word:?}")
+        });
+        Parameterized {
+            payload: rule.unwrap_or(PayloadRule::Optional),
+            meta_required: document.meta_required.clone(),
+            meta_optional: document.meta_optional.clone(),
+        }
+    }
+
     fn group(
         &mut self,
         document: &TaskGroupDocument,
@@ -191,7 +222,6 @@ impl Reader {
             self.object = format!("{object}Task {}: ", task.name);
             let mut task = self.task(task, &group.restart);
             task.meta.fill_in(&document.meta);
-            task.meta.fill_in(&job.meta);
             group.tasks.push(task);
         }
         self.object = object;
@@ -294,11 +324,6 @@ impl Reader {
     fn task(&mut self, document: &TaskDocument, restart: &RestartPolicy) -> Task {
         self.refuse(&[
             ("Artifacts", document.artifacts, PartEffect::Input),
-            (
-                "DispatchPayload",
-                document.dispatch_payload,
-                PartEffect::Input,
-            ),
             ("Schedule", document.schedule, PartEffect::Time),
             ("Secrets", document.secrets, PartEffect::Input),
             ("Templates", document.templates, PartEffect::Input),
@@ -330,6 +355,8 @@ impl Reader {
             .csi_plugin_config
             .as_ref()
             .map(|one| self.csi_plugin(one));
+        let payload = document.dispatch_payload.as_ref();
+        task.payload_file = payload.and_then(|one| given(&one.file).map(str::to_owned));
         if let Some(resources) = &document.resources {
             task.resources = resources_from(resources);
         }

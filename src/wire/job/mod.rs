@@ -7,6 +7,7 @@
 mod diff;
 mod document;
 mod from_wire;
+mod launching;
 mod plan;
 mod policy;
 mod response;
@@ -23,6 +24,10 @@ pub use document::{
     VolumeRequestDocument,
 };
 pub use from_wire::{JobWordProblem, job_from_wire};
+pub use launching::{
+    DispatchPayloadDocument, JobDispatchRequest, JobDispatchResponse, ParameterizedDocument,
+    PeriodicDocument, PeriodicForceResponse,
+};
 pub use plan::{DesiredUpdatesDocument, JobPlanResponse, PlanAnnotationsDocument};
 pub use policy::{ConstraintDocument, ReschedulePolicyDocument, RestartPolicyDocument};
 pub use response::{JobDeregisterResponse, JobRegisterResponse, JobValidateResponse};

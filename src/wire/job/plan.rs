@@ -26,7 +26,7 @@ pub struct JobPlanResponse {
     pub index: u64,
     /// The index of the registered job; 0 for a new one.
     pub job_modify_index: u64,
-    /// When a periodic job starts next; always `null` here.
+    /// When a periodic job starts next; `null` for a job that does not start by itself.
     pub next_periodic_launch: Option<String>,
     /// What the server warns about, one per line.
     pub warnings: String,

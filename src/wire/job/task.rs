@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::launching::DispatchPayloadDocument;
 use super::policy::{ConstraintDocument, RestartPolicyDocument};
 use super::unsupported::Unsupported;
 use crate::model::{TaskConfig, TaskEnvironment};
@@ -20,9 +21,9 @@ pub struct TaskDocument {
     pub config: TaskConfig,
     /// Requirements on the node.
     pub constraints: Vec<ConstraintDocument>,
-    /// The file that it gets from a dispatch; refused.
-    #[serde(skip_serializing_if = "Unsupported::is_absent")]
-    pub dispatch_payload: Unsupported,
+    /// The file that gets the payload of a dispatched job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dispatch_payload: Option<DispatchPayloadDocument>,
     /// The driver.
     pub driver: String,
     /// The environment.

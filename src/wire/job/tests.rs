@@ -234,6 +234,10 @@ fn job() -> impl Strategy<Value = Job> {
         priority,
         datacenters: lists.0,
         constraints: lists.1,
+        meta: TaskEnvironment::default(),
+        periodic: None,
+        parameterized: None,
+        origin: None,
         groups: lists
             .2
             .into_iter()
@@ -309,6 +313,74 @@ fn words_without_a_meaning_are_reported() {
     assert!(!job.groups[0].volumes.contains_key(&VolumeAlias::new("a")));
 }
 
+/// A job that starts by itself or on request is read as Nomad's clients write it, and is the same afterwards.
+#[test]
+fn jobs_that_others_are_made_from_keep_what_decides_about_their_runs() {
+    let submitted = json!({
+        "ID": "j", "Type": "batch", "Meta": {"color": "red"},
+        "Periodic": {"Enabled": null, "Spec": null, "Specs": ["0 3 * * *", "@daily"], "SpecType": "cron",
+            "ProhibitOverlap": true, "TimeZone": "Europe/Berlin"},
+        "ParameterizedJob": {"Payload": "required", "MetaRequired": ["set"], "MetaOptional": null},
+        "TaskGroups": [{"Name": "g", "Meta": {"size": "group"}, "Tasks": [{"Name": "t", "Driver": "exec",
+            "DispatchPayload": {"File": "in/payload"}}]}],
+    });
+    let (job, problems) = job_from_wire(&decode_value(&submitted).unwrap(), &Namespace::default());
+    assert_eq!(problems, []);
+    let periodic = job.periodic.as_ref().expect("it is periodic");
+    assert!(periodic.is_enabled && periodic.prohibits_overlap);
+    assert_eq!(
+        periodic.expressions().collect::<Vec<_>>(),
+        ["0 3 * * *", "@daily"]
+    );
+    let parameterized = job.parameterized.as_ref().expect("it is parameterized");
+    assert_eq!(parameterized.payload, PayloadRule::Required);
+    assert_eq!(parameterized.meta_required, ["set"]);
+    let task = &job.groups[0].tasks[0];
+    assert_eq!(task.payload_file.as_deref(), Some("in/payload"));
+    assert_eq!(job.meta.get("color"), Some("red"));
+    assert_eq!(task.meta.get("color"), None);
+    assert!(job.is_template() && job.is_parameterized());
+    let written = json!(job_to_wire(&job));
+    let (again, problems) = job_from_wire(&decode_value(&written).unwrap(), &Namespace::default());
+    assert_eq!((again, problems), (job, vec![]));
+}
+
+/// Clients cannot make a job look like one that the server made, and nothing that decides about runs is dropped.
+#[test]
+fn what_only_a_server_sets_or_nobody_reads_is_a_problem() {
+    let problems = |job: serde_json::Value| match decode_value::<JobDocument>(&job) {
+        Err(error) => format!("{error:?}"),
+        Ok(document) => {
+            let (_, problems) = job_from_wire(&document, &Namespace::default());
+            problems.iter().map(ToString::to_string).collect()
+        }
+    };
+    for (job, expected) in [
+        (json!({"Dispatched": true}), "'Dispatched' set"),
+        (json!({"ParentID": "nightly"}), "'ParentID' set"),
+        (
+            json!({"Periodic": {"SpecType": "test"}}),
+            "specification type \"test\"",
+        ),
+        (json!({"Periodic": {"Crons": ["@daily"]}}), "Crons"),
+        (
+            json!({"ParameterizedJob": {"Payload": "maybe"}}),
+            "payload requirement: \"maybe\"",
+        ),
+        (
+            json!({"ParameterizedJob": {"Required": ["set"]}}),
+            "Required",
+        ),
+        (
+            json!({"TaskGroups": [{"Tasks": [{"DispatchPayload": {"Path": "x"}}]}]}),
+            "Path",
+        ),
+    ] {
+        let found = problems(job.clone());
+        assert!(found.contains(expected), "{job}: {found}");
+    }
+}
+
 /// What decides when a job runs, or what it reads, is never lost, in whatever form a client sends it.
 #[test]
 fn parts_that_decide_what_happens_to_volumes_are_problems() {
@@ -320,18 +392,7 @@ fn parts_that_decide_what_happens_to_volumes_are_problems() {
     let group = |group: serde_json::Value| json!({"ID": "j", "TaskGroups": [group]});
     let task = |task: serde_json::Value| group(json!({"Name": "g", "Tasks": [task]}));
     for (job, part) in [
-        (
-            json!({"ID": "j", "Periodic": {"Enabled": true, "Spec": "@daily"}}),
-            "Periodic",
-        ),
-        (
-            json!({"ID": "j", "Periodic": {"Enabled": false}}),
-            "Periodic",
-        ),
-        (
-            json!({"ID": "j", "ParameterizedJob": {"MetaRequired": ["set"]}}),
-            "ParameterizedJob",
-        ),
+        (json!({"ID": "j", "Payload": "aGVsbG8K"}), "Payload"),
         (
             json!({"ID": "j", "Multiregion": {"Regions": [{"Name": "a"}]}}),
             "Multiregion",
@@ -363,10 +424,6 @@ fn parts_that_decide_what_happens_to_volumes_are_problems() {
         (
             task(json!({"Name": "t", "Artifacts": [{"GetterSource": "x"}]})),
             "Artifacts",
-        ),
-        (
-            task(json!({"Name": "t", "DispatchPayload": {"File": "x"}})),
-            "DispatchPayload",
         ),
         (
             task(json!({"Name": "t", "Schedule": {"Cron": {"Start": "x"}}})),

@@ -3,30 +3,63 @@
 use std::time::Duration;
 
 use super::document::{JobDocument, TaskGroupDocument, UpdateDocument, VolumeRequestDocument};
+use super::launching::{CRON, DispatchPayloadDocument, ParameterizedDocument, PeriodicDocument};
 use super::policy::{ConstraintDocument, ReschedulePolicyDocument, RestartPolicyDocument};
 use super::task::{
     CsiPluginDocument, LifecycleDocument, ResourcesDocument, TaskDocument, VolumeMountDocument,
 };
 use crate::model::{
     AccessMode, AttachmentMode, Constraint, HostAccessMode, Job, JobVolume, JobVolumeKind,
-    ReschedulePolicy, RestartPolicy, SelinuxLabel, Task, TaskGroup, VolumeAlias, VolumeMount,
+    Parameterized, Periodic, ReschedulePolicy, RestartPolicy, SelinuxLabel, Task, TaskGroup,
+    VolumeAlias, VolumeMount,
 };
 use crate::wire::volume::MountOptionsDocument;
 
 /// Converts a job to JSON, as the server answers with it. What only a server sets is zero.
 pub fn job_to_wire(job: &Job) -> JobDocument {
+    let origin = job.origin.as_ref();
+    let dispatch = origin.and_then(|origin| origin.dispatch.as_ref());
     JobDocument {
         constraints: job.constraints.iter().map(constraint_to_wire).collect(),
         datacenters: job.datacenters.clone(),
+        dispatch_idempotency_token: dispatch
+            .map(|dispatch| dispatch.idempotency_token.clone())
+            .unwrap_or_default(),
+        dispatched: dispatch.is_some(),
         id: job.id.to_string(),
+        meta: job.meta.clone(),
         name: job.name.clone(),
         namespace: job.namespace.to_string(),
         node_pool: job.node_pool.clone(),
+        parameterized_job: job.parameterized.as_ref().map(parameterized_to_wire),
+        parent_id: origin
+            .map(|origin| origin.parent.to_string())
+            .unwrap_or_default(),
+        periodic: job.periodic.as_ref().map(periodic_to_wire),
         priority: Some(job.priority),
         region: job.region.clone(),
         task_groups: job.groups.iter().map(group_to_wire).collect(),
         job_type: job.job_type.to_string(),
         ..JobDocument::default()
+    }
+}
+
+fn periodic_to_wire(periodic: &Periodic) -> PeriodicDocument {
+    PeriodicDocument {
+        enabled: Some(periodic.is_enabled),
+        prohibit_overlap: periodic.prohibits_overlap,
+        spec: periodic.cron.clone(),
+        spec_type: CRON.to_owned(),
+        specs: periodic.crons.clone(),
+        time_zone: periodic.time_zone.clone(),
+    }
+}
+
+fn parameterized_to_wire(parameterized: &Parameterized) -> ParameterizedDocument {
+    ParameterizedDocument {
+        meta_optional: parameterized.meta_optional.clone(),
+        meta_required: parameterized.meta_required.clone(),
+        payload: parameterized.payload.to_string(),
     }
 }
 
@@ -137,6 +170,10 @@ fn task_to_wire(task: &Task) -> TaskDocument {
         }),
         config: task.config.clone(),
         constraints: task.constraints.iter().map(constraint_to_wire).collect(),
+        dispatch_payload: task
+            .payload_file
+            .as_ref()
+            .map(|file| DispatchPayloadDocument { file: file.clone() }),
         driver: task.driver.clone(),
         env: task.environment.clone(),
         kill_signal: task.kill_signal.clone(),

@@ -47,6 +47,20 @@ pub(crate) enum JobCommand {
         after_long_help = "Examples:\n  nomad-csi job stop db\n  nomad-csi job stop db --purge --detach"
     )]
     Stop(JobStopArgs),
+    /// Run a parameterized job with values
+    ///
+    /// The job must be registered and have `parameterized`. The command makes a job from it, whose
+    /// tasks get the values as `NOMAD_META_KEY` and the payload as the file that `dispatch_payload`
+    /// names. Then it reports each allocation, as `job run` does.
+    ///
+    /// Exits with 0 when the job runs, 2 when an allocation has no place, and 1 on an error.
+    #[command(
+        after_long_help = "Examples:\n  nomad-csi job dispatch import --meta set=2026-11\n  nomad-csi job dispatch import input.json --idempotency-token 17 --detach"
+    )]
+    Dispatch(JobDispatchArgs),
+    /// Commands for jobs that start by themselves
+    #[command(subcommand)]
+    Periodic(JobPeriodicCommand),
     /// List jobs, or show one with its volumes and allocations
     #[command(
         after_long_help = "Examples:\n  nomad-csi job status\n  nomad-csi job status db -o json"
@@ -123,6 +137,52 @@ pub(crate) struct JobRunArgs {
     /// Index that the registered job must have, as `job plan` shows it; 0 for a new job
     #[arg(long, value_name = "INDEX")]
     pub check_index: Option<u64>,
+    #[command(flatten)]
+    pub waiting: WaitingArgs,
+}
+
+/// The subcommands of `job periodic`.
+#[derive(Subcommand, Debug)]
+pub(crate) enum JobPeriodicCommand {
+    /// Launch a periodic job before its time
+    ///
+    /// The launch is beside those of its times, also with `prohibit_overlap`. The command reports each
+    /// allocation, as `job run` does.
+    #[command(after_long_help = "Example:\n  nomad-csi job periodic force nightly")]
+    Force(JobForceArgs),
+}
+
+/// Arguments of `job dispatch`.
+#[derive(Args, Debug)]
+pub(crate) struct JobDispatchArgs {
+    /// ID of the job; on a terminal, also the start of its ID
+    #[arg(value_name = "ID", value_parser = not_empty())]
+    pub id: String,
+    /// File with the payload, up to 16 KiB, or `-` for standard input
+    #[arg(value_name = "PAYLOAD", value_hint = ValueHint::FilePath)]
+    pub payload: Option<String>,
+    /// Value for the tasks; repeatable
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub meta: Vec<String>,
+    /// Text that names the request: the same text again runs nothing new
+    #[arg(long, value_name = "TEXT")]
+    pub idempotency_token: Option<String>,
+    /// Text in the ID of the new job, before the time
+    #[arg(long, value_name = "TEXT")]
+    pub id_prefix: Option<String>,
+    /// Priority of the new job, 1 to 100 [default: that of the job]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub priority: Option<u8>,
+    #[command(flatten)]
+    pub waiting: WaitingArgs,
+}
+
+/// Arguments of `job periodic force`.
+#[derive(Args, Debug)]
+pub(crate) struct JobForceArgs {
+    /// ID of the job; on a terminal, also the start of its ID
+    #[arg(value_name = "ID", value_parser = not_empty())]
+    pub id: String,
     #[command(flatten)]
     pub waiting: WaitingArgs,
 }

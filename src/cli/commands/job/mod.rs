@@ -1,6 +1,8 @@
 //! The subcommands of `job`.
 
 mod args;
+pub(crate) mod dispatch;
+pub(crate) mod force;
 pub(crate) mod placement;
 pub(crate) mod plan;
 pub(crate) mod run;
@@ -9,4 +11,4 @@ pub(crate) mod stop;
 mod submitted;
 pub(crate) mod validate;
 
-pub(crate) use args::{JobCommand, PlacementArgs, WaitingArgs};
+pub(crate) use args::{JobCommand, JobPeriodicCommand, PlacementArgs, WaitingArgs};

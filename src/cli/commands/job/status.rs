@@ -6,9 +6,10 @@ use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{JobOverview, job_detail, job_list};
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::Namespace;
+use crate::model::{JobKey, Namespace};
 use crate::ports::ClusterApi;
 use crate::reconcile::workflow::find_job;
+use crate::wire::{JobDocument, JobStub};
 
 /// Lists jobs, or shows one.
 ///
@@ -72,6 +73,7 @@ async fn one(
         Some(text) => text,
         None => {
             let overview = JobOverview {
+                children: children(api, &key, &job.value).await?,
                 job: job.value,
                 summary: api.read_job_summary(&key).await?.unwrap_or_default(),
                 allocations: api.list_job_allocations(&key).await?,
@@ -82,4 +84,22 @@ async fn one(
     };
     context.printer.print_result(&text);
     Ok(Exit::Done)
+}
+
+/// The jobs that were made from a job.
+async fn children(
+    api: &dyn ClusterApi,
+    key: &JobKey,
+    job: &JobDocument,
+) -> Result<Vec<JobStub>, CliError> {
+    if job.periodic.is_none() && job.parameterized_job.is_none() {
+        return Ok(vec![]);
+    }
+    let listed = api
+        .list_jobs(&key.namespace, &format!("{}/", key.id))
+        .await?;
+    let jobs = listed.into_iter().map(|reading| reading.value);
+    Ok(jobs
+        .filter(|child| child.parent_id == key.id.as_str())
+        .collect())
 }

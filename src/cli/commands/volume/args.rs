@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueHint};
 
 use super::claim_args::{ClaimArgs, ClaimsArgs, ReleaseArgs};
+use super::cut_off::cuts_off;
 use super::doctor::DoctorArgs;
 use crate::cli::args::{
     FileArgs, LedgerArgs, NO_PROVIDER_HELP, OutputArgs, ParallelismArgs, SERVER_VERSION_HELP,
     SHARE_HELP, SYNTAX_HELP, SecretArgs, ServerWaitArgs, SpecSyntax, one_of, required_paths,
 };
 use crate::cli::durations::TimeSpan;
-use crate::model::ServerVersion;
+use crate::model::{AllocId, ServerVersion};
 use crate::plan::{HiddenField, WaitCondition};
 
 /// The subcommands of `volume`.
@@ -175,8 +176,8 @@ pub(crate) struct DeregisterArgs {
     ///
     /// ALLOC is the full ID. Make sure that the machine is off or cut off from its storage: otherwise two
     /// allocations may write to one volume. `--yes` never approves that.
-    #[arg(long, value_name = "cuts-off:ALLOC", requires = "force")]
-    pub approve: Vec<String>,
+    #[arg(long, value_name = "cuts-off:ALLOC", requires = "force", value_parser = cuts_off)]
+    pub approve: Vec<AllocId>,
     /// Succeed for volumes that are not registered
     #[arg(long)]
     pub if_exists: bool,

@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use super::cut_off::cuts_off;
 use crate::cli::args::{OutputArgs, one_of};
 use crate::cli::durations::TimeSpan;
 use crate::cli::error::CliError;
@@ -92,15 +93,6 @@ impl ReleaseArgs {
                     .help(help)
                     .into())
             }
-        }
-    }
-}
-
-fn cuts_off(text: &str) -> Result<AllocId, String> {
-    match text.strip_prefix("cuts-off:") {
-        Some(alloc) if !alloc.is_empty() => Ok(AllocId::new(alloc)),
-        Some(_) | None => {
-            Err("the only approval is `cuts-off:` and the full ID of the allocation".to_owned())
         }
     }
 }

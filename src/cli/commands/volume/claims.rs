@@ -73,7 +73,7 @@ pub(crate) async fn claim(
             };
             let wait = arguments.wait.to_string();
             let node = arguments.node.as_deref();
-            let claim = claim_volume(&workflow, request, node, &wait).await?;
+            let claim = claim_volume(&workflow, context, request, node, &wait).await?;
             let target = format!("{}\n", claim.target_path);
             context.printer.print_result(&target);
             Ok(Exit::Done)

@@ -18,7 +18,7 @@ pub(crate) async fn detach_from_node(
         .with_cluster(async |cluster| {
             let workflow = context.workflow(cluster, "volume detach", 1);
             let scope = context.namespace()?.unwrap_or_default();
-            detach_volume(&workflow, &scope, &arguments.id, &arguments.node).await?;
+            detach_volume(&workflow, context, &scope, &arguments.id, &arguments.node).await?;
             Ok(Exit::Done)
         })
         .await

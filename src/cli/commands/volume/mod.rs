@@ -4,6 +4,7 @@ pub(crate) mod abandon;
 mod args;
 mod claim_args;
 pub(crate) mod claims;
+mod cut_off;
 pub(crate) mod detach;
 pub(crate) mod doctor;
 pub(crate) mod expand;

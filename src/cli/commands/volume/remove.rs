@@ -11,8 +11,8 @@ use crate::cli::given_secrets::given_secrets;
 use crate::cli::ledger::ledger_access;
 use crate::cli::ui::one_line;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{AllocId, Secrets};
-use crate::plan::{CUTS_OFF, Removal};
+use crate::model::Secrets;
+use crate::plan::Removal;
 use crate::reconcile::workflow::{RemovalRequest, WorkflowContext, remove_volumes};
 
 /// `volume deregister`.
@@ -30,7 +30,7 @@ pub(crate) async fn deregister(
             force: arguments.force,
         },
         is_approved: arguments.yes,
-        cut_off: cut_off(&arguments.approve)?,
+        cut_off: arguments.approve.iter().cloned().collect(),
         if_exists: arguments.if_exists,
         secrets: Secrets::default(),
         ledger: None,
@@ -82,25 +82,6 @@ async fn remove(
             Ok(Exit::Done)
         })
         .await
-}
-
-/// Parses `cuts-off:ALLOC`.
-fn cut_off(approvals: &[String]) -> Result<BTreeSet<AllocId>, CliError> {
-    let parse = |text: &String| match text.split_once(':') {
-        Some((CUTS_OFF, id)) if !id.is_empty() => Ok(AllocId::new(id)),
-        Some(_) | None => {
-            let message = format!(
-                "`--approve {}` is not an approval of this command",
-                one_line(text)
-            );
-            let help =
-                format!("write `--approve {CUTS_OFF}:ALLOC` with the full ID of the allocation");
-            Err(Diagnostic::error(Code::CliInvalidValue, message)
-                .help(help)
-                .into())
-        }
-    };
-    approvals.iter().map(parse).collect()
 }
 
 /// Refuses secrets that cannot be sent. Nomad takes them in a header, `k=v,k=w`, in which nothing can be

@@ -24,7 +24,7 @@ fn assign(node: &Node) {
         node.provide(name);
     }
     for name in ["web", "log"] {
-        node.driver.script(name, &[stubborn.clone()]);
+        node.driver.script(name, std::slice::from_ref(&stubborn));
     }
     node.control.assign(assigned);
 }

@@ -631,7 +631,44 @@ async fn an_older_allocation_takes_over_without_a_gap() {
         .directory
         .remove(&FakeAgent::PLUGIN.into(), &"newer".into());
     let begun = tokio::time::Instant::now();
-    agent.create(FakeAgent::request("second")).await.unwrap();
+    let second = VolumeRequest {
+        // Both fake plugins call their first volume the same.
+        share: true,
+        ..FakeAgent::request("second")
+    };
+    agent.create(second).await.unwrap();
     assert_eq!(created(), [1, 1]);
     assert_eq!(begun.elapsed(), Duration::ZERO);
+}
+
+/// A node would refuse what the plugin refuses, and every job that uses the volume would wait.
+#[tokio::test(start_paused = true)]
+async fn a_change_of_how_nodes_use_a_volume_is_shown_to_its_plugin_first() {
+    let agent = agent().await;
+    let request = VolumeRequest {
+        mount_options: Some(ext4()),
+        ..FakeAgent::request("db")
+    };
+    agent.create(request.clone()).await.unwrap();
+    let validations = || agent.backend.count(Rpc::ValidateVolumeCapabilities);
+    let before = (agent.record("db"), validations());
+    let xfs = VolumeRequest {
+        mount_options: Some(MountOptions {
+            fs_type: "xfs".into(),
+            ..ext4()
+        }),
+        ..request.clone()
+    };
+    let refusal = Fault::Fail(StatusCode::InvalidArgument);
+    agent
+        .backend
+        .inject_faults(Rpc::ValidateVolumeCapabilities, [refusal]);
+    agent.create(xfs.clone()).await.unwrap_err();
+    assert_eq!(agent.record("db"), before.0);
+    assert_eq!(validations(), before.1 + 1);
+
+    agent.create(xfs).await.unwrap();
+    let options = agent.record("db").unwrap().definition.mount_options;
+    assert_eq!(options.unwrap().fs_type, "xfs");
+    assert_eq!(validations(), before.1 + 2);
 }

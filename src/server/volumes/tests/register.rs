@@ -805,16 +805,19 @@ async fn one_invalid_volume_refuses_the_whole_request() {
 
 /// W13: allowed with a warning, but not while the other one is being deleted.
 #[tokio::test(start_paused = true)]
-async fn a_shared_external_id_is_registered_with_a_warning() {
+async fn registered_data_is_registered_again_only_on_request_and_with_a_warning() {
     let agent = agent().await;
     agent
         .register(agent.add_external_volume("vol-1", "one"))
         .await
         .unwrap();
-    let result = agent
-        .register(agent.add_external_volume("vol-1", "two"))
-        .await
-        .unwrap();
+    let mut two = agent.add_external_volume("vol-1", "two");
+    let refused = "volume `two` cannot be registered: external volume `vol-1` is already registered as `one`; \
+        if both are meant to use this data, repeat the request with `?share=true`";
+    assert_eq!(text(agent.register(two.clone()).await), refused);
+    assert_eq!(agent.phase("two"), None);
+    two.share = true;
+    let result = agent.register(two.clone()).await.unwrap();
     assert_eq!(
         result.warnings,
         [
@@ -827,6 +830,8 @@ async fn a_shared_external_id_is_registered_with_a_warning() {
         "volume `one` cannot be deleted: external volume `vol-1` is also registered as `two`"
     );
     assert_eq!(agent.calls().1, 0);
+    two.share = false;
+    agent.register(two).await.unwrap();
     agent.deregister("two", false).await.unwrap();
     agent
         .backend
@@ -841,6 +846,62 @@ async fn a_shared_external_id_is_registered_with_a_warning() {
         "volume `three` cannot be registered: external volume `vol-1` is being deleted as `one`"
     );
     agent.delete("one").await.unwrap();
+}
+
+/// Neither a batch nor a registration at the same time registers data twice, and nothing of a refused batch stays.
+#[tokio::test(start_paused = true)]
+async fn a_batch_and_concurrent_requests_register_data_once() {
+    let agent = agent().await;
+    let [one, two] = ["one", "two"].map(|id| agent.add_external_volume("vol-1", id));
+    let batch = |share: bool| -> Vec<VolumeSubmission> {
+        let requests = [one.clone(), two.clone()];
+        let shared = requests.map(|request| VolumeRequest { share, ..request });
+        shared.map(VolumeSubmission::from).into()
+    };
+    let refused = agent.volumes.register(batch(false)).await.unwrap_err();
+    assert!(
+        refused.message().contains("already registered as `one`"),
+        "{refused:?}"
+    );
+    assert_eq!([agent.phase("one"), agent.phase("two")], [None, None]);
+    let (first, second) = tokio::join!(agent.register(one.clone()), agent.register(two.clone()));
+    assert_eq!(
+        [first.is_ok(), second.is_ok()]
+            .iter()
+            .filter(|is_ok| **is_ok)
+            .count(),
+        1
+    );
+    agent.volumes.register(batch(true)).await.unwrap();
+    // What is registered twice already can be sent again.
+    agent.volumes.register(batch(false)).await.unwrap();
+}
+
+/// A plugin that answers a create with the data of another volume gets no second registration, and its data stays.
+#[tokio::test(start_paused = true)]
+async fn a_create_that_returns_registered_data_is_refused() {
+    for share in [false, true] {
+        let agent = agent().await;
+        // The fake plugin names its first volume so.
+        let known = agent.add_external_volume("fake-1", "known");
+        agent.register(known).await.unwrap();
+        let request = VolumeRequest {
+            share,
+            ..FakeAgent::request("new")
+        };
+        let result = agent.volumes.create(vec![request.into()]).await;
+        agent.assert_consistent();
+        match (share, result) {
+            (false, Err(refused)) => {
+                let text = refused.message();
+                assert!(text.contains("already registered as `known`"), "{text}");
+                assert_eq!(agent.phase("new"), None);
+            }
+            (true, Ok(_)) => assert_eq!(agent.phase("new"), Some(Phase::Registered)),
+            (_, result) => panic!("share {share}: {result:?}"),
+        }
+        assert_eq!(agent.calls().1, 0, "the data is of another volume");
+    }
 }
 
 /// B92: a topology is optional. Where the plugin has topologies, a volume without one gives a warning.

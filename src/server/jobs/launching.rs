@@ -1,0 +1,120 @@
+//! The launches of periodic jobs, at their times.
+
+use tracing::{info, warn};
+
+use super::children::{DueLaunch, NextLaunch, launched_job, next_launch};
+use super::ports::JobPorts;
+use super::settings::JobSealer;
+use crate::model::{EvaluationId, JobKey};
+use crate::server::cell::{CommitError, Expected};
+use crate::server::error::ServerError;
+use crate::state::{EvaluationTrigger, Event, EventKind, JobEvent, JobRecord};
+
+/// The pause after a launch could not be recorded.
+const FAILURE_PAUSE: i64 = 5_000_000_000;
+
+/// Launches periodic jobs.
+pub(super) struct Launcher {
+    ports: JobPorts,
+    sealer: JobSealer,
+}
+
+impl Launcher {
+    pub(super) fn new(ports: JobPorts) -> Self {
+        Self {
+            sealer: JobSealer::new(ports.sealer.clone()),
+            ports,
+        }
+    }
+
+    /// Launches the job if its time has come. Returns when to look at it again, in nanoseconds since the epoch.
+    pub(super) async fn launch_due(&self, key: &JobKey) -> Option<i64> {
+        let now = self.ports.clock.now();
+        let (record, next) = self.ports.cell.read(|state| {
+            let record = state.job(key)?;
+            Some((record.clone(), next_launch(state, record, now)?))
+        })?;
+        let due = match next {
+            Ok(NextLaunch::Never) => return None,
+            Ok(NextLaunch::At(at)) => return Some(at),
+            Ok(NextLaunch::Due(due)) => due,
+            Err(problems) => {
+                let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
+                warn!(job.id = %key.id, job.namespace = %key.namespace, problem = problems.join("; "),
+                    "a periodic job has no launch times");
+                return None;
+            }
+        };
+        match self.record(key, &record, &due, now).await {
+            // The commit wakes the scheduler, which looks at the job again.
+            Ok(()) => None,
+            // So does the other change.
+            Err(ServerError::Commit(CommitError::JobConflict { .. })) => Some(now),
+            Err(ServerError::Commit(CommitError::Stopping)) => None,
+            Err(error) => {
+                warn!(job.id = %key.id, job.namespace = %key.namespace, error = error.message(),
+                    "a launch was not recorded and is repeated");
+                Some(now.saturating_add(FAILURE_PAUSE))
+            }
+        }
+    }
+
+    async fn record(
+        &self,
+        key: &JobKey,
+        record: &JobRecord,
+        due: &DueLaunch,
+        now: i64,
+    ) -> Result<(), ServerError> {
+        let mut expected = vec![Expected::JobAt(key.clone(), Some(record.modify_index))];
+        let mut kinds = vec![EventKind::Job {
+            job: key.clone(),
+            event: Box::new(JobEvent::Launched { until: due.until }),
+        }];
+        let child = self.child(key, record, due)?;
+        if let Some((child, events)) = child {
+            expected.push(Expected::JobAt(child, None));
+            kinds.extend(events);
+        }
+        let events = kinds.into_iter().map(|kind| Event::new(now, kind));
+        self.ports
+            .cell
+            .commit_all(expected, events.collect())
+            .await?;
+        Ok(())
+    }
+
+    /// The job of the launch with the events that make it; `None` if there is none.
+    ///
+    /// # Errors
+    /// If the recorded job cannot be opened.
+    fn child(
+        &self,
+        key: &JobKey,
+        record: &JobRecord,
+        due: &DueLaunch,
+    ) -> Result<Option<(JobKey, Vec<EventKind>)>, ServerError> {
+        if due.is_left_out {
+            info!(job.id = %key.id, job.namespace = %key.namespace,
+                "a launch is left out: a job of an earlier one runs");
+            return Ok(None);
+        }
+        let parent = self.sealer.open(&record.current)?;
+        let child = launched_job(&parent, due.time);
+        let child_key = child.key();
+        if self
+            .ports
+            .cell
+            .read(|state| state.job(&child_key).is_some())
+        {
+            info!(job.id = %child_key.id, job.namespace = %child_key.namespace,
+                "a launch is left out: an operator has made it");
+            return Ok(None);
+        }
+        let evaluation = EvaluationId::new(self.ports.ids.uuid());
+        info!(job.id = %child_key.id, job.namespace = %child_key.namespace, "periodic job launched");
+        let trigger = EvaluationTrigger::Launched;
+        let events = self.sealer.registration(&child, Some(evaluation), trigger);
+        Ok(Some((child_key, events)))
+    }
+}

@@ -1,0 +1,12 @@
+# expect: job/unknown-word
+job "x" {
+  type = "batch"
+  parameterized {
+    payload = "maybe"
+  }
+  group "g" {
+    task "t" {
+      driver = "exec"
+    }
+  }
+}

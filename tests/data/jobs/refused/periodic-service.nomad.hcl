@@ -1,0 +1,11 @@
+# expect: job/invalid-value
+job "x" {
+  periodic {
+    crons = ["@daily"]
+  }
+  group "g" {
+    task "t" {
+      driver = "exec"
+    }
+  }
+}
