@@ -3,6 +3,7 @@
 
 mod config;
 mod ledger;
+mod output_place;
 mod pairs;
 mod specs;
 mod text;

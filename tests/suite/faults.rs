@@ -71,7 +71,7 @@ fn expected(rpc: Rpc, fault: Fault) -> (bool, usize) {
     match fault {
         Fault::Fail(code) | Fault::FailAfterEffect(code) => match verdict_of(rpc, code) {
             Verdict::AlreadyDone => (true, 1),
-            Verdict::Retry | Verdict::RetryUnknownOutcome => (true, 2),
+            Verdict::Retry | Verdict::RetryBriefly | Verdict::RetryUnknownOutcome => (true, 2),
             Verdict::RetryLater | Verdict::FailedUnknownOutcome | Verdict::Permanent => (false, 1),
         },
         Fault::ApplyTwice => (true, 1),
