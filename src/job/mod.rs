@@ -22,7 +22,7 @@ pub use file::{JobFile, ParsedJob};
 pub use parse::parse_job;
 pub use place::{JobPlace, JobPlaces};
 pub use problem::{JobProblem, report_text};
-pub use validate::validate;
+pub use validate::{ROOT_REFUSED, may_be_refused_as_root, root_tasks, validate};
 
 #[cfg(test)]
 mod tests;

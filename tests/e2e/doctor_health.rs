@@ -46,7 +46,10 @@ fn what_only_a_node_reports_is_found() {
                 });
             }
             let (_, unasked) = diagnosis(&machine, &["data", "--no-provider"]);
-            assert!(!unasked.iter().any(|rule| rule == expected), "{condition}: {unasked:?}");
+            assert!(
+                !unasked.iter().any(|rule| rule == expected),
+                "{condition}: {unasked:?}"
+            );
             machine.stop("db");
             machine.wait_for("db", "complete", 1);
             machine.end();

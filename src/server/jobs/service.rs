@@ -1,7 +1,7 @@
 //! [`JobService`]: what clients want of jobs, recorded and answered at once.
 
 use crate::diagnostic::Severity;
-use crate::job::{report_text, validate};
+use crate::job::{JobProblem, report_text, root_tasks, validate};
 use crate::model::{AllocId, EvaluationId, Job, JobKey, JobType, Node, NodeId};
 use crate::place::{Decision, evaluate};
 use crate::server::cell::{CommitError, Expected};
@@ -65,6 +65,7 @@ pub struct JobPlan {
 pub struct JobService {
     ports: JobPorts,
     sealer: JobSealer,
+    allows_root_tasks: bool,
 }
 
 /// A submission compared with what is recorded.
@@ -83,7 +84,43 @@ impl JobService {
         Self {
             sealer: JobSealer::new(ports.sealer.clone()),
             ports,
+            allows_root_tasks: false,
         }
+    }
+
+    /// Sets whether tasks of `exec` may run as root.
+    #[must_use]
+    pub fn with_root_tasks(self, are_allowed: bool) -> Self {
+        Self {
+            allows_root_tasks: are_allowed,
+            ..self
+        }
+    }
+
+    /// Returns the warnings of a valid job.
+    fn checked(&self, key: &JobKey, job: &Job) -> Result<Vec<String>> {
+        let problems = self.problems(job);
+        if let Some(text) = report_text(job, &problems) {
+            let job = key.clone();
+            return Err(JobError::Invalid { job, text }.into());
+        }
+        if let Some(text) = size_problem(job) {
+            let job = key.clone();
+            return Err(JobError::Invalid { job, text }.into());
+        }
+        let warnings = problems
+            .iter()
+            .filter(|problem| problem.severity == Severity::Warning);
+        Ok(warnings.map(|problem| problem.message(job)).collect())
+    }
+
+    /// Returns the rules that a job breaks on this server.
+    pub fn problems(&self, job: &Job) -> Vec<JobProblem> {
+        let mut problems = validate(job);
+        if !self.allows_root_tasks {
+            problems.extend(root_tasks(job));
+        }
+        problems
     }
 
     /// Submits a job. With `enforced`, only if its index is that; 0 stands for a job that does not exist.
@@ -92,7 +129,7 @@ impl JobService {
     /// If the job is not valid, or not the one that the client read. Nothing is recorded then.
     pub async fn register(&self, job: Job, enforced: Option<u64>) -> Result<JobWritten> {
         let key = JobKey::new(job.namespace.clone(), job.id.clone());
-        let warnings = checked(&key, &job)?;
+        let warnings = self.checked(&key, &job)?;
         for _ in 0..CONFLICT_RETRIES {
             let compared = self.compare(&key, &job)?;
             check_enforced(&key, enforced, compared.job_modify_index)?;
@@ -294,7 +331,7 @@ impl JobService {
     /// If the job is not valid.
     pub fn plan(&self, job: &Job) -> Result<JobPlan> {
         let key = JobKey::new(job.namespace.clone(), job.id.clone());
-        let mut warnings = checked(&key, job)?;
+        let mut warnings = self.checked(&key, job)?;
         self.ports.cell.check(&namespace_of(&key))?;
         let compared = self.compare(&key, job)?;
         let now = self.ports.clock.now();
@@ -441,23 +478,6 @@ fn job_type(alloc: &AllocRecord) -> Option<JobType> {
 
 fn busy(key: &JobKey) -> ServerError {
     ServerError::Commit(CommitError::JobConflict { job: key.clone() })
-}
-
-/// The warnings of a valid job.
-fn checked(key: &JobKey, job: &Job) -> Result<Vec<String>> {
-    let problems = validate(job);
-    if let Some(text) = report_text(job, &problems) {
-        let job = key.clone();
-        return Err(JobError::Invalid { job, text }.into());
-    }
-    if let Some(text) = size_problem(job) {
-        let job = key.clone();
-        return Err(JobError::Invalid { job, text }.into());
-    }
-    let warnings = problems
-        .iter()
-        .filter(|problem| problem.severity == Severity::Warning);
-    Ok(warnings.map(|problem| problem.message(job)).collect())
 }
 
 /// Why the job is too large for this agent.
