@@ -16,6 +16,10 @@ use crate::server::http::{AllowedHosts, HttpSettings, Limits};
 use crate::server::{CallWidths, StateLimits};
 
 /// The options of an agent, as given on the command line and in the environment.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an option of the command line"
+)]
 #[derive(Clone, Debug, Default)]
 pub struct AgentOptions {
     /// `--dev`: server and node in one process.

@@ -269,7 +269,7 @@ mod tests {
             assert_eq!(problem(place_of(&tree, Path::new(path))), expected);
             let absolute = tree.join(path);
             assert!(place_of(&tree, &absolute).is_err(), "{path}");
-            // Somebody else names the same place.
+            // A person elsewhere names the same place.
             let place = place_of(&directory, &absolute).unwrap();
             assert_eq!(place, Place::File(target), "{path}");
         }

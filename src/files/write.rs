@@ -79,7 +79,7 @@ pub fn write_many(
 }
 
 /// Replaces a regular file by one with the same permissions and, as far as this user may, the same owner. A file that another
-/// user put into a directory of somebody else, such as `/tmp`, becomes one of this user only.
+/// user put into a directory of a third one, such as `/tmp`, becomes one of this user only.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let replaced = path.symlink_metadata()?;
     #[cfg(unix)]

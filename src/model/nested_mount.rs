@@ -1,7 +1,7 @@
 //! Mounts of a task inside of each other.
 //!
-//! A mount point is an entry of the directory around it. Whoever may remove that entry from another mount namespace unmounts
-//! what is there (Linux 3.18), and the task goes on beside its volume. So a mount is inside of another one only where no
+//! A mount point is an entry of the directory around it. A task that removes that entry in its own mount namespace unmounts
+//! what is there (Linux 3.18), and the other task goes on beside its volume. So a mount is inside of another one only where no
 //! other task reaches that one.
 
 use std::path::Path;

@@ -89,7 +89,7 @@ pub fn check_socket(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Checks that a socket belongs to this user, to root or to one of these users, and that nobody else can replace it.
+/// Checks that a socket belongs to this user, to root or to one of these users, and that no other user can replace it.
 ///
 /// # Errors
 /// See [`check_socket`].

@@ -80,6 +80,10 @@ pub(crate) struct AgentJournalArgs {
 }
 
 /// Arguments of `agent`.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an option of the command line"
+)]
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct AgentArgs {

@@ -1,6 +1,6 @@
 //! Shims that live, found as processes of the machine and not by files.
 //!
-//! Missing files do not say that nothing runs: somebody may have removed them, or an earlier state of the data directory
+//! Missing files do not say that nothing runs: a person may have removed them, or an earlier state of the data directory
 //! came back from a backup. A shim names its run on its command line as long as it lives. So it is asked for whenever the
 //! files of a run say nothing, and its state is written again: from then on it is waited for and stopped like any other.
 

@@ -51,7 +51,7 @@ struct Shared {
     settings: Arc<HttpSettings>,
     operator: Arc<OperatorAccess>,
     bodies: BodyBudget,
-    /// Nobody else takes it.
+    /// No other client takes it.
     operator_bodies: BodyBudget,
     responses: ResponseBudget,
     long_lists: Arc<Semaphore>,

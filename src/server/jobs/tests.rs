@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use crate::diagnostic::Code;
 use crate::model::SecretOwner;
 use crate::model::{
     AccessMode, AllocId, AllocReport, AttachmentMode, ClientStatus, CsiPluginConfig, CsiPluginType,
@@ -218,6 +219,9 @@ async fn a_task_of_root_is_refused_unless_the_operator_allows_it() {
             |text: &String| text.contains("Task") && text.contains("`--allow-root-tasks`");
         assert_eq!(text.is_some(), is_refused, "{user} {driver}: {text:?}");
         assert!(text.iter().all(says_why), "{text:?}");
+        let codes: Vec<_> = jobs.problems(&job).iter().map(|one| one.code).collect();
+        let expected = is_refused.then_some(Code::JobRootTask);
+        assert_eq!(codes, Vec::from_iter(expected), "{user} {driver}");
         let allowing = jobs.clone().with_root_tasks(true);
         allowing.register(job.clone(), None).await.unwrap();
         let plugin = CsiPluginConfig::new("p".into(), CsiPluginType::Monolith);

@@ -104,7 +104,7 @@ fn mounts_come_after_those_that_contain_them() {
     assert!(position("/local") < position("/local/c"), "{order:?}");
 }
 
-/// Whoever removes its directory from another mount namespace unmounts it.
+/// A task that removes its directory in its own mount namespace unmounts it.
 #[test]
 fn a_mount_in_a_directory_of_other_tasks_is_refused() {
     for (around, destination) in [("/alloc", "/alloc/data/db"), ("/data", "/data/db")] {

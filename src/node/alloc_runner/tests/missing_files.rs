@@ -13,7 +13,8 @@ async fn a_task_whose_files_are_gone_does_not_start_again() {
         node.status("running").await;
         node.stop_agent().await;
         let directory = node.data.path().join("allocs").join(ID);
-        std::fs::remove_dir_all(directory.join(removed)).unwrap();
+        let elsewhere = node.data.path().join("elsewhere");
+        std::fs::rename(directory.join(removed), elsewhere).unwrap();
         node.start_agent();
         let report = node.status("failed").await;
         let reason = "the files of task `web` were removed after it had started";
