@@ -700,7 +700,7 @@ mod tests {
             run(
                 "mount",
                 &[OsStr::new("-oloop"), image.as_os_str(), disk.as_os_str()],
-            )
+            );
         };
         let unmount = || run("umount", &[disk.as_os_str()]);
         let sync_another = || {

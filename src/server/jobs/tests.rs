@@ -209,10 +209,8 @@ async fn a_task_of_root_is_refused_unless_the_operator_allows_it() {
     ] {
         let mut job = web();
         let task = &mut job.groups[0].tasks[0];
-        (
-            user.clone_into(&mut task.user),
-            driver.clone_into(&mut task.driver),
-        );
+        user.clone_into(&mut task.user);
+        driver.clone_into(&mut task.driver);
         let planned = jobs.register(job.clone(), None).await;
         let text = planned.err().map(|refused| refused.text());
         let says_why =
