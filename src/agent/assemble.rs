@@ -15,7 +15,8 @@ use super::directory::AgentDirs;
 use super::listen::Listeners;
 use super::metrics::serve_metrics_at;
 use super::node_registration::{NodeOffer, register_node, this_node};
-use super::operator_token::token_directory;
+use super::operator_token::token_directories;
+use super::own_directories::check_host_volumes;
 use super::plugin::{hostpath_command, hostpath_task};
 use super::plugin_job;
 use super::problems::{journal_problem, key_problem};
@@ -147,6 +148,9 @@ async fn wire(
     address: Option<SocketAddr>,
     metrics: Arc<AgentMetrics>,
 ) -> Result<Wired, Diagnostics> {
+    let hidden_directories = hidden_directories(config, dirs).await?;
+    let own = std::iter::once(dirs.data().to_owned()).chain(hidden_directories.clone());
+    check_host_volumes(&config.host_volumes, &own.collect::<Vec<_>>())?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let ids: Arc<dyn IdSource> = Arc::new(RandomIds);
     let sealer = open_sealer(dirs, cell).await?;
@@ -220,19 +224,20 @@ async fn wire(
         agent_info(node, address),
     )
     .with_task_logs(Arc::new(logs))
-    .with_metrics(metrics);
-    let token_directory = find_token_directory(config).await?;
+    .with_metrics(metrics)
+    .with_root_tasks(config.allows_root_tasks);
     let runners = AllocRunners::new(AllocRunnerDeps {
         control: Arc::new(services.control_plane(own.id.clone())),
         drivers,
         host_volumes: config.host_volumes.clone(),
+        allows_root_tasks: config.allows_root_tasks,
         clock: ports.clock,
         ids: ports.ids,
         node: Arc::clone(&own),
         mounter: Arc::new(LinuxMounter),
         plugins: plugins.clone(),
         data_directory: dirs.data().to_owned(),
-        token_directory,
+        hidden_directories,
     });
     Ok(Wired {
         services,
@@ -247,10 +252,21 @@ async fn wire(
     })
 }
 
-/// Returns the directory of operators' tokens.
-async fn find_token_directory(config: &AgentConfig) -> Result<Option<PathBuf>, Diagnostics> {
+/// Returns the directories besides the data directory that no task sees: those of operators' tokens, and that of the sockets
+/// if it is somewhere else.
+async fn hidden_directories(
+    config: &AgentConfig,
+    dirs: &AgentDirs,
+) -> Result<Vec<PathBuf>, Diagnostics> {
     let runtime = config.runtime_dir.clone();
-    blocking::run_blocking(move || token_directory(runtime.as_deref())).await
+    let mut hidden = blocking::run_blocking(move || token_directories(runtime.as_deref())).await?;
+    let sockets = dirs.plugin_sockets();
+    if !sockets.starts_with(dirs.data()) {
+        let path = sockets.clone();
+        let real = blocking::run_blocking(move || path.canonicalize()).await?;
+        hidden.push(real.unwrap_or(sockets));
+    }
+    Ok(hidden)
 }
 
 /// Returns the supervisors of the embedded plugin, which `deps` starts, and of the plugins that run already.

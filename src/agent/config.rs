@@ -16,6 +16,10 @@ use crate::server::http::{AllowedHosts, HttpSettings, Limits};
 use crate::server::{CallWidths, StateLimits};
 
 /// The options of an agent, as given on the command line and in the environment.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an option of the command line"
+)]
 #[derive(Clone, Debug, Default)]
 pub struct AgentOptions {
     /// `--dev`: server and node in one process.
@@ -32,10 +36,14 @@ pub struct AgentOptions {
     pub limits: Vec<String>,
     /// `--allow-core-dumps`.
     pub allow_core_dumps: bool,
+    /// `--allow-root-tasks`.
+    pub allow_root_tasks: bool,
     /// `--host-volume NAME=PATH`.
     pub host_volumes: Vec<String>,
     /// `--plugin-endpoint [ID=]unix://PATH`.
     pub plugin_endpoints: Vec<String>,
+    /// `--plugin-endpoint-user UID`.
+    pub plugin_endpoint_users: Vec<u32>,
     /// `--plugin-…`: the profile of the embedded plugin.
     pub plugin: ProfileOptions,
     /// XDG_RUNTIME_DIR.
@@ -70,6 +78,8 @@ pub struct AgentConfig {
     pub host_volumes: BTreeMap<String, HostVolume>,
     /// The plugins that run already.
     pub plugin_endpoints: Vec<PluginEndpoint>,
+    /// The users that may run them, besides this user and root.
+    pub plugin_endpoint_users: Vec<u32>,
     /// The directory for sockets whose path in the data directory would be too long.
     pub runtime_dir: Option<PathBuf>,
     /// The program that is started as `PROGRAM plugin serve …`; by default this program.
@@ -86,6 +96,8 @@ pub struct AgentConfig {
     pub metrics: Option<SocketAddr>,
     /// Whether the agent and the plugin may make core dumps.
     pub allows_core_dumps: bool,
+    /// Whether tasks of `exec` may run as root.
+    pub allows_root_tasks: bool,
 }
 
 /// What to do if another agent has locked the data directory.
@@ -164,6 +176,8 @@ impl AgentConfig {
             calls: options.calls,
             metrics: options.metrics,
             allows_core_dumps: options.allow_core_dumps,
+            allows_root_tasks: options.allow_root_tasks,
+            plugin_endpoint_users: options.plugin_endpoint_users.clone(),
         })
     }
 
@@ -189,6 +203,8 @@ impl AgentConfig {
             calls: CallWidths::DEFAULT,
             metrics: None,
             allows_core_dumps: false,
+            allows_root_tasks: false,
+            plugin_endpoint_users: vec![],
         })
     }
 

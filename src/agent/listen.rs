@@ -195,7 +195,8 @@ impl Server {
             return;
         };
         let router = self.router.clone();
-        let connection = Connection::new(accepted.peer, place);
+        let holder = accepted.client.map(|client| (client.address, client.user));
+        let connection = Connection::new(accepted.peer, place).of(holder);
         let service = service_fn(move |request: http::Request<Incoming>| {
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(connection.clone());

@@ -16,6 +16,7 @@ mod metrics;
 mod node_registration;
 mod offline;
 mod operator_token;
+mod own_directories;
 mod plugin;
 mod plugin_endpoint;
 mod plugin_health;

@@ -5,6 +5,7 @@
 //! agent releases before it gives up its address, and the kernel at the end of the agent; and only in the network of the
 //! agent, because the same address may belong to another program elsewhere.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
@@ -124,11 +125,19 @@ impl RuntimeFile {
 
 /// Returns the directory of tokens in the runtime directory of the user, without links; `None` if the user has none.
 /// Blocks.
-pub(super) fn token_directory(runtime: Option<&Path>) -> Option<PathBuf> {
+fn token_directory(runtime: Option<&Path>) -> Option<PathBuf> {
     let is_root = rustix::process::geteuid().is_root();
     let base = runtime.or_else(|| is_root.then_some(Path::new(SYSTEM_RUNTIME)));
     let base = base.map(|base| base.canonicalize().unwrap_or_else(|_| base.to_owned()));
     base.map(|base| base.join(OPERATOR_TOKEN_DIRECTORY))
+}
+
+/// Returns where tokens may be that this user can read: in its runtime directory, and for root where an agent without one
+/// writes them. Blocks.
+pub(super) fn token_directories(runtime: Option<&Path>) -> Vec<PathBuf> {
+    let all = [token_directory(runtime), token_directory(None)];
+    let all: BTreeSet<_> = all.into_iter().flatten().collect();
+    all.into_iter().collect()
 }
 
 /// Writes a new token, with a line end for programs that print it.

@@ -4,7 +4,7 @@
 //! it has to answer when the agent starts. Two sockets may serve one plugin: its controller and its node.
 //! The ID of such a task follows from the node and the socket, so it is the same after each start.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
@@ -42,7 +42,10 @@ pub(super) async fn running_plugin(
     let socket = &endpoint.socket;
     let plugin = match &endpoint.id {
         Some(id) => id.clone(),
-        None => own_name(socket, config.plugin_timeout, connector).await?,
+        None => {
+            let unnamed = running_at(socket, &PathBuf::new(), "", config);
+            own_name(socket, config.plugin_timeout, connector, &unnamed).await?
+        }
     };
     if plugin.as_str() == HOSTPATH {
         return Err(id_is_taken(socket));
@@ -52,11 +55,11 @@ pub(super) async fn running_plugin(
         let alloc = state.plugin_record(&plugin)?.allocs.get(&task)?;
         Some(alloc.instance.clone())
     });
-    let running = RunningPlugin::new(
-        plugin.to_string(),
-        socket.clone(),
-        dirs.running_process(&task),
-        for_rpc(Rpc::NodeStageVolume),
+    let running = running_at(
+        socket,
+        &dirs.running_process(&task),
+        plugin.as_str(),
+        config,
     );
     let task = PluginTask {
         plugin,
@@ -69,19 +72,37 @@ pub(super) async fn running_plugin(
     Ok((task, running))
 }
 
-/// Asks the plugin for its name until it answers.
+fn running_at(
+    socket: &Path,
+    process_file: &Path,
+    name: &str,
+    config: &AgentConfig,
+) -> RunningPlugin {
+    let (socket, file) = (socket.to_owned(), process_file.to_owned());
+    let longest = for_rpc(Rpc::NodeStageVolume);
+    RunningPlugin::new(name.to_owned(), socket, file, longest)
+        .with_users(config.plugin_endpoint_users.clone())
+}
+
+/// Asks the plugin for its name until it answers. One that is not trusted is not asked.
 async fn own_name(
     socket: &Path,
     limit: Duration,
     connector: &dyn Connector,
+    running: &RunningPlugin,
 ) -> Result<PluginId, Diagnostics> {
     let connection = connector.connect(socket, None);
     let deadline = Instant::now() + limit;
     let mut attempt = 0;
     let reason = loop {
-        let reason = match timeout_at(deadline, connection.identity.plugin_info()).await {
+        let named = async {
+            running.check().await.map_err(|error| error.to_string())?;
+            let info = connection.identity.plugin_info().await;
+            info.map_err(|error| error.to_string())
+        };
+        let reason = match timeout_at(deadline, named).await {
             Ok(Ok(info)) => return Ok(PluginId::new(info.name)),
-            Ok(Err(error)) => error.to_string(),
+            Ok(Err(reason)) => reason,
             Err(_) => "the plugin did not answer".to_owned(),
         };
         let pause = sleep(ASK_AGAIN.delay(attempt, 1.0));

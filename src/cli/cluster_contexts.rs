@@ -16,6 +16,7 @@ use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap, closest_match}
 use crate::files::{self, ClusterContext, ClusterContexts};
 use crate::nomad::RedactedString;
 use crate::ports::SecretSource as _;
+use crate::private::NotPrivate;
 use crate::secrets::LocalSecrets;
 
 /// What selected the cluster.
@@ -103,6 +104,9 @@ impl ConfigHome {
     /// Fails if the file cannot be read.
     pub(super) fn selected_name(&self) -> Result<Option<String>, CliError> {
         files::current_context(&self.selection_file()).map_err(|error| {
+            if let Some(refused) = NotPrivate::find(&error) {
+                return refused.diagnostic("use the selected context").into();
+            }
             let message = format!("cannot read `{}`", self.selection_file().display());
             Diagnostic::error(Code::ConfigUnreadable, message)
                 .note(error.to_string())

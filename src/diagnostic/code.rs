@@ -263,6 +263,8 @@ codes! {
         "Correct the `csi_plugin` block as the message describes.";
     JobDriver = "job/driver": "The driver of a task cannot do what the task asks for: mount volumes, or run a plugin.",
         "Use a driver that can, such as `exec` or `docker`.";
+    JobRootTask = "job/root-task": "A task of `exec` names root as its user, which the agent does not allow.",
+        "Remove `user` or name another one, or start the agent with `--allow-root-tasks`.";
     JobRestart = "job/restart": "The restart policy contradicts itself.",
         "Correct `attempts`, `interval`, `delay` and `mode` as the message describes.";
     JobConstraint = "job/constraint": "A constraint has no attribute or value that its operator requires, or a malformed one.",

@@ -170,6 +170,11 @@ impl RunDriver for MockDriver {
         Ok(())
     }
 
+    /// The runs of this driver have no processes.
+    async fn recover(&self, _data: &Path) -> Result<Vec<PathBuf>, RunError> {
+        Ok(vec![])
+    }
+
     async fn last_lines(
         &self,
         run: &Path,

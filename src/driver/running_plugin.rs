@@ -6,6 +6,9 @@
 //! that was killed. It is used again when it cannot be: after the longest time of a call. Any other
 //! process is used once the recorded one has exited. An agent that stops in order, with no call under
 //! way, removes the record, so the next agent uses the process at once.
+//!
+//! Secrets go to the plugin, and its answers are believed. So the socket belongs to this user, to root or to a user that the
+//! operator named, only they can replace it, and one of them listens. Later connections lead to the same process.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -21,7 +24,7 @@ use super::predecessor::has_ended;
 use super::process_file;
 use super::process_id::{ProcessId, register};
 use crate::ports::{DriverError, PeerProcess, StoppedProcess, Task, TaskDriver};
-use crate::private::SocketPeer;
+use crate::private::{NotPrivate, Problem, SocketPeer, check_socket_of};
 
 /// A plugin that runs already.
 #[derive(Clone, Debug)]
@@ -29,6 +32,8 @@ pub struct RunningPlugin {
     name: String,
     socket: PathBuf,
     process_file: PathBuf,
+    /// The users that may run it, besides this user and root.
+    users: Vec<u32>,
     /// When no call of an earlier agent is under way any more.
     earlier_calls_end: Instant,
 }
@@ -46,8 +51,23 @@ impl RunningPlugin {
             name,
             socket,
             process_file,
+            users: vec![],
             earlier_calls_end: Instant::now() + longest_call,
         }
+    }
+
+    /// Sets which users may run it, besides this user and root.
+    #[must_use]
+    pub fn with_users(self, users: Vec<u32>) -> Self {
+        Self { users, ..self }
+    }
+
+    /// Checks that only a trusted user can listen on the socket, and that one does.
+    ///
+    /// # Errors
+    /// If nothing listens, or who does is not trusted.
+    pub async fn check(&self) -> io::Result<()> {
+        self.listener().await.map(drop)
     }
 
     fn failed(&self, source: io::Error) -> DriverError {
@@ -60,16 +80,30 @@ impl RunningPlugin {
 
     /// Returns the process that listens on the socket.
     async fn listener(&self) -> io::Result<SocketPeer> {
+        let (socket, users) = (self.socket.clone(), self.users.clone());
+        let checked = tokio::task::spawn_blocking(move || check_socket_of(&socket, &users));
+        match checked.await.map_err(io::Error::other)? {
+            // It has words of its own below.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            checked => checked.map_err(with_advice)?,
+        }
         let stream = UnixStream::connect(&self.socket).await.map_err(|error| {
             let message = format!("nothing listens on `{}`: {error}", self.socket.display());
             io::Error::new(error.kind(), message)
         })?;
-        SocketPeer::of(&stream).map_err(|error| {
+        let peer = SocketPeer::of(&stream).map_err(|error| {
             io::Error::other(format!(
                 "the process that opened `{}` has ended, or is in a PID namespace that the agent does not see: {error}",
                 self.socket.display()
             ))
-        })
+        })?;
+        let (owner, own) = (peer.user, rustix::process::geteuid().as_raw());
+        if owner != own && owner != 0 && !self.users.contains(&owner) {
+            let problem = Problem::ForeignPeer { owner, own };
+            let path = self.socket.clone();
+            return Err(with_advice(NotPrivate { path, problem }.into()));
+        }
+        Ok(peer)
     }
 
     async fn find(&self) -> io::Result<RunningProcess> {
@@ -94,6 +128,22 @@ impl TaskDriver for RunningPlugin {
             Err(error) => Err(self.failed(error)),
         }
     }
+}
+
+/// Adds what to do about a socket that is not trusted.
+fn with_advice(error: io::Error) -> io::Error {
+    let Some(refused) = NotPrivate::find(&error) else {
+        return error;
+    };
+    let advice = match refused.problem {
+        Problem::Foreign { owner, .. } | Problem::ForeignPeer { owner, .. } => {
+            format!("if you trust that user, start the agent with `--plugin-endpoint-user {owner}`")
+        }
+        Problem::Writable { .. } | Problem::Link { .. } | Problem::WrongKind { .. } => {
+            refused.help()
+        }
+    };
+    io::Error::new(error.kind(), format!("{refused}; {advice}"))
 }
 
 /// Records the process, and names it for connections. Blocks.

@@ -5,9 +5,12 @@
 //! rewritten. An unknown key is an error with its position. **The file contains no secrets**: a
 //! token is a reference, and a literal token is refused and hidden. Reading the file needs no
 //! server and resolves no reference.
+//!
+//! The file decides which files are sent to which servers as tokens. So it is used only if no other user could have written
+//! or replaced it.
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, Read as _};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +20,7 @@ use toml::de::{DeString, DeTable, DeValue};
 use super::specs::{MAX_BYTES, reason};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, SourceMap, Span, closest_match};
 use crate::model::SecretRef;
+use crate::private::{NotPrivate, open_given_choice};
 
 /// One cluster. Flags and environment variables provide unset fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,6 +93,10 @@ pub fn read_config(
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
         Err(error) => {
+            if let Some(refused) = NotPrivate::find(&error) {
+                diagnostics.push(refused.diagnostic("use the config file"));
+                return Some(ClusterContexts::new());
+            }
             let message = format!(
                 "cannot read config file `{}`: {}",
                 path.display(),
@@ -119,10 +127,13 @@ pub fn read_config(
 }
 
 fn read_limited(path: &Path) -> io::Result<String> {
-    if std::fs::metadata(path)?.len() > MAX_BYTES {
+    let mut text = String::new();
+    let opened = open_given_choice(path)?;
+    opened.take(MAX_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_BYTES {
         return Err(io::Error::other("the file is larger than 16 MiB"));
     }
-    std::fs::read_to_string(path)
+    Ok(text)
 }
 
 /// Returns the name of the selected context, if any.
@@ -380,4 +391,69 @@ fn entry<'t, 'a>(
     name: &str,
 ) -> Option<(&'t Spanned<DeString<'a>>, &'t Value<'a>)> {
     table.iter().find(|(key, _)| key.get_ref().as_ref() == name)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
+
+    use super::*;
+
+    /// Reads the config file at a path, and returns the number of its contexts or the codes of its problems.
+    fn read(path: &Path) -> Result<usize, Vec<Code>> {
+        let (mut sources, mut problems) = (SourceMap::default(), Diagnostics::default());
+        let contexts = read_config(path, &mut sources, &mut problems);
+        let codes: Vec<_> = problems.iter().map(|problem| problem.code).collect();
+        match codes.is_empty() {
+            true => Ok(contexts.map_or(0, |contexts| contexts.len())),
+            false => Err(codes),
+        }
+    }
+
+    /// It names files that are sent to servers that it names.
+    #[test]
+    fn a_config_file_that_others_could_have_written_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let inner = directory.path().join("nomad-csi");
+        let (file, context) = (inner.join("config.toml"), inner.join("context"));
+        assert_eq!(read(&file), Ok(0));
+        std::fs::create_dir(&inner).unwrap();
+        std::fs::write(&file, "[context.a]\naddress = \"http://127.0.0.1:1\"\n").unwrap();
+        std::fs::write(&context, "a\n").unwrap();
+        let set = |path: &Path, mode| {
+            std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        };
+        let refused = Err(vec![Code::FileNotPrivate]);
+        for (file_mode, directory_mode, is_refused) in [
+            (0o644, 0o755, false),
+            (0o600, 0o700, false),
+            (0o666, 0o755, true),
+            (0o664, 0o755, true),
+            (0o644, 0o777, true),
+            (0o644, 0o770, true),
+        ] {
+            set(&inner, directory_mode);
+            for path in [&file, &context] {
+                set(path, file_mode);
+            }
+            let expected = if is_refused { refused.clone() } else { Ok(1) };
+            assert_eq!(read(&file), expected, "{file_mode:o} {directory_mode:o}");
+            assert_eq!(current_context(&context).is_err(), is_refused);
+        }
+        set(&inner, 0o700);
+        set(&file, 0o600);
+        let link = directory.path().join("link.toml");
+        symlink(&file, &link).unwrap();
+        assert_eq!(read(&link), Ok(1), "a link of this user");
+        if rustix::process::geteuid().is_root() {
+            let stranger = Some(61_234);
+            for foreign in [&file, &inner] {
+                chown(foreign, stranger, None).unwrap();
+                assert_eq!(read(&file), refused, "{}", foreign.display());
+                chown(foreign, Some(0), None).unwrap();
+            }
+            assert_eq!(read(&file), Ok(1));
+        }
+    }
 }

@@ -4,6 +4,7 @@
 mod bytes;
 mod config;
 mod ledger;
+mod output_place;
 mod pairs;
 mod specs;
 mod text;

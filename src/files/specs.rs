@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use globset::GlobBuilder;
 
+use super::output_place::lexically;
 use super::timed::{TimedReader, open};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, SourceMap};
 use crate::spec::Syntax;
@@ -321,15 +322,19 @@ impl SpecFilesReader<'_> {
         }
     }
 
-    /// Returns whether a file is in a tree, or below the directory that relative paths start from.
-    /// A path whose directory cannot be resolved is outside. Pipes and devices have no place.
+    /// Returns whether a file is in a tree, or below the directory that relative paths start from. A tree that a link in that
+    /// directory leads to was chosen by who made the link. A path whose directory cannot be resolved is outside. Pipes and
+    /// devices have no place.
     fn is_inside(&self, real: &Path, root: &Path) -> bool {
         let below = |directory: &Path| {
             fs::canonicalize(directory).is_ok_and(|directory| real.starts_with(directory))
         };
         match self.shows_only_tree {
             true => below(self.base_directory),
-            false => below(root) || below(self.base_directory) || !real.is_file(),
+            false => {
+                let is_chosen = !lexically(root).starts_with(lexically(self.base_directory));
+                (is_chosen && below(root)) || below(self.base_directory) || !real.is_file()
+            }
         }
     }
 

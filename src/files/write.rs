@@ -5,6 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
+use super::output_place::{Place, place_of, place_of_new};
 use super::specs::reason;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::private;
@@ -14,7 +15,7 @@ use crate::private;
 /// # Errors
 /// If the file exists or cannot be written.
 pub fn write_new(base_directory: &Path, file: &Path, bytes: &[u8]) -> Result<(), Diagnostics> {
-    let path = base_directory.join(file);
+    let path = place_of_new(base_directory, file)?;
     write(&path, bytes).map_err(|error| refused(file, &error))
 }
 
@@ -24,23 +25,21 @@ pub fn write_new(base_directory: &Path, file: &Path, bytes: &[u8]) -> Result<(),
 /// # Errors
 /// If the file exists or cannot be written.
 pub fn write_private(base_directory: &Path, file: &Path, bytes: &[u8]) -> Result<(), Diagnostics> {
-    let path = base_directory.join(file);
+    let path = place_of_new(base_directory, file)?;
     let written = private::create_new(&path).and_then(|opened| fill(opened, &path, bytes));
     written.map_err(|error| refused(file, &error))
 }
 
-/// Writes a file, and replaces an earlier one. The file keeps its permissions, and a link stays a link.
-/// What is no regular file, such as a pipe, is written to.
+/// Writes a file, and replaces an earlier one. The file keeps its permissions, and a link in the working directory stays a
+/// link. What is no regular file, such as a pipe, is written to.
 ///
 /// # Errors
-/// If the file cannot be written. An earlier file is unchanged then.
+/// If the file cannot be written, or a link leads where no output goes. An earlier file is unchanged then.
 pub fn write_over(base_directory: &Path, file: &Path, bytes: &[u8]) -> Result<(), Diagnostics> {
-    let path = base_directory.join(file);
-    let written = match path.canonicalize() {
-        Ok(existing) if existing.is_file() => replace(&existing, bytes),
-        Ok(other) => std::fs::write(other, bytes),
-        Err(_) if path.is_symlink() => std::fs::write(&path, bytes),
-        Err(_) => write(&path, bytes),
+    let written = match place_of(base_directory, file)? {
+        Place::File(path) if path.is_file() => replace(&path, bytes),
+        Place::File(path) if !path.exists() => write(&path, bytes),
+        Place::File(path) | Place::Stream(path) => std::fs::write(path, bytes),
     };
     written.map_err(|error| refused(file, &error))
 }
@@ -67,7 +66,7 @@ pub fn write_many(
         }
     }
     for (file, text) in files {
-        if let Some(directory) = base_directory.join(file).parent() {
+        if let Some(directory) = place_of_new(base_directory, file)?.parent() {
             std::fs::create_dir_all(directory).map_err(|error| refused(file, &error))?;
         }
         if overwrite {
@@ -79,9 +78,19 @@ pub fn write_many(
     Ok(())
 }
 
-/// Replaces a regular file by one with the same permissions and, as far as this user may, the same owner.
+/// Replaces a regular file by one with the same permissions and, as far as this user may, the same owner. A file that another
+/// user put into a directory of a third one, such as `/tmp`, becomes one of this user only.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let replaced = path.metadata()?;
+    let replaced = path.symlink_metadata()?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt as _;
+        let directory = path.parent().unwrap_or(path).metadata()?;
+        let own = rustix::process::geteuid().as_raw();
+        if ![own, directory.uid()].contains(&replaced.uid()) {
+            return private::replace(path, bytes);
+        }
+    }
     private::replace_with(path, bytes, |file| {
         #[cfg(unix)]
         {

@@ -24,7 +24,7 @@ pub use launch_times::{LaunchTimes, LaunchTimesProblem};
 pub use parse::parse_job;
 pub use place::{JobPlace, JobPlaces};
 pub use problem::{JobProblem, report_text};
-pub use validate::validate;
+pub use validate::{ROOT_REFUSED, may_be_refused_as_root, root_tasks, validate};
 
 #[cfg(test)]
 mod tests;

@@ -23,6 +23,7 @@ mod job;
 mod limit;
 mod mount_config;
 mod mount_options;
+mod nested_mount;
 mod node;
 mod operator_token;
 mod paths;
@@ -77,6 +78,7 @@ pub use job::{
 pub use limit::{LimitField, set_limit};
 pub use mount_config::MountConfig;
 pub use mount_options::MountOptions;
+pub use nested_mount::{SHARED_DIRECTORY, shared_mount_around};
 pub use node::{Node, NodeStatus};
 pub use operator_token::{
     LONGEST_OPERATOR_TOKEN, OPERATOR_TOKEN_DIRECTORY, OPERATOR_TOKEN_FILE, operator_token_name,

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use super::source_comparison::{Comparison, compare, lost};
-use super::volume_files::{record_source, recorded_at};
+use super::volume_files::{Durability, record_source, recorded_at};
 use super::volume_steps::run_blocking;
 use crate::ports::{Mounter, SourceIdentity};
 
@@ -28,7 +28,9 @@ pub(super) async fn check_source(
         Comparison::Same(found) => Ok(found.clone()),
         Comparison::Replaced(found) => {
             let (path, source) = (mount.to_owned(), found.clone());
-            let written = run_blocking(move || record_source(&path, source)).await;
+            // It may be the record of a staging, which outlives a power failure.
+            let durability = Durability::PowerFailure;
+            let written = run_blocking(move || record_source(&path, source, durability)).await;
             written.map_err(|error| error.to_string())?;
             Ok(found.clone())
         }

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use super::interpolation::Interpolation;
 use crate::model::{
-    AttachmentMode, JobVolume, JobVolumeKind, Task, TaskGroup, VolumeAlias, VolumeMount,
+    AttachmentMode, JobVolume, JobVolumeKind, SHARED_DIRECTORY, Task, TaskGroup, VolumeAlias,
+    VolumeMount, shared_mount_around,
 };
 use crate::ports::{SourceIdentity, TaskMount};
 
@@ -30,6 +31,26 @@ pub(super) fn mount_problem(task: &Task, group: &TaskGroup) -> Option<String> {
         })
     };
     task.volume_mounts.iter().find_map(problem)
+}
+
+/// Returns why a volume would be mounted where other tasks can take it away, if so.
+pub(super) fn nested_mount_problem(task: &Task, interpolation: &Interpolation) -> Option<String> {
+    let mounts = task.volume_mounts.iter();
+    let places: Vec<_> = mounts
+        .map(|mount| absolute(&interpolation.text(&mount.destination)))
+        .collect();
+    let problem = |(mount, place): (&VolumeMount, &PathBuf)| {
+        let others = places.iter().map(PathBuf::as_path);
+        let around = others.chain([Path::new(SHARED_DIRECTORY)]);
+        let around = shared_mount_around(place, around)?;
+        let (volume, place, around) = (&mount.volume, place.display(), around.display());
+        Some(format!(
+            "volume `{volume}` cannot be mounted at `{place}`: it is inside of `{around}`, which other tasks can \
+             change, and one that removes its directory there unmounts the volume; choose a destination outside of \
+             `{around}`, such as `/data`"
+        ))
+    };
+    task.volume_mounts.iter().zip(&places).find_map(problem)
 }
 
 /// Where the volumes of an allocation are mounted, or why one is not.
@@ -221,6 +242,32 @@ mod tests {
             let expected = "task `web` mounts block volume `data` with `read_only`, but a task can write to a block \
                             device on a read-only mount; remove `read_only` from the volume and its `volume_mount`";
             assert_eq!(problem, is_refused.then(|| expected.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_volume_in_a_directory_of_other_tasks_is_refused_in_words() {
+        let shared = ("NOMAD_ALLOC_DIR".to_owned(), "/alloc".to_owned());
+        let values = Interpolation::new([shared]);
+        for (destinations, refused) in [
+            (
+                ["/data", "${NOMAD_ALLOC_DIR}/data/db"],
+                Some(("/alloc/data/db", "/alloc")),
+            ),
+            (["/data", "data/./db/"], Some(("/data/./db/", "/data"))),
+            (["/data", "/database"], None),
+            (["/local/db", "/secrets/db"], None),
+        ] {
+            let task = task(&destinations.map(|one| (one, false)));
+            let problem = nested_mount_problem(&task, &values);
+            let expected = refused.map(|(place, around)| {
+                format!(
+                    "volume `data` cannot be mounted at `{place}`: it is inside of `{around}`, which other tasks can \
+                     change, and one that removes its directory there unmounts the volume; choose a destination \
+                     outside of `{around}`, such as `/data`"
+                )
+            });
+            assert_eq!(problem, expected);
         }
     }
 

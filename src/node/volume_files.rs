@@ -13,7 +13,8 @@
 //! or of its target where the plugin does not stage. This is one sync, because a file system with a
 //! journal commits a file together with the directories that were created before it. The file of any
 //! other target may be missing or empty after a power failure, as may the mount point; the undo of the
-//! server, whose journal is durable, does not need them. An empty file names nothing.
+//! server, whose journal is durable, does not need them. An empty file names nothing. A record that was synced is replaced by
+//! a synced one only.
 
 use std::fs::{DirBuilder, Metadata};
 use std::io::{self, Read as _};
@@ -28,7 +29,8 @@ use crate::model::{
 };
 use crate::ports::{HostFileError, SourceIdentity};
 use crate::private::{
-    create_directory, create_subdirectory, exchange, open_to_read, remove_temporary_in,
+    create_directory, create_subdirectory, exchange, exchange_synced, open_to_read,
+    remove_temporary_in,
 };
 
 /// The directory in a plugin's root of what was written beside its volumes. No volume's directory starts with a dot.
@@ -139,9 +141,16 @@ impl Place {
                 .map_err(|error| HostFileError::new("create the directory", directory, &error))?;
         }
         let write = || {
-            let file = match is_new {
-                true => exchange(&self.record, &serde_json::to_vec_pretty(record)?)?,
-                false => open_to_read(&self.record)?,
+            let text = serde_json::to_vec_pretty(record)?;
+            let file = match (is_new, durability) {
+                // The sync below is the only one that a new record needs.
+                (true, Durability::PowerFailure) if self.record.try_exists()? => {
+                    exchange_synced(&self.record, &text)?
+                }
+                (true, Durability::PowerFailure | Durability::Crash) => {
+                    exchange(&self.record, &text)?
+                }
+                (false, _) => open_to_read(&self.record)?,
             };
             match durability {
                 Durability::PowerFailure => file.sync_all(),
@@ -305,8 +314,12 @@ pub(super) enum Found {
 
 impl Found {
     pub(super) fn volume(&self) -> &RemoteVolume {
+        &self.record().volume
+    }
+
+    pub(super) fn record(&self) -> &VolumeRecord {
         match self {
-            Self::Staging(_, record) | Self::Target(_, _, record) => &record.volume,
+            Self::Staging(_, record) | Self::Target(_, _, record) => record,
         }
     }
 
@@ -317,19 +330,77 @@ impl Found {
     }
 }
 
+/// What the agent's directories have, as far as it can be read: one damaged record hides no other.
+#[derive(Debug, Default)]
+pub(super) struct Scan {
+    /// What has a record.
+    pub(super) found: Vec<Found>,
+    /// The directories and records that cannot be read.
+    pub(super) unreadable: Vec<HostFileError>,
+}
+
+impl Scan {
+    /// Returns what was found.
+    ///
+    /// # Errors
+    /// If something could not be read.
+    pub(super) fn complete(self) -> Result<Vec<Found>, HostFileError> {
+        match self.unreadable.into_iter().next() {
+            Some(error) => Err(error),
+            None => Ok(self.found),
+        }
+    }
+
+    /// Adds what is below one plugin's root.
+    pub(super) fn add_all(&mut self, root: &MountRoot) {
+        for volume in self.directories_in(root.on_host()) {
+            if volume.file_name() != Some(KEPT.as_ref()) {
+                self.add(root, &volume);
+            }
+        }
+    }
+
+    /// Returns the directories in a directory.
+    pub(super) fn directories_in(&mut self, directory: &Path) -> Vec<PathBuf> {
+        self.noted(entries(directory)).unwrap_or_default()
+    }
+
+    /// Notes what cannot be read.
+    pub(super) fn noted<T>(&mut self, read: Result<T, HostFileError>) -> Option<T> {
+        read.map_err(|error| self.unreadable.push(error)).ok()
+    }
+
+    /// Adds what one volume has.
+    fn add(&mut self, root: &MountRoot, volume: &Path) {
+        if let Some(path) = root.staging_in(volume) {
+            let place = Place::of_staging(root, &path);
+            if let Some(record) = self.noted(place.read()).flatten() {
+                self.found.push(Found::Staging(place, record));
+            }
+        }
+        for alloc in self.directories_in(&root.targets_in(volume)) {
+            for directory in self.directories_in(&alloc) {
+                let Some(path) = root.target_in(&directory) else {
+                    continue;
+                };
+                let place = Place::of_target(root, &path);
+                if let Some(record) = self.noted(place.read()).flatten() {
+                    self.found.push(Found::Target(place, path, record));
+                }
+            }
+        }
+    }
+}
+
 /// Returns what is below one plugin's root and has a record.
 ///
 /// # Errors
 /// If a directory or a record cannot be read.
+#[cfg(test)]
 pub(super) fn find_all(root: &MountRoot) -> Result<Vec<Found>, HostFileError> {
-    let mut found = vec![];
-    for volume in entries(root.on_host())? {
-        if volume.file_name() == Some(KEPT.as_ref()) {
-            continue;
-        }
-        found.extend(find_in(root, &volume)?);
-    }
-    Ok(found)
+    let mut scan = Scan::default();
+    scan.add_all(root);
+    scan.complete()
 }
 
 /// Returns what one volume has below its plugin's root.
@@ -337,7 +408,9 @@ pub(super) fn find_all(root: &MountRoot) -> Result<Vec<Found>, HostFileError> {
 /// # Errors
 /// If a directory or a record cannot be read.
 pub(super) fn find_volume(root: &MountRoot, id: &ExternalId) -> Result<Vec<Found>, HostFileError> {
-    find_in(root, &root.volume(id))
+    let mut scan = Scan::default();
+    scan.add(root, &root.volume(id));
+    scan.complete()
 }
 
 /// Reads the record of the mount point at this path; `None` if there is none, or an empty one.
@@ -348,11 +421,16 @@ pub(super) fn recorded_at(mount: &Path) -> Result<Option<VolumeRecord>, HostFile
     read_record(&record_beside(mount))
 }
 
-/// Writes into the record of the mount point at this path what is there. Without a record nothing is written.
+/// Writes into the record of the mount point at this path what is there. Without a record nothing is written. After a power
+/// failure, a record that has to outlive it is the earlier or the new one.
 ///
 /// # Errors
 /// If it cannot be read or written.
-pub(super) fn record_source(mount: &Path, source: SourceIdentity) -> Result<(), HostFileError> {
+pub(super) fn record_source(
+    mount: &Path,
+    source: SourceIdentity,
+    durability: Durability,
+) -> Result<(), HostFileError> {
     let path = record_beside(mount);
     let Some(record) = read_record(&path)? else {
         return Ok(());
@@ -363,7 +441,10 @@ pub(super) fn record_source(mount: &Path, source: SourceIdentity) -> Result<(), 
     };
     let written = serde_json::to_vec_pretty(&record)
         .map_err(io::Error::from)
-        .and_then(|text| exchange(&path, &text));
+        .and_then(|text| match durability {
+            Durability::PowerFailure => exchange_synced(&path, &text),
+            Durability::Crash => exchange(&path, &text),
+        });
     written
         .map(drop)
         .map_err(|error| HostFileError::new("write", &path, &error))
@@ -401,28 +482,6 @@ pub(super) fn kept_files(root: &MountRoot, id: &ExternalId) -> Result<Vec<PathBu
         }
     }
     Ok(kept)
-}
-
-fn find_in(root: &MountRoot, volume: &Path) -> Result<Vec<Found>, HostFileError> {
-    let mut found = vec![];
-    if let Some(path) = root.staging_in(volume) {
-        let place = Place::of_staging(root, &path);
-        if let Some(record) = place.read()? {
-            found.push(Found::Staging(place, record));
-        }
-    }
-    for alloc in entries(&root.targets_in(volume))? {
-        for directory in entries(&alloc)? {
-            let Some(path) = root.target_in(&directory) else {
-                continue;
-            };
-            let place = Place::of_target(root, &path);
-            if let Some(record) = place.read()? {
-                found.push(Found::Target(place, path, record));
-            }
-        }
-    }
-    Ok(found)
 }
 
 /// Returns the root and every directory from there to `directory`.
@@ -594,12 +653,119 @@ mod tests {
             mount: None,
             device_node: Some("8:1".to_owned()),
         };
-        record_source(&mount, source.clone()).unwrap();
+        record_source(&mount, source.clone(), Durability::Crash).unwrap();
         let expected = VolumeRecord {
             source: Some(source),
             ..read
         };
         assert_eq!(recorded_at(&mount), Ok(Some(expected)));
+    }
+
+    /// A command that succeeded.
+    fn run(program: &str, arguments: &[&std::ffi::OsStr]) {
+        let output = std::process::Command::new(program).args(arguments).output();
+        let output = output.unwrap();
+        assert!(
+            output.status.success(),
+            "{program} {arguments:?}: {output:?}"
+        );
+    }
+
+    /// An XFS that loses what was not synced when it is shut down. The journal of the agent syncs other files meanwhile.
+    #[test]
+    fn a_synced_record_survives_a_power_failure_after_every_step() {
+        use std::ffi::OsStr;
+        let has = |program: &str| Path::new("/usr/sbin").join(program).exists();
+        let is_root = rustix::process::geteuid().is_root();
+        if !is_root
+            || !has("xfs_io")
+            || !has("mkfs.xfs")
+            || !Path::new("/dev/loop-control").exists()
+        {
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let (image, disk) = (
+            directory.path().join("image"),
+            directory.path().join("disk"),
+        );
+        std::fs::create_dir(&disk).unwrap();
+        let size = 320 << 20;
+        std::fs::File::create(&image)
+            .unwrap()
+            .set_len(size)
+            .unwrap();
+        run("mkfs.xfs", &[OsStr::new("-q"), image.as_os_str()]);
+        let mount = || {
+            run(
+                "mount",
+                &[OsStr::new("-oloop"), image.as_os_str(), disk.as_os_str()],
+            );
+        };
+        let unmount = || run("umount", &[disk.as_os_str()]);
+        let sync_another = || {
+            let other = std::fs::File::create(disk.join("journal")).unwrap();
+            other.sync_all().unwrap();
+        };
+        let fail = || {
+            let shutdown = ["-x", "-c", "shutdown"].map(OsStr::new);
+            let arguments: Vec<_> = shutdown.into_iter().chain([disk.as_os_str()]).collect();
+            run("xfs_io", &arguments);
+            unmount();
+            mount();
+        };
+        mount();
+        let base = disk.join("mounts");
+        std::fs::create_dir(&base).unwrap();
+        let root = MountRoot::new(&base, &base).unwrap();
+        for steps in 1..=3 {
+            let id = format!("v{steps}");
+            let place = Place::of_staging(&root, &root.staging(&id.as_str().into()));
+            place
+                .prepare(&record(), true, Durability::PowerFailure)
+                .unwrap();
+            if steps > 1 {
+                let source = SourceIdentity {
+                    mount: None,
+                    device_node: Some("8:1".to_owned()),
+                };
+                record_source(&place.mount, source, Durability::PowerFailure).unwrap();
+                sync_another();
+            }
+            if steps > 2 {
+                // A second stage forgets what was there.
+                place
+                    .prepare(&record(), true, Durability::PowerFailure)
+                    .unwrap();
+                sync_another();
+            }
+            fail();
+            let found = place.read();
+            assert!(
+                matches!(&found, Ok(Some(found)) if found.volume == record().volume),
+                "{steps}: {found:?}"
+            );
+        }
+        unmount();
+    }
+
+    #[test]
+    fn a_damaged_record_hides_no_other_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = MountRoot::new(directory.path(), directory.path()).unwrap();
+        let places =
+            ["v1", "v2", "v3"].map(|id| Place::of_staging(&root, &root.staging(&id.into())));
+        for place in &places {
+            place.prepare(&record(), true, Durability::Crash).unwrap();
+        }
+        std::fs::write(&places[1].record, [0; 4]).unwrap();
+        let mut scan = Scan::default();
+        scan.add_all(&root);
+        let found: Vec<_> = scan.found.iter().map(Found::mount).collect();
+        assert_eq!(found, [places[0].mount.as_path(), &places[2].mount]);
+        let unreadable: Vec<_> = scan.unreadable.iter().map(|error| &error.path).collect();
+        assert_eq!(unreadable, [&places[1].record]);
+        assert!(scan.complete().is_err());
     }
 
     #[test]

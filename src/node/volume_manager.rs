@@ -14,7 +14,7 @@ use async_trait::async_trait;
 
 use super::call_lanes::{CallLanes, LaneKey, PluginProcess};
 use super::registry::{Registry, RunningInstance};
-use super::volume_files::{Found, entries, find_all, kept_files};
+use super::volume_files::{Found, Scan, kept_files};
 use super::volume_steps::{VolumeSteps, run_blocking};
 use crate::model::{
     AllocId, Bytes, HostSession, MountRoot, NamespacedId, PluginId, RemoteVolume, TargetPath,
@@ -242,7 +242,7 @@ impl NodeHost for VolumeManager {
         // First: a call that ends after this look has left what the next one finds.
         let busy = self.lanes().busy_on_node();
         let directories = self.directories.clone();
-        let found = run_blocking(move || find_of_all_plugins(&directories)).await;
+        let found = run_blocking(move || scan_of_all_plugins(&directories).complete()).await;
         let found = found.map_err(HostError::NotPrepared)?;
         self.check_identified(&found).await?;
         let found = found.iter().map(Found::volume).cloned();
@@ -293,22 +293,19 @@ impl VolumeManager {
     }
 }
 
-/// Returns what is below the directories of all plugins, also of those that do not run.
-///
-/// # Errors
-/// If a directory or a record cannot be read.
-pub(super) fn find_of_all_plugins(
-    directories: &MountDirectories,
-) -> Result<Vec<Found>, HostFileError> {
-    let mut found = vec![];
-    for directory in entries(&directories.base)? {
+/// Returns what is below the directories of all plugins, also of those that do not run. Blocks.
+pub(super) fn scan_of_all_plugins(directories: &MountDirectories) -> Scan {
+    let mut scan = Scan::default();
+    for directory in scan.directories_in(&directories.base) {
         let root = MountRoot::new(&directory, &directory).map_err(|problem| {
             let error = std::io::Error::new(std::io::ErrorKind::InvalidInput, problem);
             HostFileError::new("use", &directory, &error)
-        })?;
-        found.extend(find_all(&root)?);
+        });
+        if let Some(root) = scan.noted(root) {
+            scan.add_all(&root);
+        }
     }
-    Ok(found)
+    scan
 }
 
 #[cfg(test)]

@@ -80,7 +80,7 @@ impl VolumeSteps {
         if before.is_some() && found.mount.is_none() {
             return Err(self.not_there(&place, "not a mount point"));
         }
-        self.record_source(&place, found).await
+        self.record_source(&place, found, false).await
     }
 
     /// Publishes a volume.
@@ -128,7 +128,7 @@ impl VolumeSteps {
             AttachmentMode::FileSystem | AttachmentMode::BlockDevice => {}
         }
         let is_mounted = found.mount.is_some();
-        self.record_source(&place, found).await?;
+        self.record_source(&place, found, true).await?;
         // The step is done after this, so an agent that ends before it publishes again.
         if is_mounted {
             self.seal(&place).await;
@@ -336,8 +336,14 @@ impl VolumeSteps {
     }
 
     /// Records what is at a place after a successful call.
-    async fn record_source(&self, place: &Place, found: SourceIdentity) -> Result<(), HostError> {
-        let record = move |place: &Place| record_source(&place.mount, found);
+    async fn record_source(
+        &self,
+        place: &Place,
+        found: SourceIdentity,
+        is_target: bool,
+    ) -> Result<(), HostError> {
+        let durability = self.durability(is_target);
+        let record = move |place: &Place| record_source(&place.mount, found, durability);
         let recorded = blocking(place, record).await;
         recorded.map_err(HostError::NotFinished)
     }
@@ -360,13 +366,17 @@ impl VolumeSteps {
         self.remove(place).await
     }
 
+    /// Returns what the record of a target, or of a staging, outlives: the first one of a volume outlives everything.
+    fn durability(&self, is_target: bool) -> Durability {
+        match is_target && self.capabilities.stage_unstage_volume {
+            true => Durability::Crash,
+            false => Durability::PowerFailure,
+        }
+    }
+
     /// Creates what the call needs. Returns whether the volume was not here before.
     async fn prepare(&self, place: &Place, record: VolumeRecord) -> Result<bool, HostError> {
-        let is_first = record.target.is_none() || !self.capabilities.stage_unstage_volume;
-        let durability = match is_first {
-            true => Durability::PowerFailure,
-            false => Durability::Crash,
-        };
+        let durability = self.durability(record.target.is_some());
         let prepare = move |place: &Place| {
             let holder = place.holder()?;
             let is_new = match &holder {

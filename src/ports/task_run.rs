@@ -287,7 +287,7 @@ pub enum RunError {
     /// The operating system refused. Another attempt may succeed.
     #[error("cannot {action} the run in `{}`: {reason}", run.display())]
     Failed {
-        /// The failed action: `start`, `stop`, `wait for`, `read the output of`.
+        /// The failed action: `start`, `stop`, `wait for`, `find`, `read the output of`.
         action: &'static str,
         /// The directory of the run.
         run: PathBuf,
@@ -317,6 +317,10 @@ pub trait RunDriver: Send + Sync {
     /// Ends the task at once, with SIGKILL and without its kill timeout, and returns before it has ended. A run that is not
     /// started yet will not start. Has no effect on a run that has ended.
     async fn kill(&self, run: &Path) -> Result<(), RunError>;
+    /// Finds the runs below this directory, which exists, that go on although their files are missing or damaged. From then
+    /// on they are waited for and stopped like any other. Returns those that cannot go on, because more than their state is
+    /// missing. The files of a run say nothing before this.
+    async fn recover(&self, data: &Path) -> Result<Vec<PathBuf>, RunError>;
     /// Returns the last lines of an output, newest last, without control characters. At most `limit` lines from the
     /// last 64 KiB. Empty if the task wrote nothing.
     async fn last_lines(

@@ -121,6 +121,18 @@ pub fn exchange(path: &Path, content: &[u8]) -> io::Result<File> {
     Ok(file.persist(path)?)
 }
 
+/// Replaces the content of a file: a crash or a power failure leaves the old content or the new one, and may leave a file
+/// for [`remove_temporary_in`]. Which of them is not certain before a later sync.
+///
+/// # Errors
+/// See [`replace`].
+pub fn exchange_synced(path: &Path, content: &[u8]) -> io::Result<File> {
+    let mut file = temporary_in(directory_of(path))?;
+    file.write_all(content)?;
+    file.as_file().sync_all()?;
+    Ok(file.persist(path)?)
+}
+
 /// Returns the directory that a file is in.
 fn directory_of(path: &Path) -> &Path {
     match path.parent() {

@@ -44,6 +44,28 @@ pub fn open_given(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// Opens a file that chooses other files and servers. What is beside it must not be replaced by others either.
+///
+/// # Errors
+/// See [`open_given`]; also if another user could replace the file.
+#[cfg(unix)]
+pub fn open_given_choice(path: &Path) -> io::Result<File> {
+    let file = open_given(path)?;
+    if let Some(directory) = path.parent() {
+        super::socket::check_entries(directory)?;
+    }
+    Ok(file)
+}
+
+/// Opens a file for reading. This system has no owners and modes to check.
+///
+/// # Errors
+/// If it cannot be opened.
+#[cfg(not(unix))]
+pub fn open_given_choice(path: &Path) -> io::Result<File> {
+    open_given(path)
+}
+
 /// Opens a file for reading. This system has no owners and modes to check.
 ///
 /// # Errors

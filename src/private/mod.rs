@@ -31,12 +31,12 @@ mod tree;
 #[cfg(unix)]
 pub use directory::{create_directory, create_subdirectory, has_private_mode};
 pub use file::{
-    create_new, exchange, open_existing, open_or_create, open_to_read, remove_temporary_in,
-    replace, replace_with, temporary_in,
+    create_new, exchange, exchange_synced, open_existing, open_or_create, open_to_read,
+    remove_temporary_in, replace, replace_with, temporary_in,
 };
 #[cfg(unix)]
 pub use given::open_secret;
-pub use given::{open_given, own_network};
+pub use given::{open_given, open_given_choice, own_network};
 pub use lock_holder::{LockProcess, foreign_holder};
 pub use problem::{NotPrivate, Problem};
 #[cfg(target_os = "linux")]
@@ -44,7 +44,7 @@ pub use process_stat::start_time_in;
 #[cfg(target_os = "linux")]
 pub use search_right::{grant_search, revoke_search, users_with_search};
 #[cfg(unix)]
-pub use socket::{bind_socket, check_socket, check_socket_directory};
+pub use socket::{bind_socket, check_socket, check_socket_directory, check_socket_of};
 #[cfg(target_os = "linux")]
 pub use socket_peer::SocketPeer;
 #[cfg(target_os = "linux")]

@@ -43,15 +43,30 @@ pub fn bind_socket(path: &Path) -> io::Result<UnixListener> {
 /// # Errors
 /// If it cannot be created, or a stranger could replace the socket.
 pub fn check_socket_directory(directory: &Path) -> io::Result<()> {
-    let found = match std::fs::metadata(directory) {
-        Ok(found) => found,
+    match check_entries(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return create_directory(directory).map(drop);
+            create_directory(directory).map(drop)
         }
-        Err(error) => return Err(error),
+        checked => checked,
+    }
+}
+
+/// Checks that only this user and root can replace what is in a directory.
+///
+/// # Errors
+/// If it cannot be examined, or a stranger could.
+pub(super) fn check_entries(directory: &Path) -> io::Result<()> {
+    check_entries_of(directory, &[])
+}
+
+fn check_entries_of(directory: &Path, others: &[u32]) -> io::Result<()> {
+    let directory = match directory == Path::new("") {
+        true => Path::new("."),
+        false => directory,
     };
+    let found = std::fs::metadata(directory)?;
     let (owner, mode, own) = (found.uid(), found.mode() & 0o7777, own_user());
-    if !is_trusted(owner) {
+    if !is_trusted(owner) && !others.contains(&owner) {
         let problem = Problem::Foreign { owner, mode, own };
         return Err(NotPrivate::at(directory, problem));
     }
@@ -67,6 +82,26 @@ pub fn check_socket_directory(directory: &Path) -> io::Result<()> {
 /// # Errors
 /// If it does not exist, or a stranger owns it or could replace it.
 pub fn check_socket(path: &Path) -> io::Result<()> {
+    check_owned_socket(path, &[own_user()], &[])?;
+    match path.parent() {
+        Some(directory) => check_socket_directory(directory),
+        None => Ok(()),
+    }
+}
+
+/// Checks that a socket belongs to this user, to root or to one of these users, and that no other user can replace it.
+///
+/// # Errors
+/// See [`check_socket`].
+pub fn check_socket_of(path: &Path, others: &[u32]) -> io::Result<()> {
+    check_owned_socket(path, &[own_user(), 0], others)?;
+    match path.parent() {
+        Some(directory) => check_entries_of(directory, others),
+        None => Ok(()),
+    }
+}
+
+fn check_owned_socket(path: &Path, owners: &[u32], others: &[u32]) -> io::Result<()> {
     let found = std::fs::symlink_metadata(path)?;
     let (owner, mode, own) = (found.uid(), found.mode() & 0o7777, own_user());
     if !found.file_type().is_socket() {
@@ -78,13 +113,10 @@ pub fn check_socket(path: &Path) -> io::Result<()> {
         };
         return Err(NotPrivate::at(path, problem));
     }
-    if owner != own {
+    if !owners.contains(&owner) && !others.contains(&owner) {
         return Err(NotPrivate::at(path, Problem::Foreign { owner, mode, own }));
     }
-    match path.parent() {
-        Some(directory) => check_socket_directory(directory),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -174,6 +174,15 @@ impl Services {
         }
     }
 
+    /// Sets whether jobs may run tasks of `exec` as root.
+    #[must_use]
+    pub fn with_root_tasks(self, are_allowed: bool) -> Self {
+        Self {
+            jobs: self.jobs.with_root_tasks(are_allowed),
+            ..self
+        }
+    }
+
     /// Serves the output of the tasks of a node in this process.
     #[must_use]
     pub fn with_task_logs(self, logs: std::sync::Arc<dyn TaskLogs>) -> Self {

@@ -58,6 +58,7 @@ impl Node {
     fn start_agent(&mut self) {
         let deps = AllocRunnerDeps {
             host_volumes: Default::default(),
+            allows_root_tasks: true,
             control: self.control.clone(),
             drivers: drivers(),
             clock: Arc::new(SystemClock),
@@ -79,7 +80,7 @@ impl Node {
                 sockets: self.data.path().join("run"),
                 volumes: self.data.path().join("mounts"),
             })),
-            token_directory: None,
+            hidden_directories: vec![],
             data_directory: self.data.path().to_owned(),
         };
         let runners = AllocRunners::new(deps).run(CancellationToken::new());

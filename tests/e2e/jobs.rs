@@ -144,7 +144,7 @@ fn a_read_only_volume_refuses_writes() {
 fn a_block_volume_is_a_device_in_the_task() {
     let test = "jobs::a_block_volume_is_a_device_in_the_task";
     run_in_namespace_with_devices(test, async {
-        let machine = Machine::new();
+        let machine = Machine::with_options(["--allow-root-tasks"]);
         machine.create_volume("disk", WRITER, "block-device");
         let mut disk = volume("disk", WRITER);
         disk["AttachmentMode"] = json!("block-device");

@@ -51,6 +51,7 @@ mod jobs_many;
 mod kept_files;
 mod long_input;
 mod lost_mounts;
+mod missing_files;
 mod mounts_of_others;
 #[path = "../support/namespace.rs"]
 mod namespace;
@@ -66,6 +67,7 @@ mod random;
 mod readme;
 mod reconcile;
 mod rights;
+mod root_tasks;
 mod saved_plan;
 mod secrets_of_jobs;
 mod server_away;

@@ -296,7 +296,8 @@ fn a_task_that_is_root_only_reads() {
         return;
     }
     run_in_namespace(test, async {
-        let machine = Machine::with_options(["--host-volume", "all=/:ro"]);
+        let options = ["--host-volume", "all=/:ro", "--allow-root-tasks"];
+        let machine = Machine::with_options(options);
         machine.create_volume("data", WRITER, "file-system");
         let port = machine.address().tcp().port();
         let witness = machine.directory.path().join("witness");

@@ -120,6 +120,10 @@ fn a_task_sees_programs_of_the_host_and_nothing_else() {
             let base = tempfile::tempdir().unwrap();
             // The agent's data lies below a directory that tasks see.
             run_command(&["mount", "-t", "tmpfs", "tmpfs", "/usr/local"]);
+            // Another task's mount, which the supervisor sees.
+            let other = base.path().join("other");
+            std::fs::create_dir(&other).unwrap();
+            run_command(&["mount", "-t", "tmpfs", "tmpfs", other.to_str().unwrap()]);
             let data = Path::new("/usr/local/agent");
             std::fs::create_dir(data).unwrap();
             std::fs::write(data.join("secrets.key"), "secret").unwrap();
@@ -127,7 +131,7 @@ fn a_task_sees_programs_of_the_host_and_nothing_else() {
                 "ls / | tr '\\n' ' '; echo; ls /usr/local/agent | wc -l; ls -d {} 2>&1 | grep -c 'No such file'; \
                  ls /proc/1/root/ 2>&1 | sed 's/.*: //'; (echo x > /etc/new) 2>&1 | sed 's/.*: //'; \
                  (echo x > /new) 2>&1 | sed 's/.*: //'; mount -o remount,rw /usr 2>&1 | grep -c -i denied; \
-                 cat /proc/self/mountinfo | grep -c {}; echo temporary > /tmp/x && cat /tmp/x; tty < /dev/null; \
+                 cat /proc/[0-9]*/mountinfo | grep -c {}; echo temporary > /tmp/x && cat /tmp/x; tty < /dev/null; \
                  mknod /tmp/disk b 7 0 2>&1 | sed 's/.*: //'",
                 base.path().display(),
                 base.path().display(),
@@ -151,7 +155,7 @@ fn a_task_sees_programs_of_the_host_and_nothing_else() {
             let expected = [
                 "0",
                 "1",
-                "Permission denied",
+                "Operation not permitted",
                 "Read-only file system",
                 "Read-only file system",
                 "1",
@@ -162,6 +166,7 @@ fn a_task_sees_programs_of_the_host_and_nothing_else() {
             ];
             assert_eq!(lines[1..], expected);
             run_command(&["umount", "/usr/local"]);
+            run_command(&["umount", other.to_str().unwrap()]);
         },
     );
 }
@@ -234,34 +239,34 @@ fn a_destination_that_cannot_be_made_is_refused_in_words() {
     );
 }
 
-/// Another task may have put a link there, to have the volume mounted over something else.
+/// An earlier run of the task may have put a link there, to have the volume mounted over something else.
 #[test]
 fn a_link_in_a_destination_is_refused_and_nothing_is_made_behind_it() {
     run_isolated(
         "task_root::a_link_in_a_destination_is_refused_and_nothing_is_made_behind_it",
         || async {
             let base = tempfile::tempdir().unwrap();
-            let [alloc, volume, other] = ["alloc", "volume", "other"].map(|name| {
+            let [local, volume, other] = ["local", "volume", "other"].map(|name| {
                 let path = base.path().join(name);
                 std::fs::create_dir(&path).unwrap();
                 path
             });
-            std::os::unix::fs::symlink("/aaa", alloc.join("data")).unwrap();
-            std::os::unix::fs::symlink("/usr", alloc.join("last")).unwrap();
-            std::os::unix::fs::symlink("../aaa", alloc.join("relative")).unwrap();
-            std::fs::write(alloc.join("file"), "").unwrap();
+            std::os::unix::fs::symlink("/aaa", local.join("data")).unwrap();
+            std::os::unix::fs::symlink("/usr", local.join("last")).unwrap();
+            std::os::unix::fs::symlink("../aaa", local.join("relative")).unwrap();
+            std::fs::write(local.join("file"), "").unwrap();
             let file = base.path().join("file");
             std::fs::write(&file, "").unwrap();
             for (source, destination, place) in [
-                (&volume, "/alloc/data/inner", "/alloc/data"),
-                (&volume, "/alloc/last", "/alloc/last"),
-                (&volume, "/alloc/relative/x/y", "/alloc/relative"),
-                (&volume, "/alloc/file/inner", "/alloc/file"),
-                (&file, "/alloc/last", "/alloc/last"),
-                (&file, "/alloc/data/inner", "/alloc/data"),
+                (&volume, "/local/data/inner", "/local/data"),
+                (&volume, "/local/last", "/local/last"),
+                (&volume, "/local/relative/x/y", "/local/relative"),
+                (&volume, "/local/file/inner", "/local/file"),
+                (&file, "/local/last", "/local/last"),
+                (&file, "/local/data/inner", "/local/data"),
             ] {
                 let mounts = vec![
-                    mount(&alloc, "/alloc"),
+                    mount(&local, "/local"),
                     mount(&other, "/aaa"),
                     mount(source, destination),
                 ];
@@ -278,11 +283,11 @@ fn a_link_in_a_destination_is_refused_and_nothing_is_made_behind_it() {
             assert_eq!(std::fs::read_dir(&volume).unwrap().count(), 0);
             assert!(!Path::new("/aaa").exists(), "nothing on the host");
             // A destination below another mount, and one that has to be made, are no links.
-            let mounts = vec![mount(&alloc, "/alloc"), mount(&volume, "/alloc/new/inner")];
+            let mounts = vec![mount(&local, "/local"), mount(&volume, "/local/new/inner")];
             let run = TestRun::new(exec(), base.path());
             let lines = output_of(
                 &run,
-                exec_request("touch /alloc/new/inner/x; ls /alloc/new", mounts),
+                exec_request("touch /local/new/inner/x; ls /local/new", mounts),
             );
             assert_eq!(lines.await, ["inner"]);
             assert!(volume.join("x").exists());
@@ -329,7 +334,7 @@ fn tasks_of_an_agent_without_root() {
         let script = "id -u; echo written > /data/file; (echo x > /etc/new) 2>&1 | sed 's/.*: //'; \
                       ls /proc/1/root/ 2>&1 | sed 's/.*: //'";
         let lines = output_of(&run, exec_request(script, vec![mount(&volume, "/data")])).await;
-        assert_eq!(lines, ["0", "Read-only file system", "Permission denied"]);
+        assert_eq!(lines, ["0", "Read-only file system", "Operation not permitted"]);
         let written = volume.join("file");
         assert_eq!(std::fs::read_to_string(&written).unwrap(), "written\n");
 

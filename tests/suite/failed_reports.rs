@@ -94,6 +94,31 @@ fn reports(directory: &Path, command: &str, failure: Failure) -> (Exit, [String;
     (run.exit, texts)
 }
 
+/// The author of a change can put a link at the place of a report.
+#[cfg(unix)]
+#[test]
+fn a_report_goes_through_no_link_out_of_the_tree() {
+    let directory = tempfile::tempdir().unwrap();
+    let (tree, home) = (directory.path().join("tree"), directory.path().join("home"));
+    for path in [&tree, &home] {
+        std::fs::create_dir(path).unwrap();
+    }
+    std::fs::write(home.join("bashrc"), "old").unwrap();
+    std::fs::write(tree.join("db.hcl"), specification("single-node-writer")).unwrap();
+    std::os::unix::fs::symlink("../home/bashrc", tree.join("report.md")).unwrap();
+    std::os::unix::fs::symlink("../home", tree.join("reports")).unwrap();
+    for file in ["report.md", "reports/new.md"] {
+        let line = format!("validate -f db.hcl --format markdown={file}");
+        let run = run_in(&tree, &line, |_| {});
+        assert_eq!(run.exit, Exit::Error, "{}", run.text);
+        let expected = format!("cannot write `{file}`: a link on its path leads to");
+        assert!(run.text.contains(&expected), "{}", run.text);
+    }
+    let kept = std::fs::read_to_string(home.join("bashrc")).unwrap();
+    assert_eq!(kept, "old");
+    assert_eq!(std::fs::read_dir(&home).unwrap().count(), 1);
+}
+
 /// Checks that the elements of an XML document are closed in order, and that its text is escaped.
 fn check_xml(text: &str) {
     let mut open: Vec<&str> = vec![];

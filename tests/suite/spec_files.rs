@@ -335,6 +335,41 @@ fn nothing_is_shown_of_a_file_that_someone_else_chose() {
     }
 }
 
+/// The author of a change can put a link at the place of a directory.
+#[cfg(unix)]
+#[test]
+fn nothing_is_shown_of_a_directory_that_a_link_in_the_tree_leads_to() {
+    use std::os::unix::fs::symlink;
+    let inside = directory(&["real/a.hcl"]);
+    let outside = directory(&["private/b.hcl"]);
+    symlink(outside.path(), inside.path().join("out")).expect("a link");
+    symlink("real", inside.path().join("in")).expect("a link");
+    for (argument, is_withheld) in [
+        ("real", false),
+        ("in", false),
+        ("out", true),
+        ("./out/private", true),
+        ("out/private/b.hcl", true),
+        ("out/*/*.hcl", true),
+        (&outside.path().display().to_string(), false),
+    ] {
+        let (mut sources, mut diagnostics) = (SourceMap::default(), Diagnostics::default());
+        let mut request = files::SpecFilesRequest {
+            arguments: &[argument.to_owned()],
+            base_directory: inside.path(),
+            stdin: &mut io::empty(),
+            syntax: None,
+            pipe_limit: PIPE_LIMIT,
+            shows_only_tree: false,
+        };
+        let texts = files::read_spec_files(&mut request, &mut sources, &mut diagnostics);
+        assert_eq!(texts.len(), 1, "{argument}");
+        for (source, _) in texts {
+            assert_eq!(sources.is_withheld(source), is_withheld, "{argument}");
+        }
+    }
+}
+
 /// Makes a pipe with a name.
 #[cfg(unix)]
 fn pipe(path: &Path) {

@@ -188,6 +188,11 @@ const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
         "unreadable_files_are_named",
     ),
     (
+        Code::JobRootTask,
+        "src/server/jobs/tests.rs",
+        "a_task_of_root_is_refused_unless_the_operator_allows_it",
+    ),
+    (
         Code::FilesForeignLink,
         "tests/suite/bad_input.rs",
         "nothing_of_a_file_outside_the_tree_is_shown",

@@ -80,6 +80,10 @@ pub(crate) struct AgentJournalArgs {
 }
 
 /// Arguments of `agent`.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an option of the command line"
+)]
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct AgentArgs {
@@ -117,6 +121,17 @@ pub(crate) struct AgentArgs {
     /// same path.
     #[arg(long, value_name = "[ID=]URL")]
     pub plugin_endpoint: Vec<String>,
+    /// Let jobs run tasks of `exec` as root
+    ///
+    /// Such a task is root of the machine as soon as one process outside of it helps. Without this option, only
+    /// plugins and tasks of `raw_exec` run as root. Nomad refuses it in the same way (`user.denylist`).
+    #[arg(long)]
+    pub allow_root_tasks: bool,
+    /// Number of a user that may run a plugin of `--plugin-endpoint`, besides this user and root, repeatable
+    ///
+    /// The plugin gets the secrets of its volumes, and the agent believes its answers.
+    #[arg(long, value_name = "UID")]
+    pub plugin_endpoint_user: Vec<u32>,
     /// Allow core dumps of the agent and its plugin, which contain keys and secrets
     #[arg(long)]
     pub allow_core_dumps: bool,
@@ -149,7 +164,9 @@ pub(crate) async fn serve_agent(
         limits: arguments.limit.clone(),
         host_volumes: arguments.host_volume.clone(),
         plugin_endpoints: arguments.plugin_endpoint.clone(),
+        plugin_endpoint_users: arguments.plugin_endpoint_user.clone(),
         allow_core_dumps: arguments.allow_core_dumps,
+        allow_root_tasks: arguments.allow_root_tasks,
         plugin: ProfileOptions::from(&arguments.plugin),
         calls: CallWidths::from(&arguments.calls),
         metrics: arguments.metrics,

@@ -152,3 +152,39 @@ async fn the_end_of_the_process_is_noticed() {
     assert_eq!(process.stop(false).await.unwrap(), StoppedProcess::Exited);
     child.wait().unwrap();
 }
+
+/// Who is root may run it, and so may a user that the operator named.
+#[tokio::test]
+async fn a_socket_of_a_stranger_is_not_used() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let stranger = 61_234;
+    for (owns_directory, owns_socket) in [(true, false), (false, true), (true, true)] {
+        let bed = Bed::new();
+        let socket = bed.directory.path().join("csi.sock");
+        for (path, is_foreign) in [
+            (bed.directory.path(), owns_directory),
+            (&socket, owns_socket),
+        ] {
+            if is_foreign {
+                std::os::unix::fs::chown(path, Some(stranger), None).unwrap();
+            }
+        }
+        let refused = refusal(&bed.plugin()).await.source.to_string();
+        assert!(refused.contains("belongs to user ID 61234"), "{refused}");
+        assert!(
+            refused.contains("`--plugin-endpoint-user 61234`"),
+            "{refused}"
+        );
+        assert!(bed.plugin().check().await.is_err());
+        let trusting = bed.plugin().with_users(vec![stranger]);
+        trusting.start().await.unwrap();
+    }
+    let bed = Bed::new();
+    let moved = bed.directory.path().join("moved");
+    std::fs::rename(bed.directory.path().join("csi.sock"), &moved).unwrap();
+    std::os::unix::fs::symlink(&moved, bed.directory.path().join("csi.sock")).unwrap();
+    let refused = refusal(&bed.plugin()).await.source.to_string();
+    assert!(refused.contains("is not a socket"), "{refused}");
+}

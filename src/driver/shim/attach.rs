@@ -7,8 +7,9 @@ use std::time::Duration;
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
 use super::super::process_id::{ProcessId, boot_id, is_no_such_process, register};
+use super::living::recover;
 use super::run_files::RunFiles;
-use super::run_state::{WaitStep, settled, wait_step};
+use super::run_state::{RunState, WaitStep, settled, wait_step};
 use crate::ports::RunEnd;
 use crate::retry::RetryPolicy;
 
@@ -38,7 +39,7 @@ pub(super) fn kill(run: &RunFiles) -> io::Result<()> {
 
 fn end(run: &RunFiles, signal: Signal) -> io::Result<()> {
     let requested = run.request_stop();
-    let state = run.read_state()?;
+    let state = known_state(run)?;
     let Some(shim) = state.as_ref().and_then(|state| state.shim()) else {
         // Without a shim, the file alone counts. A run that has ended needs none.
         return state.map_or(requested, |_| Ok(()));
@@ -52,21 +53,43 @@ fn end(run: &RunFiles, signal: Signal) -> io::Result<()> {
     }
 }
 
+/// Returns the state of a run; `None` if it was never started. A state that is missing or damaged says nothing about a shim,
+/// so one is looked for. Blocks.
+///
+/// # Errors
+/// If its files cannot be read, or its state stays unknown.
+pub(super) fn known_state(run: &RunFiles) -> io::Result<Option<RunState>> {
+    let is_known = match run.read_state() {
+        Err(error) => error.kind() != io::ErrorKind::InvalidData,
+        Ok(state) => state.is_some(),
+    };
+    if !is_known {
+        recover(run)?;
+    }
+    run.read_state()
+}
+
 /// Waits until a run has ended, and returns how; `None` if it was never started.
 ///
 /// # Errors
 /// If its files cannot be read, or the end of one whose shim is gone cannot be recorded.
 pub(super) async fn wait_for_end(run: &RunFiles) -> io::Result<Option<RunEnd>> {
+    let mut was_seen = false;
     loop {
         let step = blocking(run, |run| {
-            let state = run.read_state()?;
+            let state = known_state(run)?;
             let boot_id = boot_id()?;
             Ok(state.map(|state| wait_step(&state, &boot_id)))
         });
         match step.await? {
+            None if was_seen => {
+                let reason = "its files were removed while it ran".to_owned();
+                return Ok(Some(RunEnd::Lost { reason }));
+            }
             None => return Ok(None),
             Some(WaitStep::Report(end)) => return Ok(Some(end)),
             Some(WaitStep::AwaitShim(shim)) => {
+                was_seen = true;
                 await_process(run, shim).await?;
                 settle(run).await?;
             }
@@ -94,8 +117,12 @@ async fn await_process(run: &RunFiles, process: ProcessId) -> io::Result<()> {
 async fn settle(run: &RunFiles) -> io::Result<()> {
     for attempt in 0.. {
         let is_settled = blocking(run, |run| {
-            let Some(_lock) = run.try_lock()? else {
-                return Ok(false);
+            let _lock = match run.try_lock() {
+                Ok(Some(lock)) => lock,
+                Ok(None) => return Ok(false),
+                // Without its directory, the run has no state.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+                Err(error) => return Err(error),
             };
             let state = run.read_state()?;
             let boot_id = boot_id()?;

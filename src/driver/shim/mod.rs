@@ -19,6 +19,7 @@ mod destination;
 mod devices;
 mod host_directories;
 mod launch;
+mod living;
 mod log_file;
 mod log_reader;
 mod masked_paths;

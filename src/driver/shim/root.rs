@@ -14,6 +14,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, symlink};
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
 use rustix::mount::{
     MountFlags, UnmountFlags, mount, mount_bind_recursive, mount_remount, unmount,
 };
@@ -201,13 +202,7 @@ fn make_skeleton(run: &RunFiles, spec: &RunSpec) -> io::Result<()> {
     for name in EMPTY {
         make_directory(&root.join(name))?;
     }
-    // The kernel allows this in a user namespace only while the old one is visible.
-    mount("proc", root.join("proc"), "proc", DATA_ONLY, None).map_err(|error| {
-        about(
-            "mount /proc; a container must not hide parts of it",
-            &error.into(),
-        )
-    })?;
+    mount_proc(&root.join("proc"), spec.root)?;
     let tmp_flags = MountFlags::NOSUID | MountFlags::NODEV;
     mount("tmpfs", root.join("tmp"), "tmpfs", tmp_flags, TMP_OPTIONS)?;
     mount_bind_recursive("/sys", root.join("sys"))?;
@@ -220,6 +215,29 @@ fn make_skeleton(run: &RunFiles, spec: &RunSpec) -> io::Result<()> {
             protect_kernel_files(root)
         }
     }
+}
+
+/// Mounts `/proc`. A task that is no plugin sees only processes that it may trace, so not its shim, whose `mountinfo` names all
+/// mounts of the host. Before Linux 5.8, members of group 0 see the others too.
+fn mount_proc(path: &Path, root: TaskRoot) -> io::Result<()> {
+    let options: &[Option<&CStr>] = match root {
+        TaskRoot::Own | TaskRoot::Host => &[Some(c"hidepid=4"), Some(c"hidepid=2")],
+        TaskRoot::OwnPrivileged => &[None],
+    };
+    // The kernel allows this in a user namespace only while the old one is visible.
+    let mut mounted = Err(Errno::INVAL);
+    for options in options {
+        mounted = mount("proc", path, "proc", DATA_ONLY, *options);
+        if mounted != Err(Errno::INVAL) {
+            break;
+        }
+    }
+    mounted.map_err(|error| {
+        about(
+            "mount /proc; a container must not hide parts of it",
+            &error.into(),
+        )
+    })
 }
 
 /// Shows a directory of the host, with the mounts below it, read-only.

@@ -114,6 +114,17 @@ impl RunFiles {
         written.map_err(|error| self.about("write", "state.json", &error))
     }
 
+    /// Writes the state of a run whose files do not name its shim, which lives.
+    pub(super) fn recover(&self, shim: ProcessId) -> io::Result<()> {
+        private::create_directory(&self.directory)?;
+        self.write_state(&RunState::Starting { shim })
+    }
+
+    /// Whether the request is there.
+    pub(super) fn is_requested(&self) -> io::Result<bool> {
+        self.path("spec.json").try_exists()
+    }
+
     /// Requests the stop, also of a run that does not exist yet.
     pub(super) fn request_stop(&self) -> io::Result<()> {
         private::create_directory(&self.directory)?;
@@ -206,16 +217,17 @@ fn is_blank(text: &[u8]) -> bool {
     text.iter().all(|byte| *byte == 0)
 }
 
-/// Returns the content of a file of this version or an earlier one.
+/// Returns the content of a file of this version or an earlier one. A damaged one is `InvalidData`.
 fn decode<T: DeserializeOwned>(text: &[u8]) -> io::Result<T> {
     let invalid = |message: String| io::Error::new(io::ErrorKind::InvalidData, message);
     let damaged = |error: serde_json::Error| invalid(format!("it is damaged: {error}"));
     let Version { version } = serde_json::from_slice(text).map_err(damaged)?;
     if version > FORMAT {
-        return Err(invalid(format!(
+        let message = format!(
             "a newer version of nomad-csi wrote it (format {version}, this version reads {FORMAT}); \
              install that version again, or end the task first"
-        )));
+        );
+        return Err(io::Error::new(io::ErrorKind::Unsupported, message));
     }
     let file: Versioned<T> = serde_json::from_slice(text).map_err(damaged)?;
     Ok(file.content)

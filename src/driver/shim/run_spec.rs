@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
-use crate::model::PropagationMode;
+use crate::model::{PropagationMode, shared_mount_around};
 use crate::ports::{DriverConfig, LogLimits, RunRequest, TaskMount, TaskProgram, TaskUser};
 
 /// Which file system the task sees.
@@ -172,6 +172,16 @@ fn check_mounts(root: TaskRoot, mut mounts: Vec<TaskMount>) -> Result<Vec<TaskMo
             return Err(format!(
                 "the mount at `{}` is bidirectional, and only a plugin may mount onto the host",
                 mount.destination.display()
+            ));
+        }
+    }
+    for mount in &mounts {
+        let others = mounts.iter().map(|mount| &*mount.destination);
+        if let Some(around) = shared_mount_around(&mount.destination, others) {
+            let (shown, around) = (mount.destination.display(), around.display());
+            return Err(format!(
+                "the mount at `{shown}` is inside of `{around}`, which other tasks can change: one that removes its \
+                 directory there unmounts it; choose a destination outside of `{around}`, such as `/data`"
             ));
         }
     }

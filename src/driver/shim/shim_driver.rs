@@ -11,7 +11,8 @@ use async_trait::async_trait;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::process::Command;
 
-use super::attach::{blocking, kill, request_stop, wait_for_end};
+use super::attach::{blocking, kill, known_state, request_stop, wait_for_end};
+use super::living::recover_below;
 use super::log_reader;
 use super::messages::ShimMessage;
 use super::role::{COMMAND, ENVIRONMENT, OWN_PROGRAM, Role};
@@ -145,7 +146,7 @@ impl RunDriver for ShimDriver {
 
     async fn status(&self, run: &Path) -> Result<Option<RunStatus>, RunError> {
         let run = files(run, "read the state of")?;
-        let state = blocking(&run, RunFiles::read_state).await;
+        let state = blocking(&run, known_state).await;
         let state = state.map_err(failed("read the state of", run.directory()))?;
         Ok(state.map(|state| state.status()))
     }
@@ -169,6 +170,12 @@ impl RunDriver for ShimDriver {
         let run = files(run, "kill")?;
         let killed = blocking(&run, kill).await;
         killed.map_err(failed("kill", run.directory()))
+    }
+
+    async fn recover(&self, data: &Path) -> Result<Vec<PathBuf>, RunError> {
+        let below = files(data, "find")?;
+        let found = blocking(&below, |below| recover_below(below.directory())).await;
+        found.map_err(failed("find", below.directory()))
     }
 
     async fn last_lines(

@@ -3,7 +3,8 @@
 //! One thread waits for events and acts outside of the runtime, so its blocking calls hold up nothing else; two more
 //! threads copy the output. The lock of the run is held until the process ends. The final state comes last: after
 //! the last process of the task, which takes the mount namespace with it, and after the output. If the state cannot
-//! be written, the shim stays and tries again, because the status of the task would be lost with it.
+//! be written, the shim stays and tries again, because the status of the task would be lost with it; unless the directory
+//! of the run was removed.
 
 use std::io::{self, PipeReader};
 use std::os::fd::OwnedFd;
@@ -97,11 +98,13 @@ fn failure(error: &io::Error) -> (RunState, Option<ShimMessage>) {
     (RunState::Failed { reason }, Some(ShimMessage::Failed))
 }
 
-/// Returns when the state is durable, even if that takes a person who frees space.
+/// Returns when the state is durable, even if that takes a person who frees space. Without the directory of the run, there
+/// is no place for it: the end of this process then says that the task has ended.
 fn write_final_state(run: &RunFiles, state: &RunState) {
     for attempt in 0.. {
         match run.write_state(state) {
             Ok(()) => return,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return report(&error),
             Err(error) if attempt == 0 => report(&error),
             Err(_) => {}
         }

@@ -7,8 +7,10 @@ mod constraint;
 mod definition;
 mod group;
 mod launching;
+mod root_task;
 mod rules;
 mod task;
 mod volume;
 
 pub use definition::validate;
+pub use root_task::{ROOT_REFUSED, may_be_refused_as_root, root_tasks};

@@ -7,7 +7,9 @@ use super::rules::{GroupAt, Rules};
 use crate::diagnostic::Code;
 use crate::job::place::JobPlace;
 use crate::job::problem::JobProblem;
-use crate::model::{CsiPluginConfig, Task, TaskGroup, VolumeMount};
+use crate::model::{
+    CsiPluginConfig, SHARED_DIRECTORY, Task, TaskGroup, VolumeMount, shared_mount_around,
+};
 
 /// Drivers that cannot mount volumes, on any node (B79).
 const CANNOT_MOUNT: [&str; 3] = ["raw_exec", "mock_driver", "qemu"];
@@ -90,11 +92,37 @@ impl<'j> Rules<'j> {
                 destinations.insert(destination, own);
             }
         }
+        if task.driver == "exec" {
+            self.nested_mounts(task, place);
+        }
         let driver = task.driver.as_str();
         if !task.volume_mounts.is_empty() && CANNOT_MOUNT.contains(&driver) {
             let text = format!("task driver \"{driver}\" does not support volumes");
             let label = "the task fails when it starts";
             self.warning(Code::JobDriver, place.field("driver"), text, label);
+        }
+    }
+
+    /// Refuses a volume at a place that other tasks can take away.
+    fn nested_mounts(&mut self, task: &Task, place: &JobPlace) {
+        let mounts = task.volume_mounts.iter();
+        let places: Vec<_> = mounts
+            .map(|mount| place_in_task(&mount.destination))
+            .collect();
+        for (mount_at, destination) in places.iter().enumerate() {
+            let others = places.iter().map(PathBuf::as_path);
+            let around = others.chain([Path::new(SHARED_DIRECTORY)]);
+            let Some(around) = shared_mount_around(destination, around) else {
+                continue;
+            };
+            let around = around.display();
+            let text = format!(
+                "Volume Mount ({mount_at}) is inside of `{around}`, which other tasks can change: one that removes its \
+                 directory there unmounts the volume; choose a destination outside of `{around}`, such as `/data`"
+            );
+            let place = place.block("volume_mount", &mount_at.to_string());
+            let place = place.field("destination");
+            self.error(Code::JobVolumeMount, place, text, "not a safe place");
         }
     }
 
@@ -157,6 +185,12 @@ impl<'j> Rules<'j> {
             self.error(Code::JobDriver, place.clone(), text, label);
         }
     }
+}
+
+/// Returns the place of a destination in a task with a root of its own, as far as it is known before the task starts.
+fn place_in_task(destination: &str) -> PathBuf {
+    let known = destination.replace("${NOMAD_ALLOC_DIR}", SHARED_DIRECTORY);
+    Path::new("/").join(plain_path(&known))
 }
 
 /// Returns a path without `.`, repeated slashes and a slash at its end.

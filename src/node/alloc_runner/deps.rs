@@ -20,6 +20,8 @@ pub struct AllocRunnerDeps {
     pub clock: Arc<dyn Clock>,
     /// Jitter for pauses.
     pub ids: Arc<dyn IdSource>,
+    /// Whether tasks of `exec` may run as root.
+    pub allows_root_tasks: bool,
     /// This node.
     pub node: Arc<Node>,
     /// Knows what is mounted below the directory of an allocation, which must not be removed then.
@@ -28,6 +30,6 @@ pub struct AllocRunnerDeps {
     pub plugins: Arc<PluginHost>,
     /// The absolute path of the agent's data directory, which must be private.
     pub data_directory: PathBuf,
-    /// Another directory with secrets of the agent, which tasks do not see either.
-    pub token_directory: Option<PathBuf>,
+    /// Other directories of the agent, which tasks do not see either.
+    pub hidden_directories: Vec<PathBuf>,
 }

@@ -17,6 +17,7 @@ mod mounting;
 mod observed_run;
 mod plugin_watch;
 mod progress;
+mod recovery;
 mod reporter;
 mod restart;
 mod run_outcome;

@@ -2,7 +2,7 @@
 //!
 //! The mount table is compared with the records beside mount points when the agent starts, and whenever the table
 //! changes. Changes that come together are looked at once. Every record is compared: a mount that came and went between
-//! two looks is missed by a comparison of two tables. A volume that is mounted or unmounted in order has no record, or
+//! two looks is missed by a comparison of two tables. A record that cannot be read is named in the log, and hides no other. A volume that is mounted or unmounted in order has no record, or
 //! one that no claim relies on.
 
 use std::collections::BTreeMap;
@@ -14,8 +14,8 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::super::source_comparison::loss_in_table;
-use super::super::volume_files::{VolumeRecord, recorded_at};
-use super::super::volume_manager::{MountDirectories, find_of_all_plugins};
+use super::super::volume_files::{Found, VolumeRecord};
+use super::super::volume_manager::{MountDirectories, scan_of_all_plugins};
 use super::super::volume_steps::run_blocking;
 use crate::ports::{HostFileError, LostMount, MountEntry, MountError, Mounter};
 use crate::retry::RetryPolicy;
@@ -73,12 +73,19 @@ async fn follow(
     failures: &mut u32,
 ) -> Result<(), WatchError> {
     let mut changes = mounter.follow().await?;
+    let mut noted = vec![];
     loop {
         let mounts = topmost(changes.next().await?, &directories.base);
         let all = directories.clone();
-        let found = run_blocking(move || find_of_all_plugins(&all)).await?;
-        let recorded = found.iter().map(|found| found.mount().to_owned());
-        let lost = find_losses(recorded.collect(), &mounts).await?;
+        let scan = run_blocking(move || Ok(scan_of_all_plugins(&all))).await?;
+        if scan.unreadable != noted {
+            for error in &scan.unreadable {
+                tracing::warn!(%error, "cannot notice the loss of a mount whose record cannot be read; \
+                    release the volume, or restore the record");
+            }
+            noted = scan.unreadable;
+        }
+        let lost = find_losses(scan.found, &mounts);
         losses.send_if_modified(|losses| {
             let is_new = **losses != lost;
             if is_new {
@@ -99,22 +106,17 @@ fn topmost(table: Vec<MountEntry>, base: &Path) -> BTreeMap<PathBuf, MountEntry>
     below.map(|entry| (entry.target.clone(), entry)).collect()
 }
 
-/// Returns those of these paths whose record names a mount that is not there.
-async fn find_losses(
-    paths: Vec<PathBuf>,
+/// Returns those whose record names a mount that is not there.
+fn find_losses(
+    recorded: Vec<Found>,
     mounts: &BTreeMap<PathBuf, MountEntry>,
-) -> Result<BTreeMap<PathBuf, Loss>, HostFileError> {
-    let records = run_blocking(move || {
-        let read = |path: PathBuf| Ok(recorded_at(&path)?.map(|record| (path, record)));
-        let records = paths.into_iter().map(read);
-        records.collect::<Result<Vec<_>, HostFileError>>()
-    });
-    let records = records.await?.into_iter().flatten();
-    let lost = records.filter_map(|(path, record)| {
-        let loss = loss_of(&path, record, mounts.get(&path))?;
+) -> BTreeMap<PathBuf, Loss> {
+    let lost = recorded.into_iter().filter_map(|found| {
+        let path = found.mount().to_owned();
+        let loss = loss_of(&path, found.record().clone(), mounts.get(&path))?;
         Some((path, loss))
     });
-    Ok(lost.collect())
+    lost.collect()
 }
 
 fn loss_of(path: &Path, record: VolumeRecord, found: Option<&MountEntry>) -> Option<Loss> {

@@ -5,6 +5,7 @@
 //! another one takes over from the directories.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,15 +21,17 @@ use super::super::host_mounts::{host_mounts, is_host_volume};
 use super::super::plugin_tasks::PluginSupervision;
 use super::super::published_source::check_source;
 use super::super::task_mounts::MountTargets;
+use super::super::task_record::TaskRecord;
 use super::deps::AllocRunnerDeps;
 use super::driver_check::driver_problems;
 use super::lifecycle::{DueSteps, EndCause, Stage};
 use super::mount_watch::Losses;
 use super::mounting::Mounting;
 use super::progress::{AllocProgress, Setup, TaskProgress};
+use super::recovery::recover_runs;
 use super::reporter::report_progress;
 use super::task_events::Occurrence;
-use super::task_plan::{PlanContext, TaskPlan, has_own_root, user_name};
+use super::task_plan::{PlanContext, TaskPlan, conflict, has_own_root, user_name};
 use super::task_runner::TaskRunner;
 use super::wanted::Wanted;
 use crate::model::{AllocId, TaskGroup, TaskPhase, VolumeAlias};
@@ -43,10 +46,11 @@ const RETRY: RetryPolicy = RetryPolicy {
 /// Where users are found.
 const PASSWD: &str = "/etc/passwd";
 
-/// Runs an allocation until its end is reported.
+/// Runs an allocation until its end is reported. `without_files` are its runs that go on, and whose files are missing.
 pub(super) async fn run_alloc(
     alloc: AssignedAlloc,
     deps: Arc<AllocRunnerDeps>,
+    without_files: BTreeSet<PathBuf>,
     wanted: watch::Receiver<Wanted>,
     cut_offs: watch::Receiver<BTreeSet<VolumeAlias>>,
     losses: watch::Receiver<Losses>,
@@ -82,7 +86,7 @@ pub(super) async fn run_alloc(
         runner.progress.subscribe(),
         wanted.clone(),
     );
-    let tasks = runner.take_over().await;
+    let tasks = runner.take_over(without_files).await;
     let host = runner.deps.plugins.clone();
     tokio::join!(reports, runner.run(tasks, wanted, cut_offs, losses));
     // Also of a task that never started.
@@ -105,6 +109,8 @@ struct AllocRunner {
 }
 
 type Tasks = FuturesUnordered<BoxFuture<'static, ()>>;
+/// What an earlier agent recorded of a task, and whether its runs have directories.
+type FoundTask = (Option<TaskRecord>, bool);
 
 impl AllocRunner {
     /// Runs the allocation until nothing of it is left.
@@ -178,6 +184,7 @@ impl AllocRunner {
                 plugins: &self.deps.plugins.directories(),
                 passwd: &passwd,
                 may_switch_users,
+                allows_root_tasks: self.deps.allows_root_tasks,
             };
             for task in &self.group.tasks {
                 match TaskPlan::new(task, self.directory.task(&task.name), &context) {
@@ -185,6 +192,7 @@ impl AllocRunner {
                     Err(problem) => problems.push(problem),
                 }
             }
+            problems.extend(conflict(&plans));
         }
         if problems.is_empty() {
             Ok(plans)
@@ -252,28 +260,15 @@ impl AllocRunner {
 
     /// Plans the tasks, and takes over what an earlier agent left: tasks that have ended, and runs whose end was not dealt
     /// with. What prevents a start ends no task that runs.
-    async fn take_over(&mut self) -> Tasks {
+    async fn take_over(&mut self, mut without_files: BTreeSet<PathBuf>) -> Tasks {
         self.plans = self.prepare().await;
         let mut tasks = Tasks::new();
-        let directory = self.directory.clone();
-        let names: Vec<_> = self
-            .group
-            .tasks
-            .iter()
-            .map(|task| task.name.clone())
-            .collect();
-        let found = blocking(move || {
-            let read = |name: &String| {
-                let task = directory.task(name);
-                Ok((task.read_record()?, !task.runs()?.is_empty()))
-            };
-            names.iter().map(read).collect::<std::io::Result<Vec<_>>>()
-        });
-        let found = found.await.unwrap_or_else(|error| {
-            // Every task is then looked at by its runner, which tries again until it knows.
-            tracing::warn!(alloc.id = %self.alloc.id, %error, "cannot read the directory of the allocation");
-            self.group.tasks.iter().map(|_| (None, true)).collect()
-        });
+        let mut found = self.read_tasks().await;
+        if self.has_missing_files(&found) {
+            without_files.extend(self.recover().await);
+            found = self.read_tasks().await;
+        }
+        let damaged = self.without_files(&found, &without_files);
         let now = self.deps.clock.now();
         for (position, (record, has_runs)) in found.into_iter().enumerate() {
             let reported = self.reported_end(position);
@@ -287,12 +282,78 @@ impl AllocRunner {
                 None => {}
             }
         }
-        if let Err(problem) = &self.plans
+        if let Some(task) = damaged {
+            self.fail_setup(&format!(
+                "the files of task `{task}` were removed after it had started; what still runs of the allocation is \
+                 stopped, and its tasks do not start again"
+            ));
+        } else if let Err(problem) = &self.plans
             && !self.progress.borrow().may_run_tasks()
         {
             self.fail_setup(problem);
         }
         tasks
+    }
+
+    /// Reads what earlier agents recorded of the tasks, and whether their runs have directories.
+    async fn read_tasks(&self) -> Vec<FoundTask> {
+        let directory = self.directory.clone();
+        let tasks = self.group.tasks.iter();
+        let names: Vec<_> = tasks.map(|task| task.name.clone()).collect();
+        let found = blocking(move || {
+            let read = |name: &String| {
+                let task = directory.task(name);
+                Ok((task.read_record()?, !task.runs()?.is_empty()))
+            };
+            names.iter().map(read).collect::<std::io::Result<Vec<_>>>()
+        });
+        found.await.unwrap_or_else(|error| {
+            // Every task is then looked at by its runner, which tries again until it knows.
+            tracing::warn!(alloc.id = %self.alloc.id, %error, "cannot read the directory of the allocation");
+            self.group.tasks.iter().map(|_| (None, true)).collect()
+        })
+    }
+
+    /// Finds runs of the allocation that go on without files, and tries again until that is known.
+    async fn recover(&self) -> BTreeSet<PathBuf> {
+        let mut attempt = 0;
+        loop {
+            match recover_runs(&self.deps).await {
+                Ok(found) => return found,
+                Err(error) => {
+                    tracing::warn!(alloc.id = %self.alloc.id, %error, "cannot look for tasks of an earlier agent");
+                }
+            }
+            sleep(RETRY.delay(attempt, self.deps.ids.jitter())).await;
+            attempt = attempt.saturating_add(1);
+        }
+    }
+
+    fn has_missing_files(&self, found: &[FoundTask]) -> bool {
+        let mut found = found.iter().enumerate();
+        found.any(|(position, (_, has_runs))| !has_runs && self.has_started(position))
+    }
+
+    /// Returns a task that has started and has no files any more, whether it still runs or not. A plugin starts again
+    /// when nothing of it runs: it has no files that count.
+    fn without_files(&self, found: &[FoundTask], runs: &BTreeSet<PathBuf>) -> Option<String> {
+        let tasks = self.group.tasks.iter().zip(found).enumerate();
+        let mut damaged = tasks.filter(|(position, (task, (_, has_runs)))| {
+            let directory = self.directory.task(&task.name);
+            let goes_on = runs.iter().any(|run| run.starts_with(directory.path()));
+            task.csi_plugin.is_none() && (goes_on || (!has_runs && self.has_started(*position)))
+        });
+        damaged.next().map(|(_, (task, _))| task.name.clone())
+    }
+
+    /// Whether it was reported that the task started and has not ended.
+    fn has_started(&self, position: usize) -> bool {
+        let report = self.alloc.report.as_ref();
+        let name = self.group.tasks.get(position).map(|task| &task.name);
+        let task = report
+            .zip(name)
+            .and_then(|(report, name)| report.tasks.get(name));
+        task.is_some_and(|task| task.phase == TaskPhase::Running)
     }
 
     /// Returns whether a task failed whose end was reported. It never starts again.
@@ -345,7 +406,7 @@ impl AllocRunner {
             plan: self.plan(position),
             directory: self.directory.task(&task.name),
             data: self.deps.data_directory.clone(),
-            token_directory: self.deps.token_directory.clone(),
+            hidden_directories: self.deps.hidden_directories.clone(),
             mounter: self.deps.mounter.clone(),
             driver: driver.clone(),
             plugin: task.csi_plugin.as_ref().map(|config| {

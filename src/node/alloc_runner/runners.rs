@@ -23,10 +23,11 @@ use super::crashes::Crashes;
 use super::deps::AllocRunnerDeps;
 use super::leftovers::{end_unreadable, stop_leftovers};
 use super::mount_watch::{Losses, watch_mounts};
+use super::recovery::recover_runs;
 use super::runner::run_alloc;
 use super::wanted::Wanted;
 use crate::model::{AllocId, VolumeAlias};
-use crate::ports::{AssignedAlloc, AssignedAllocs, LostMount, UnreadableAlloc};
+use crate::ports::{AssignedAlloc, AssignedAllocs, LostMount, RunError, UnreadableAlloc};
 use crate::retry::RetryPolicy;
 
 /// The pauses between requests for the list that fail.
@@ -45,6 +46,8 @@ pub struct AllocRunners {
     ending_unreadable: BTreeMap<AllocId, UnreadableAlloc>,
     /// What the server listed last.
     listed: Option<Listed>,
+    /// The runs of earlier agents that go on, and whose files are missing.
+    without_files: BTreeSet<PathBuf>,
     /// The directories of allocations, except those that are being removed.
     directories: BTreeSet<AllocDirectory>,
     /// The mounts of volumes that vanished.
@@ -76,6 +79,7 @@ impl AllocRunners {
             crashes: Crashes::default(),
             ending_unreadable: BTreeMap::new(),
             listed: None,
+            without_files: BTreeSet::new(),
             directories: BTreeSet::new(),
             losses: watch::Sender::default(),
         }
@@ -120,25 +124,34 @@ impl AllocRunners {
             };
             match listed {
                 Ok(assigned) => {
-                    failures = 0;
-                    revision = Some(assigned.revision);
-                    self.follow(assigned).await;
+                    let next = assigned.revision;
+                    match self.follow(assigned).await {
+                        Ok(()) => {
+                            failures = 0;
+                            revision = Some(next);
+                            continue;
+                        }
+                        Err(error) => {
+                            tracing::warn!(%error, "cannot look for tasks of earlier agents; until then, nothing starts");
+                        }
+                    }
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot ask for the allocations of this node");
-                    let pause = sleep(RETRY.delay(failures, self.deps.ids.jitter()));
-                    failures = failures.saturating_add(1);
-                    tokio::select! {
-                        () = stop.cancelled() => {}
-                        () = pause => {}
-                    }
                 }
+            }
+            let pause = sleep(RETRY.delay(failures, self.deps.ids.jitter()));
+            failures = failures.saturating_add(1);
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = pause => {}
             }
         }
     }
 
-    /// Follows a list of the server.
-    async fn follow(&mut self, assigned: AssignedAllocs) {
+    /// Follows a list of the server. Before the first one, what earlier agents started is known by its processes: no task
+    /// starts beside one whose files are missing.
+    async fn follow(&mut self, assigned: AssignedAllocs) -> Result<(), RunError> {
         let directory_of = |id: &AllocId| AllocDirectory::new(&self.deps.data_directory, id);
         let readable = assigned.allocs.iter().map(|alloc| &alloc.id);
         let unreadable = assigned.unreadable.iter().map(|alloc| &alloc.id);
@@ -148,6 +161,7 @@ impl AllocRunners {
             ended: assigned.ended.iter().map(directory_of).collect(),
         };
         if self.listed.is_none() {
+            self.without_files = recover_runs(&self.deps).await?;
             self.find_directories(&listed).await;
         }
         self.listed = Some(listed);
@@ -155,6 +169,7 @@ impl AllocRunners {
         self.follow_each(assigned.allocs);
         self.follow_unreadable(assigned.unreadable);
         self.collect();
+        Ok(())
     }
 
     /// Reports the mounts that vanished and that no runner deals with: those of stagings, and those of allocations that
@@ -244,6 +259,9 @@ impl AllocRunners {
     fn start(&mut self, alloc: AssignedAlloc, wanted: Wanted) {
         let id = alloc.id.clone();
         let directory = AllocDirectory::new(&self.deps.data_directory, &id);
+        let without_files = self.without_files.iter();
+        let without_files = without_files.filter(|run| run.starts_with(directory.path()));
+        let without_files = without_files.cloned().collect();
         self.directories.insert(directory);
         if wanted == Wanted::Run {
             for plugin in alloc.plugins() {
@@ -255,6 +273,7 @@ impl AllocRunners {
         let handle = self.running.spawn(run_alloc(
             alloc,
             self.deps.clone(),
+            without_files,
             received,
             received_cut_offs,
             self.losses.subscribe(),

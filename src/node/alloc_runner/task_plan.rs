@@ -8,10 +8,11 @@ use super::super::alloc_directory::TaskDirectory;
 use super::super::interpolation::{Interpolation, MissingReference};
 use super::super::plugin_tasks::{PluginDirectories, PluginPlaces};
 use super::super::task_identity::{find_user, signal_number};
-use super::super::task_mounts::{MountedVolumes, mount_problem, task_mounts};
+use super::super::task_mounts::{MountedVolumes, mount_problem, nested_mount_problem, task_mounts};
 use super::super::task_program::driver_config;
 use super::task_environment::{VisibleDirectories, task_environment};
-use crate::model::{Job, Node, Payload, PropagationMode, Task, TaskGroup};
+use crate::job::{ROOT_REFUSED, may_be_refused_as_root};
+use crate::model::{Job, Node, Payload, PropagationMode, SHARED_DIRECTORY, Task, TaskGroup};
 use crate::ports::{AssignedAlloc, DriverConfig, LogLimits, RunRequest, TaskMount, TaskUser};
 
 /// What a task runs with.
@@ -44,6 +45,8 @@ pub(super) struct PlanContext<'a> {
     pub(super) passwd: &'a str,
     /// Whether the agent can run tasks as other users: it is root.
     pub(super) may_switch_users: bool,
+    /// Whether its operator allows tasks of `exec` to run as root.
+    pub(super) allows_root_tasks: bool,
 }
 
 impl TaskPlan {
@@ -71,6 +74,11 @@ impl TaskPlan {
         let (environment, interpolation) =
             task_environment(context.alloc, task, context.node, &visible);
         check_references(task, &interpolation).map_err(|missing| about(missing.to_string()))?;
+        if let Some(problem) =
+            nested_mount_problem(task, &interpolation).filter(|_| has_own_root(task))
+        {
+            return Err(about(problem));
+        }
         let config = task.config.expose().iter();
         let config = config.map(|(key, value)| (key.clone(), interpolation.json(value)));
         let mut config = driver_config(task, &config.collect()).map_err(about)?;
@@ -82,6 +90,10 @@ impl TaskPlan {
             None => None,
             Some(name) => Some(find_user(context.passwd, name).map_err(about)?),
         };
+        let is_root = user.is_some_and(|user| user.uid == 0);
+        if is_root && may_be_refused_as_root(task) && !context.allows_root_tasks {
+            return Err(about(ROOT_REFUSED.to_owned()));
+        }
         Ok(Self {
             task: task.clone(),
             config,
@@ -109,6 +121,11 @@ impl TaskPlan {
     /// Returns the user of a task that reaches its directories by the paths of the host.
     pub(super) fn user_on_host(&self) -> Option<TaskUser> {
         self.user.filter(|_| !self.has_own_root())
+    }
+
+    /// Whether it is a task of `exec` that runs as root, which can give files of `alloc/` the rights of root.
+    fn is_confined_root(&self) -> bool {
+        may_be_refused_as_root(&self.task) && self.user.is_some_and(|user| user.uid == 0)
     }
 
     /// Returns the request of a run whose volumes are mounted like this.
@@ -173,6 +190,21 @@ fn with_meta_of_job(task: &Task, job: &Job) -> Task {
     task
 }
 
+/// Returns why the tasks of a group cannot run together, if so. A program in `alloc/` that root marked set-user-ID would
+/// run as root for a user of the host, outside of what confines the task of root.
+pub(super) fn conflict(plans: &[TaskPlan]) -> Option<String> {
+    let root = plans.iter().find(|plan| plan.is_confined_root())?;
+    let other = plans
+        .iter()
+        .find(|plan| plan.user_on_host().is_some_and(|user| user.uid != 0))?;
+    let (root, other, user) = (&root.task.name, &other.task.name, &other.task.user);
+    Some(format!(
+        "task `{root}` runs as root, and task `{other}` as user `{user}` on the host: a program that `{root}` leaves in \
+         `alloc/` could make `{user}` root of the machine; use driver `exec` for `{other}`, or put it into a group of \
+         its own"
+    ))
+}
+
 /// Checks that every reference of the task has a value.
 fn check_references(task: &Task, values: &Interpolation) -> Result<(), MissingReference> {
     let texts = task.environment.expose().chain(task.meta.expose());
@@ -208,7 +240,7 @@ pub(super) fn has_own_root(task: &Task) -> bool {
 fn visible_directories(task: &Task, directory: &TaskDirectory) -> VisibleDirectories {
     if has_own_root(task) {
         VisibleDirectories {
-            shared: "/alloc".into(),
+            shared: SHARED_DIRECTORY.into(),
             local: "/local".into(),
             secrets: "/secrets".into(),
             csi_endpoint: None,

@@ -50,8 +50,8 @@ pub(super) struct TaskRunner {
     pub(super) directory: TaskDirectory,
     /// The agent's data, which the task must not see.
     pub(super) data: PathBuf,
-    /// Another directory that the task does not see.
-    pub(super) token_directory: Option<PathBuf>,
+    /// Other directories that the task does not see.
+    pub(super) hidden_directories: Vec<PathBuf>,
     /// The mounts of this node.
     pub(super) mounter: Arc<dyn Mounter>,
     /// Its driver.
@@ -330,7 +330,7 @@ impl TaskRunner {
             targets: &targets,
             sources: &sources,
         };
-        let hidden = std::iter::once(&self.data).chain(&self.token_directory);
+        let hidden = std::iter::once(&self.data).chain(&self.hidden_directories);
         let request = plan.request(&self.group, &mounted, hidden.cloned().collect());
         let mut request = request.map_err(RunOutcome::Refused)?;
         if state.record.window.started_at == 0 {

@@ -5,6 +5,7 @@ mod cut_offs;
 mod fixture;
 mod histories;
 mod lost_volumes;
+mod missing_files;
 mod plugins;
 
 use std::time::Duration;

@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use futures_util::stream::{Stream, unfold};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::event_payload::payload;
+use super::places::StreamPlace;
 use super::reply::Reply;
 use super::request::ApiRequest;
 use crate::server::cell::{StateCell, Watch};
@@ -91,7 +91,7 @@ struct Subscriber {
     is_greeted: bool,
     /// Whether the last line was sent.
     has_ended: bool,
-    _place: OwnedSemaphorePermit,
+    _place: StreamPlace,
 }
 
 fn lines(subscriber: Subscriber) -> impl Stream<Item = Result<Bytes, Infallible>> + Send {

@@ -8,7 +8,7 @@ use super::job_documents::{
 use super::placement_document::placement_document;
 use super::reply::Reply;
 use super::request::ApiRequest;
-use crate::job::{report_text, validate};
+use crate::job::report_text;
 use crate::model::{EvaluationId, Job, JobId, JobKey, Namespace};
 use crate::place::Decision;
 use crate::server::error::{JobError, ServerError};
@@ -326,7 +326,7 @@ pub(super) fn validate_job(request: &ApiRequest) -> Result {
     let document = document.job.ok_or(JobError::Missing)?;
     let fallback = request.parameters.namespace_or_default();
     let (job, words) = job_from_wire(&document, &fallback);
-    let problems = validate(&job);
+    let problems = request.services.jobs.problems(&job);
     let words = words.iter().map(ToString::to_string);
     let errors: Vec<String> = words.chain(report_text(&job, &problems)).collect();
     let document = JobValidateResponse {

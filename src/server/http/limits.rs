@@ -118,7 +118,7 @@ pub const LIMITS: &[LimitField] = &[
     ),
     LimitField::size(
         "total-body-bytes",
-        "the bodies of all requests, without the first 8 KiB of each; at least `body-bytes`",
+        "the bodies of all requests, without the first 8 KiB of each, and as much for those of the operator; at least `body-bytes`",
         (FREE_BODY, 1 << 30),
         |limits| &mut limits.total_body_bytes,
     ),

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use futures_util::stream::{Stream, try_unfold};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use super::places::StreamPlace;
 use super::reply::Reply;
 use super::request::ApiRequest;
 use crate::model::AllocId;
@@ -35,7 +35,7 @@ struct Reader {
     is_plain: bool,
     stopping: CancellationToken,
     /// The place of a client that follows.
-    _place: Option<OwnedSemaphorePermit>,
+    _place: Option<StreamPlace>,
 }
 
 fn bad(text: impl Into<String>) -> ServerError {

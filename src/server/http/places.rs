@@ -2,13 +2,25 @@
 //!
 //! A connection has a working place from its start. A blocking query gives it up for a waiting place
 //! while it waits, so that any number of waiting clients leaves room for working ones. A stream has a
-//! place of its own kind until its connection ends. TCP and the Unix socket have places of their own.
+//! place of its own kind until its connection ends, and one client has a quarter of them at most. TCP and the Unix socket have
+//! places of their own.
 
+use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::server::error::RequestError;
+
+/// How many clients at least share the places of streams.
+const STREAM_SHARES: usize = 4;
+
+/// Who has a share: an address, and over loopback a user of this machine.
+type ShareHolder = (IpAddr, Option<u32>);
+
+/// The streams of each client.
+type StreamCounts = Arc<Mutex<HashMap<ShareHolder, usize>>>;
 
 /// The places of one kind of connections. A clone is the same places.
 #[derive(Clone, Debug)]
@@ -18,6 +30,7 @@ pub struct Places {
     waiting_limit: usize,
     streams: Arc<Semaphore>,
     stream_limit: usize,
+    stream_counts: StreamCounts,
 }
 
 impl Places {
@@ -30,6 +43,7 @@ impl Places {
             waiting_limit: waiting,
             streams: places(streams),
             stream_limit: streams,
+            stream_counts: Arc::default(),
         }
     }
 
@@ -62,6 +76,46 @@ impl Place {
     }
 }
 
+/// The place of a stream, until it is dropped.
+#[derive(Debug)]
+pub(super) struct StreamPlace {
+    _permit: OwnedSemaphorePermit,
+    _share: Option<StreamShare>,
+}
+
+/// What a stream takes of its client's share.
+#[derive(Debug)]
+struct StreamShare {
+    counts: StreamCounts,
+    holder: ShareHolder,
+}
+
+impl StreamShare {
+    /// Takes a part of a client's share; `None` if nothing is left of it.
+    fn take(counts: &StreamCounts, holder: ShareHolder, most: usize) -> Option<Self> {
+        let mut open = counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = open.entry(holder).or_default();
+        if *count >= most {
+            return None;
+        }
+        *count += 1;
+        let counts = counts.clone();
+        Some(Self { counts, holder })
+    }
+}
+
+impl Drop for StreamShare {
+    fn drop(&mut self) {
+        let mut open = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = open.get_mut(&self.holder) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&self.holder);
+            }
+        }
+    }
+}
+
 /// Where the client of a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
@@ -80,6 +134,7 @@ pub enum Peer {
 pub struct Connection {
     peer: Peer,
     place: Arc<Place>,
+    holder: Option<ShareHolder>,
 }
 
 impl Connection {
@@ -88,7 +143,14 @@ impl Connection {
         Self {
             peer,
             place: Arc::new(place),
+            holder: None,
         }
+    }
+
+    /// Sets whose share its streams are part of. Without one, they are part of none, as on the Unix socket.
+    #[must_use]
+    pub fn of(self, holder: Option<ShareHolder>) -> Self {
+        Self { holder, ..self }
     }
 
     /// Whether it came over loopback or the Unix socket.
@@ -105,14 +167,22 @@ impl Connection {
     ///
     /// # Errors
     /// If there is no such place.
-    pub(super) fn subscribe(&self) -> Result<OwnedSemaphorePermit, RequestError> {
-        let place = &self.place;
-        let stream = place.places.streams.clone().try_acquire_owned();
-        let stream = stream.map_err(|_| RequestError::TooManyStreams {
-            limit: place.places.stream_limit,
-        })?;
-        place.set_working(None);
-        Ok(stream)
+    pub(super) fn subscribe(&self) -> Result<StreamPlace, RequestError> {
+        let places = &self.place.places;
+        let limit = places.stream_limit;
+        let share = self.holder.map(|holder| {
+            let limit = limit.div_ceil(STREAM_SHARES);
+            let taken = StreamShare::take(&places.stream_counts, holder, limit);
+            taken.ok_or(RequestError::TooManyStreams { limit })
+        });
+        let share = share.transpose()?;
+        let permit = places.streams.clone().try_acquire_owned();
+        let permit = permit.map_err(|_| RequestError::TooManyStreams { limit })?;
+        self.place.set_working(None);
+        Ok(StreamPlace {
+            _permit: permit,
+            _share: share,
+        })
     }
 
     /// Runs `wait` in a waiting place, then takes a working place again.
@@ -178,6 +248,26 @@ mod tests {
         assert!(places.enter().now_or_never().is_none(), "it still works");
         drop(stream);
         assert!(second.subscribe().is_ok());
+    }
+
+    #[tokio::test]
+    async fn one_client_does_not_take_the_streams_of_the_others() {
+        let places = Places::new(100, 1, 8);
+        let address = IpAddr::from([127, 0, 0, 1]);
+        let subscribe = async |user: Option<u32>| {
+            let connection = Connection::new(Peer::Loopback, places.enter().await.unwrap());
+            connection.of(Some((address, user))).subscribe()
+        };
+        let first = subscribe(Some(65_534)).await.unwrap();
+        let _second = subscribe(Some(65_534)).await.unwrap();
+        let refused = subscribe(Some(65_534)).await.unwrap_err();
+        assert_eq!(refused, RequestError::TooManyStreams { limit: 2 });
+        let _others = [
+            subscribe(Some(0)).await.unwrap(),
+            subscribe(None).await.unwrap(),
+        ];
+        drop(first);
+        assert!(subscribe(Some(65_534)).await.is_ok());
     }
 
     #[tokio::test]

@@ -51,6 +51,8 @@ struct Shared {
     settings: Arc<HttpSettings>,
     operator: Arc<OperatorAccess>,
     bodies: BodyBudget,
+    /// No other client takes it.
+    operator_bodies: BodyBudget,
     responses: ResponseBudget,
     long_lists: Arc<Semaphore>,
     kept_lists: Arc<KeptLists>,
@@ -78,6 +80,7 @@ pub fn router(
         .with_state(Shared {
             services,
             bodies: BodyBudget::new(&settings.limits),
+            operator_bodies: BodyBudget::new(&settings.limits),
             responses: ResponseBudget::new(&settings.limits),
             long_lists: Arc::new(Semaphore::new(settings.limits.long_lists)),
             kept_lists: Arc::default(),
@@ -155,8 +158,13 @@ async fn handle(
     let settings = &shared.settings;
     let checked = check(&shared, &parts, &connection);
     let has_body = parts.method == Method::PUT || parts.method == Method::POST;
-    let body = if has_body && checked.is_ok() {
-        read_body(&parts.headers, body, &settings.limits, &shared.bodies).await?
+    let budget = match &checked {
+        Ok(checked) if checked.operator.is_ok() => Some(&shared.operator_bodies),
+        Ok(_) => Some(&shared.bodies),
+        Err(_) => None,
+    };
+    let body = if let Some(budget) = budget.filter(|_| has_body) {
+        read_body(&parts.headers, body, &settings.limits, budget).await?
     } else {
         drain(body).await;
         ReceivedBody::default()

@@ -1015,3 +1015,44 @@ async fn a_long_list_is_complete() {
     let list = get(&agent, "/v1/volumes?type=csi").await.json();
     assert_eq!(list.as_array().unwrap().len(), 300);
 }
+
+/// A body that everyone may send and that never arrives takes nothing of what the operator needs.
+#[tokio::test(start_paused = true)]
+async fn bodies_of_others_leave_room_for_the_operator() {
+    let agent = agent().await;
+    let settings = HttpSettings {
+        limits: Limits {
+            body_bytes: 64 << 10,
+            total_body_bytes: 64 << 10,
+            ..Limits::default()
+        },
+        ..HttpSettings::default()
+    };
+    let services = agent.services.clone();
+    let router = router(services, settings, OperatorAccess::default());
+    let length = 60 << 10;
+    let put = async |peer: Peer, body: Body| {
+        let place = Places::new(1, 1, 1).enter().await.unwrap();
+        let request = Request::builder()
+            .method("PUT")
+            .uri("/v1/validate/job")
+            .header("Host", "127.0.0.1")
+            .header("Content-Length", length)
+            .extension(Connection::new(peer, place))
+            .body(body)
+            .unwrap();
+        router.clone().oneshot(request).await.unwrap()
+    };
+    let never = futures_util::stream::pending::<std::io::Result<axum::body::Bytes>>();
+    let stuck = put(Peer::Loopback, Body::from_stream(never));
+    let long = format!("{{\"Job\":null}}{}", " ".repeat(length - 12));
+    let begun = Instant::now();
+    let answered = async {
+        tokio::task::yield_now().await;
+        let answer = answer(put(Peer::Operator, Body::from(long)).await).await;
+        (answer.status, begun.elapsed())
+    };
+    let (_, (status, waited)) = tokio::join!(stuck, answered);
+    assert_ne!(status, 429);
+    assert!(waited < Duration::from_secs(1), "{waited:?}");
+}

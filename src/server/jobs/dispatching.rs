@@ -51,7 +51,7 @@ impl JobService {
             let parent = self.sealer.open(&known.current)?;
             let child = dispatched_job(&parent, request, now, &self.ports.ids.uuid());
             // The prefix becomes a part of its ID.
-            checked(&child.key(), &child)?;
+            self.checked(&child.key(), &child)?;
             match self
                 .make_child(&known, &child, EvaluationTrigger::Registered, now)
                 .await

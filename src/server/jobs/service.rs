@@ -1,7 +1,7 @@
 //! [`JobService`]: what clients want of jobs, recorded and answered at once.
 
 use crate::diagnostic::Severity;
-use crate::job::{report_text, validate};
+use crate::job::{JobProblem, report_text, root_tasks, validate};
 use crate::model::{AllocId, EvaluationId, Job, JobKey, JobType, Node, NodeId};
 use crate::place::{Decision, evaluate};
 use crate::server::cell::{CommitError, Expected};
@@ -74,6 +74,7 @@ pub struct JobService {
     pub(super) sealer: JobSealer,
     /// One dispatch with an idempotency token at a time for each job.
     pub(super) dispatches: KeyedLimiter<JobKey>,
+    allows_root_tasks: bool,
 }
 
 /// A submission compared with what is recorded.
@@ -93,7 +94,43 @@ impl JobService {
             sealer: JobSealer::new(ports.sealer.clone()),
             dispatches: KeyedLimiter::new(MAX_WAITING_DISPATCHES),
             ports,
+            allows_root_tasks: false,
         }
+    }
+
+    /// Sets whether tasks of `exec` may run as root.
+    #[must_use]
+    pub fn with_root_tasks(self, are_allowed: bool) -> Self {
+        Self {
+            allows_root_tasks: are_allowed,
+            ..self
+        }
+    }
+
+    /// Returns the warnings of a valid job.
+    pub(super) fn checked(&self, key: &JobKey, job: &Job) -> Result<Vec<String>> {
+        let problems = self.problems(job);
+        if let Some(text) = report_text(job, &problems) {
+            let job = key.clone();
+            return Err(JobError::Invalid { job, text }.into());
+        }
+        if let Some(text) = size_problem(job) {
+            let job = key.clone();
+            return Err(JobError::Invalid { job, text }.into());
+        }
+        let warnings = problems
+            .iter()
+            .filter(|problem| problem.severity == Severity::Warning);
+        Ok(warnings.map(|problem| problem.message(job)).collect())
+    }
+
+    /// Returns the rules that a job breaks on this server.
+    pub fn problems(&self, job: &Job) -> Vec<JobProblem> {
+        let mut problems = validate(job);
+        if !self.allows_root_tasks {
+            problems.extend(root_tasks(job));
+        }
+        problems
     }
 
     /// Submits a job. With `enforced`, only if its index is that; 0 stands for a job that does not exist.
@@ -102,7 +139,7 @@ impl JobService {
     /// If the job is not valid, or not the one that the client read. Nothing is recorded then.
     pub async fn register(&self, job: Job, enforced: Option<u64>) -> Result<JobWritten> {
         let key = job.key();
-        let warnings = checked(&key, &job)?;
+        let warnings = self.checked(&key, &job)?;
         for _ in 0..CONFLICT_RETRIES {
             let compared = self.compare(&key, &job)?;
             check_enforced(&key, enforced, compared.job_modify_index)?;
@@ -325,7 +362,7 @@ impl JobService {
     /// If the job is not valid.
     pub fn plan(&self, job: &Job) -> Result<JobPlan> {
         let key = job.key();
-        let mut warnings = checked(&key, job)?;
+        let mut warnings = self.checked(&key, job)?;
         self.ports.cell.check(&namespace_of(&key))?;
         let compared = self.compare(&key, job)?;
         let now = self.ports.clock.now();
@@ -488,23 +525,6 @@ fn job_type(alloc: &AllocRecord) -> Option<JobType> {
 
 pub(super) fn busy(key: &JobKey) -> ServerError {
     ServerError::Commit(CommitError::JobConflict { job: key.clone() })
-}
-
-/// The warnings of a valid job.
-pub(super) fn checked(key: &JobKey, job: &Job) -> Result<Vec<String>> {
-    let problems = validate(job);
-    if let Some(text) = report_text(job, &problems) {
-        let job = key.clone();
-        return Err(JobError::Invalid { job, text }.into());
-    }
-    if let Some(text) = size_problem(job) {
-        let job = key.clone();
-        return Err(JobError::Invalid { job, text }.into());
-    }
-    let warnings = problems
-        .iter()
-        .filter(|problem| problem.severity == Severity::Warning);
-    Ok(warnings.map(|problem| problem.message(job)).collect())
 }
 
 /// Why the job is too large for this agent.

@@ -5,11 +5,12 @@ mod children;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use crate::diagnostic::Code;
 use crate::model::SecretOwner;
 use crate::model::{
-    AccessMode, AllocId, AllocReport, AttachmentMode, ClientStatus, EvaluationId, Job, JobKey,
-    JobType, JobVolume, JobVolumeKind, Node, NodeId, ReschedulePolicy, TaskEnvironment,
-    VolumeAlias,
+    AccessMode, AllocId, AllocReport, AttachmentMode, ClientStatus, CsiPluginConfig, CsiPluginType,
+    EvaluationId, Job, JobKey, JobType, JobVolume, JobVolumeKind, Node, NodeId, ReschedulePolicy,
+    TaskEnvironment, VolumeAlias,
 };
 use crate::place::Decision;
 use crate::ports::fake::{AppendFault, PluginSettings};
@@ -193,6 +194,41 @@ async fn an_invalid_job_is_refused_with_all_reasons() {
         "{refused:?}"
     );
     assert!(agent.cell.read(|state| state.jobs().len() == 0));
+}
+
+/// Nomad's clients refuse it as well (`user.denylist`), when the task starts.
+#[tokio::test(start_paused = true)]
+async fn a_task_of_root_is_refused_unless_the_operator_allows_it() {
+    let agent = agent().await;
+    let jobs = &agent.services.jobs;
+    for (user, driver, is_refused) in [
+        ("root", "exec", true),
+        ("0", "exec", true),
+        ("00", "exec", true),
+        ("nobody", "exec", false),
+        ("10", "exec", false),
+        ("", "exec", false),
+        ("root", "raw_exec", false),
+    ] {
+        let mut job = web();
+        let task = &mut job.groups[0].tasks[0];
+        user.clone_into(&mut task.user);
+        driver.clone_into(&mut task.driver);
+        let planned = jobs.register(job.clone(), None).await;
+        let text = planned.err().map(|refused| refused.text());
+        let says_why =
+            |text: &String| text.contains("Task") && text.contains("`--allow-root-tasks`");
+        assert_eq!(text.is_some(), is_refused, "{user} {driver}: {text:?}");
+        assert!(text.iter().all(says_why), "{text:?}");
+        let codes: Vec<_> = jobs.problems(&job).iter().map(|one| one.code).collect();
+        let expected = is_refused.then_some(Code::JobRootTask);
+        assert_eq!(codes, Vec::from_iter(expected), "{user} {driver}");
+        let allowing = jobs.clone().with_root_tasks(true);
+        allowing.register(job.clone(), None).await.unwrap();
+        let plugin = CsiPluginConfig::new("p".into(), CsiPluginType::Monolith);
+        job.groups[0].tasks[0].csi_plugin = Some(plugin);
+        jobs.register(job, None).await.unwrap();
+    }
 }
 
 #[tokio::test(start_paused = true)]

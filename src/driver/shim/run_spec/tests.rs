@@ -97,11 +97,29 @@ fn destinations_that_cannot_be_mounted_are_refused_in_words() {
 #[test]
 fn mounts_come_after_those_that_contain_them() {
     let mut request = request(DriverConfig::Exec(program()));
-    request.mounts = vec![mount("/a/b/c"), mount("/b"), mount("/a.x"), mount("/a/b")];
+    request.mounts = ["/local/c", "/b", "/local.x", "/local"].map(mount).into();
     let spec = RunSpec::of(request, AgentRights::Root).ok().unwrap();
     let order: Vec<_> = spec.mounts.iter().map(|mount| &mount.destination).collect();
     let position = |path: &str| order.iter().position(|at| *at == Path::new(path));
-    assert!(position("/a/b") < position("/a/b/c"), "{order:?}");
+    assert!(position("/local") < position("/local/c"), "{order:?}");
+}
+
+/// A task that removes its directory in its own mount namespace unmounts it.
+#[test]
+fn a_mount_in_a_directory_of_other_tasks_is_refused() {
+    for (around, destination) in [("/alloc", "/alloc/data/db"), ("/data", "/data/db")] {
+        for config in [DriverConfig::Exec, DriverConfig::ExecPlugin] {
+            let mut request = request(config(program()));
+            request.mounts = ["/local", destination, around].map(mount).into();
+            assert_eq!(
+                refusal(request, AgentRights::Root),
+                format!(
+                    "the mount at `{destination}` is inside of `{around}`, which other tasks can change: one that removes \
+                     its directory there unmounts it; choose a destination outside of `{around}`, such as `/data`"
+                )
+            );
+        }
+    }
 }
 
 #[test]

@@ -227,6 +227,10 @@ impl RunDriver for ScriptedDriver {
         self.mock.kill(run).await
     }
 
+    async fn recover(&self, data: &Path) -> Result<Vec<PathBuf>, RunError> {
+        self.mock.recover(data).await
+    }
+
     async fn last_lines(
         &self,
         run: &Path,
@@ -385,6 +389,7 @@ impl Node {
         let plugins = self.plugin_host();
         let deps = AllocRunnerDeps {
             host_volumes: self.host_volumes.clone(),
+            allows_root_tasks: false,
             control: self.control.clone(),
             drivers: [
                 ("exec".to_owned(), driver),
@@ -397,7 +402,7 @@ impl Node {
             mounter: Arc::new(self.mounter.clone()),
             plugins: self.plugins.insert(plugins).clone(),
             data_directory: self.data.path().to_owned(),
-            token_directory: None,
+            hidden_directories: vec![],
         };
         self.stop = CancellationToken::new();
         let runners = AllocRunners::new(deps).run(self.stop.clone());
@@ -519,7 +524,7 @@ impl Node {
             mount: mount.map(MountEntry::identity),
             device_node: None,
         };
-        record_source(target.on_host(), source).unwrap();
+        record_source(target.on_host(), source, Durability::Crash).unwrap();
     }
 
     /// Unmounts a volume of the allocation behind the back of the agent.

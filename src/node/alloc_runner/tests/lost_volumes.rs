@@ -1,7 +1,7 @@
 //! Volumes whose mounts vanish: nothing starts without them, and what runs on them is stopped first.
 
 use super::fixture::{ID, Node, alloc, events, lasting, policy, task};
-use crate::model::{JobType, Task};
+use crate::model::{JobType, Task, record_beside};
 use crate::ports::{LostMount, RunEnd};
 
 fn restartable(name: &str) -> Task {
@@ -160,4 +160,23 @@ async fn a_lost_mount_without_tasks_is_noted_at_once() {
     node.driver.until_started(1).await;
     node.unmount("data");
     assert_eq!(node.control.wait_for_losses(1).await, [target("data")]);
+}
+
+/// The damaged record of one volume hides the loss of no other one.
+#[tokio::test(start_paused = true)]
+async fn a_lost_mount_is_noticed_beside_a_damaged_record() {
+    let node = Node::new();
+    for alias in ["data", "logs"] {
+        node.mount(alias);
+    }
+    let record = record_beside(node.target("data").on_host());
+    std::fs::write(record, [0; 4]).unwrap();
+    node.unmount("logs");
+    let assigned = alloc(JobType::Service, vec![task("web", "main")], &[]);
+    let other = crate::ports::AssignedAlloc {
+        id: "other".into(),
+        ..assigned
+    };
+    node.control.assign(other);
+    assert_eq!(node.control.wait_for_losses(1).await, [target("logs")]);
 }
