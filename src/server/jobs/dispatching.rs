@@ -2,7 +2,7 @@
 
 use super::children::{DispatchRequest, dispatch_problem, dispatched_job, launched_job};
 use super::service::{
-    CONFLICT_RETRIES, JobService, JobWritten, Result, busy, checked, namespace_of,
+    CONFLICT_RETRIES, JobService, JobWritten, Result, busy, namespace_of,
 };
 use crate::model::{EvaluationId, Job, JobId, JobKey};
 use crate::server::cell::{CommitError, Expected};
