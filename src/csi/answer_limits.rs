@@ -33,7 +33,7 @@ pub(super) fn limit(answer: &mut impl MessageTexts) -> Result<(), String> {
                 return;
             }
             TextKind::Address => ADDRESS_BYTES,
-            TextKind::Context | TextKind::Secret => CONTEXT_BYTES,
+            TextKind::Context | TextKind::Sealed | TextKind::Secret => CONTEXT_BYTES,
         };
         if text.len() > most {
             problem = Err(format!(

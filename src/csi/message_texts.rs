@@ -20,7 +20,9 @@ pub enum TextKind {
     Address,
     /// A value of a volume context or of parameters.
     Context,
-    /// A value that is always secret: of `secrets`, of a publish context, or a mount flag.
+    /// A value that may be secret, and may name what addresses name: of a publish context, or a mount flag.
+    Sealed,
+    /// A value of `secrets`.
     Secret,
 }
 
@@ -76,7 +78,7 @@ impl TextField for Vec<String> {
 /// The key of a secret is not secret. Every other key is shown as its value is.
 impl TextField for BTreeMap<String, String> {
     fn visit_texts(&mut self, kind: TextKind, visit: &mut TextVisitor<'_>) {
-        if kind == TextKind::Secret {
+        if matches!(kind, TextKind::Secret | TextKind::Sealed) {
             self.values_mut().for_each(|value| visit(kind, value));
             return;
         }
@@ -85,7 +87,9 @@ impl TextField for BTreeMap<String, String> {
             .map(|(mut key, mut value)| {
                 let kind_of_key = match kind {
                     TextKind::Context => TextKind::Address,
-                    TextKind::Shown | TextKind::Address | TextKind::Secret => kind,
+                    TextKind::Shown | TextKind::Address | TextKind::Sealed | TextKind::Secret => {
+                        kind
+                    }
                 };
                 visit(kind_of_key, &mut key);
                 visit(kind, &mut value);
@@ -97,23 +101,44 @@ impl TextField for BTreeMap<String, String> {
 
 /// The secrets that one connection has sent. A plugin may repeat one in an answer to a later call.
 #[derive(Debug, Default)]
-pub(super) struct CallSecrets(Mutex<SecretValues>);
+pub(super) struct CallSecrets(Mutex<NotedSecrets>);
+
+#[derive(Debug, Default)]
+struct NotedSecrets {
+    /// What no text for people may contain.
+    hidden: SecretValues,
+    /// What no address may contain. A publish context often has the ID of the volume, and a mount flag the server
+    /// that an ID begins with: an answer with such an ID is right.
+    secrets: SecretValues,
+}
 
 impl CallSecrets {
     /// Remembers the secrets of a request.
     pub(super) fn note(&self, request: &mut impl MessageTexts) {
-        self.with(|values| {
-            request.visit(&mut |kind, text| {
-                if kind == TextKind::Secret {
-                    values.add(text);
+        let mut addresses = vec![];
+        request.visit(&mut |kind, text| {
+            if kind == TextKind::Address {
+                addresses.push(text.clone());
+            }
+        });
+        self.with(|noted| {
+            request.visit(&mut |kind, text| match kind {
+                TextKind::Secret => {
+                    noted.hidden.add(text);
+                    noted.secrets.add(text);
                 }
+                TextKind::Sealed if !addresses.iter().any(|address| address.contains(&**text)) => {
+                    noted.hidden.add(text);
+                }
+                TextKind::Sealed | TextKind::Shown | TextKind::Address | TextKind::Context => {}
             });
         });
     }
 
     /// Returns the text without secrets.
     pub(super) fn hidden_in(&self, text: String) -> String {
-        self.with(|values| values.hidden_in(&text)).unwrap_or(text)
+        self.with(|noted| noted.hidden.hidden_in(&text))
+            .unwrap_or(text)
     }
 
     /// Hides secrets in the texts for people.
@@ -121,29 +146,29 @@ impl CallSecrets {
     /// # Errors
     /// If an address holds a secret: it would be shown everywhere, and without it, it leads nowhere.
     pub(super) fn hide_in(&self, answer: &mut impl MessageTexts) -> Result<(), SecretInAddress> {
-        self.with(|values| {
-            if values.is_empty() {
+        self.with(|noted| {
+            if noted.hidden.is_empty() {
                 return Ok(());
             }
             let mut found = Ok(());
             answer.visit(&mut |kind, text| match kind {
                 TextKind::Shown => {
-                    if let Some(hidden) = values.hidden_in(text) {
+                    if let Some(hidden) = noted.hidden.hidden_in(text) {
                         *text = hidden;
                     }
                 }
                 TextKind::Address => {
-                    if values.is_in_address(text) {
+                    if noted.secrets.is_in_address(text) {
                         found = Err(SecretInAddress);
                     }
                 }
-                TextKind::Context | TextKind::Secret => {}
+                TextKind::Context | TextKind::Sealed | TextKind::Secret => {}
             });
             found
         })
     }
 
-    fn with<T>(&self, work: impl FnOnce(&mut SecretValues) -> T) -> T {
+    fn with<T>(&self, work: impl FnOnce(&mut NotedSecrets) -> T) -> T {
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

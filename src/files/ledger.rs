@@ -100,8 +100,11 @@ impl FileLedger {
             let message = format!("cannot read the ledger in {}: {why}", self.name);
             LedgerError::new(LedgerFailure::Unavailable, Code::LedgerUnusable, message)
         };
-        let content: LedgerFileContent =
-            serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
+        let content: LedgerFileContent = serde_json::from_str(&text).map_err(|error| {
+            // The library's own text quotes the file, which may be another's.
+            let (line, column) = (error.line(), error.column());
+            damaged(format!("line {line}, column {column} is not of a ledger"))
+        })?;
         if content.format == FORMAT {
             Ok(content)
         } else {

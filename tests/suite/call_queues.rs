@@ -7,6 +7,7 @@ use nomad_csi::ports::fake::Fault;
 use nomad_csi::ports::{Rpc, StatusCode};
 use nomad_csi::server::fake::FakeAgent;
 use nomad_csi::server::{ClaimLimits, MountRequest, VolumeSubmission};
+use nomad_csi::state::EventKind;
 use tokio::time::Instant;
 
 use super::claims::{
@@ -199,6 +200,11 @@ async fn a_final_refusal_of_a_release_is_shown_and_not_repeated_for_ever() {
                     let next = nomad_csi::ports::fake::FakePlugin::new(agent.backend.clone());
                     agent
                         .add_alloc("77777777-2222-4333-8444-555555555555", next.connection())
+                        .await;
+                    // What got a call carries the next one out too, as long as it is there.
+                    let (plugin, alloc) = (FakeAgent::PLUGIN.into(), FakeAgent::ALLOC.into());
+                    agent
+                        .record_event(EventKind::PluginAllocGone { plugin, alloc })
                         .await;
                     wait_until_released(&agent).await;
                 }

@@ -280,14 +280,14 @@ async fn every_call_carries_its_deadline_and_a_plain_authority() {
 /// always completes the work afterwards (B53, B54: transient errors can be retried).
 #[tokio::test(start_paused = true)]
 async fn each_fault_has_the_same_verdict_over_grpc() {
-    use Verdict::{FailedUnknownOutcome, Permanent, RetryLater, RetryUnknownOutcome};
+    use Verdict::{FailedUnknownOutcome, Permanent, RetryBriefly, RetryUnknownOutcome};
     let fail = |code| Fault::Fail(code);
     for (fault, verdict, volumes) in [
         (fail(StatusCode::Aborted), Some(RetryUnknownOutcome), 0),
         (fail(StatusCode::Internal), Some(FailedUnknownOutcome), 0),
         (fail(StatusCode::Unknown), Some(FailedUnknownOutcome), 0),
         (fail(StatusCode::InvalidArgument), Some(Permanent), 0),
-        (fail(StatusCode::ResourceExhausted), Some(RetryLater), 0),
+        (fail(StatusCode::ResourceExhausted), Some(RetryBriefly), 0),
         (
             Fault::FailAfterEffect(StatusCode::Unavailable),
             Some(RetryUnknownOutcome),

@@ -17,7 +17,7 @@ use prost_types::{DescriptorProto, FileDescriptorSet};
 const SECRET_FIELDS: [&str; 2] = ["secrets", "mount_flags"];
 
 /// What the texts of messages are, by the name of the field (`csi::message_texts`).
-const TEXT_FIELDS: [(&str, &[&str]); 4] = [
+const TEXT_FIELDS: [(&str, &[&str]); 5] = [
     (
         "Shown",
         &[
@@ -56,7 +56,8 @@ const TEXT_FIELDS: [(&str, &[&str]); 4] = [
         "Context",
         &["mutable_parameters", "parameters", "volume_context"],
     ),
-    ("Secret", &["mount_flags", "publish_context", "secrets"]),
+    ("Sealed", &["mount_flags", "publish_context"]),
+    ("Secret", &["secrets"]),
 ];
 
 /// Returns the implementations of `MessageTexts`, in which each message shows its texts.
