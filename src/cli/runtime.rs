@@ -74,6 +74,7 @@ pub(super) struct RuntimeOptions {
 pub(super) enum Threads {
     /// Where handing a message to another thread would take longer than handling it: for the plugin, whose calls
     /// work on blocking threads.
+    #[cfg(feature = "agent")]
     One,
     /// For a client: this thread runs the command and prints, which can block until its output is read. The other
     /// one serves the connections and renews locks.
@@ -104,6 +105,7 @@ pub(super) fn run_in_runtime(
         start_log(context, options.default_log_level)?;
     }
     let mut builder = match options.threads {
+        #[cfg(feature = "agent")]
         Threads::One => tokio::runtime::Builder::new_current_thread(),
         Threads::Two => {
             let mut builder = tokio::runtime::Builder::new_multi_thread();

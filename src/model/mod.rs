@@ -50,6 +50,7 @@ pub use alloc_writes::{AllocWrites, SeenNodes, alloc_writes};
 pub use bytes::{Bytes, BytesError, CapacityRange};
 pub use capability::{AccessMode, AttachmentMode, Capability};
 pub use client_node::{ClientNode, NodeSight};
+#[cfg(feature = "agent")]
 pub(crate) use display::boundary_before;
 pub use display::{
     ago, escape_json, escape_json_for_yaml, is_invisible, one_line, shell_quoted, until,
