@@ -126,7 +126,7 @@ fn no_file_contains_a_secret_or_a_mount_flag() {
         let body = json!({ "Volumes": [volume] });
         let put = agent
             .address
-            .ask("PUT", "/v1/volume/csi/sealed", Some(&body));
+            .ask("PUT", "/v1/volume/csi/sealed?share=true", Some(&body));
         let volume = put.unwrap().json()["Volumes"][0].clone();
         assert_eq!(volume["MountOptions"]["MountFlags"], json!(["[REDACTED]"]));
         volume["ModifyIndex"].clone()

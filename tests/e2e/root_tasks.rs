@@ -85,7 +85,7 @@ fn a_task_does_not_see_the_sockets_of_the_agent() {
         let name: String = "nomad-csi-".chars().chain(hex(&digest[..6])).collect();
         assert!(runtime.join(&name).join("agent.sock").exists());
         machine.create_volume("data", WRITER, "file-system");
-        // As nobody, the task does not even get to the directory.
+        // As `nobody`, the task does not even get to the directory.
         for (user, expected) in [("root", "0\n0\n"), ("nobody", "0\n")] {
             let script =
                 format!("stat -c %a /runtime/{name}; ls /runtime/{name} 2>/dev/null | wc -l");

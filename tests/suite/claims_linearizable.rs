@@ -78,6 +78,7 @@ async fn agent_with_volumes() -> FakeAgent {
             let view = nomad_csi::state::volume(&agent.state(), &first);
             let first = view.unwrap().volume();
             (request.external_id, request.context) = (first.external_id, Some(first.context));
+            request.share = true;
             let submission = VolumeSubmission { request, problems };
             volumes.register(vec![submission]).await.unwrap();
         }

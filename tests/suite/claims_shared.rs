@@ -30,6 +30,7 @@ pub(super) async fn register_again(agent: &FakeAgent, id: &str, mode: AccessMode
         id: FakeAgent::key(id).id,
         external_id: first.provided.external_id.clone(),
         context: Some(first.provided.context.to_map()),
+        share: true,
         ..request(mode)
     };
     agent.volumes.register(vec![again.into()]).await.unwrap();

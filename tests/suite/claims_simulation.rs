@@ -155,6 +155,7 @@ impl History {
             id: FakeAgent::key("wb").id,
             external_id: first.provided.external_id.clone(),
             context: Some(first.provided.context.to_map()),
+            share: true,
             ..request_of(self.mode)
         };
         self.agent.volumes.register(vec![again.into()]).await?;

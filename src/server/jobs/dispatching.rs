@@ -1,9 +1,7 @@
 //! Jobs that a client makes: from a parameterized job, and from a periodic one before its time.
 
 use super::children::{DispatchRequest, dispatch_problem, dispatched_job, launched_job};
-use super::service::{
-    CONFLICT_RETRIES, JobService, JobWritten, Result, busy, namespace_of,
-};
+use super::service::{CONFLICT_RETRIES, JobService, JobWritten, Result, busy, namespace_of};
 use crate::model::{EvaluationId, Job, JobId, JobKey};
 use crate::server::cell::{CommitError, Expected};
 use crate::server::error::JobError;
