@@ -124,6 +124,19 @@ impl Machine {
     }
 
     fn create_volume_of(&self, plugin: &str, id: &str, access: &str, attachment: &str, size: u64) {
+        // The agent serves requests after some seconds, healthy or not.
+        until("the plugin to be listed", || {
+            let path = format!("/v1/plugin/csi/{plugin}");
+            let answer = self.address().ask("GET", &path, None).unwrap();
+            let is_healthy = |text: &str| {
+                let plugin: Value = serde_json::from_str(text).unwrap_or_default();
+                plugin["NodesHealthy"].as_i64() > Some(0)
+            };
+            match answer.status == 200 && is_healthy(&answer.text()) {
+                true => Ok(()),
+                false => Err(answer.text()),
+            }
+        });
         let document = json!({
             "ID": id,
             "Name": id,

@@ -114,10 +114,22 @@ impl RunFiles {
         written.map_err(|error| self.about("write", "state.json", &error))
     }
 
-    /// Writes the state of a run whose files do not name its shim, which lives.
+    /// Writes the state of a run whose files do not name its shim, which lives, unless the shim does meanwhile.
     pub(super) fn recover(&self, shim: ProcessId) -> io::Result<()> {
         private::create_directory(&self.directory)?;
-        self.write_state(&RunState::Starting { shim })
+        let state = RunState::Starting { shim };
+        let path = self.path("state.json");
+        if path.try_exists()? {
+            return self.write_state(&state);
+        }
+        match self
+            .temporary("state.json", &state)?
+            .persist_noclobber(path)
+        {
+            Ok(_) => Ok(()),
+            Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(self.about("write", "state.json", &error.error)),
+        }
     }
 
     /// Whether the request is there.

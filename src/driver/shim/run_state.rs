@@ -124,8 +124,10 @@ pub(super) enum ShimStep {
     Begin,
 }
 
-/// Decides what a shim does. A run is started at most once: only under its lock, and only without a state.
-pub(super) fn shim_step(holds_lock: bool, state: Option<&RunState>) -> ShimStep {
+/// Decides what a shim does. A run is started at most once: only under its lock, and only without a state. An agent that
+/// finds a shim without a state writes that this shim is starting, and the shim may not have begun then.
+pub(super) fn shim_step(holds_lock: bool, state: Option<&RunState>, own: &ProcessId) -> ShimStep {
+    let state = state.filter(|state| !matches!(state, RunState::Starting { shim } if shim == own));
     match (state, holds_lock) {
         (Some(_), _) => ShimStep::Attach,
         (None, false) => ShimStep::TryAgain,
@@ -206,11 +208,15 @@ mod tests {
 
     #[test]
     fn a_run_is_started_only_under_its_lock_and_without_a_state() {
-        assert_eq!(shim_step(true, None), ShimStep::Begin);
-        assert_eq!(shim_step(false, None), ShimStep::TryAgain);
+        let own = process(12, BOOT);
+        let found = RunState::Starting { shim: own.clone() };
+        for state in [None, Some(&found)] {
+            assert_eq!(shim_step(true, state, &own), ShimStep::Begin);
+            assert_eq!(shim_step(false, state, &own), ShimStep::TryAgain);
+        }
         for state in unfinished(BOOT).iter().chain(&finished()) {
             for holds_lock in [true, false] {
-                assert_eq!(shim_step(holds_lock, Some(state)), ShimStep::Attach);
+                assert_eq!(shim_step(holds_lock, Some(state), &own), ShimStep::Attach);
             }
         }
     }

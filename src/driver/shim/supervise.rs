@@ -19,6 +19,7 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
 use tokio::time::{Instant, sleep_until};
 
+use super::super::process_id::ProcessId;
 use super::log_file::LogFile;
 use super::messages::ShimMessage;
 use super::pid_namespace::{OwnPidNamespace, Remaining};
@@ -50,7 +51,7 @@ pub(super) fn supervise_run(run: &RunFiles) -> io::Result<()> {
     rustix::process::setsid()?;
     // The working directory pins no file system.
     rustix::process::chdir("/")?;
-    let Some(lock) = lock_new_run(run)? else {
+    let Some(lock) = lock_new_run(run, namespace.process())? else {
         ShimMessage::Attached.send();
         return Ok(());
     };
@@ -81,11 +82,11 @@ pub(super) fn supervise_run(run: &RunFiles) -> io::Result<()> {
 }
 
 /// Takes the lock of a run; `None` if the run was started before.
-fn lock_new_run(run: &RunFiles) -> io::Result<Option<RunLock>> {
+fn lock_new_run(run: &RunFiles, own: &ProcessId) -> io::Result<Option<RunLock>> {
     loop {
         let lock = run.try_lock()?;
         let state = run.read_state()?;
-        match (shim_step(lock.is_some(), state.as_ref()), lock) {
+        match (shim_step(lock.is_some(), state.as_ref(), own), lock) {
             (ShimStep::Begin, Some(lock)) => return Ok(Some(lock)),
             (ShimStep::Attach, _) => return Ok(None),
             (ShimStep::Begin | ShimStep::TryAgain, _) => std::thread::sleep(LOCK_PAUSE),
