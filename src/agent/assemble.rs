@@ -210,17 +210,12 @@ async fn wire(
         nodes: NodeHosts::new([(node.id.clone(), hosts.node.clone())]),
         controllers: hosts.controllers.clone(),
     };
-    let limits = VolumeLimits {
-        // A command has read what exists, and creates the rest itself.
-        continues_creations: !config.is_of_command(),
-        ..VolumeLimits::default()
-    };
     let own = Arc::new(node.clone());
     let logs = NodeTaskLogs::new(dirs.data().to_owned(), drivers.clone());
     let services = Services::new(
         ports.clone(),
         claim_hosts,
-        limits,
+        volume_limits(config),
         agent_info(node, address),
     )
     .with_task_logs(Arc::new(logs))
@@ -250,6 +245,14 @@ async fn wire(
         hosts,
         metrics: serving,
     })
+}
+
+fn volume_limits(config: &AgentConfig) -> VolumeLimits {
+    VolumeLimits {
+        // A command has read what exists, and creates the rest itself.
+        continues_creations: !config.is_of_command(),
+        ..VolumeLimits::default()
+    }
 }
 
 /// Returns the directories besides the data directory that no task sees: those of operators' tokens, and that of the sockets
