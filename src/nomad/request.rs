@@ -147,6 +147,36 @@ pub(super) fn check_addressable(id: &str, action: &str) -> Result<(), ApiError> 
     })
 }
 
+/// Words after a job's ID in paths of Nomad and of the agent. A job whose ID ends with one of them is not addressed by it.
+const JOB_ENDPOINTS: &[&str] = &[
+    "actions",
+    "allocations",
+    "deployment",
+    "deployments",
+    "dispatch",
+    "evaluate",
+    "evaluations",
+    "force",
+    "placement",
+    "plan",
+    "revert",
+    "scale",
+    "services",
+    "stable",
+    "submission",
+    "summary",
+    "versions",
+];
+
+/// Refuses a job's ID that the server would read as another path. It may contain `/`, as those of dispatched and periodic
+/// jobs do.
+pub(super) fn check_addressable_job(id: &str, action: &str) -> Result<(), ApiError> {
+    match id.rsplit_once('/') {
+        Some((_, last)) if !last.is_empty() && !JOB_ENDPOINTS.contains(&last) => Ok(()),
+        _ => check_addressable(id, action),
+    }
+}
+
 /// Returns the `X-Nomad-CSI-Secrets` header, or no header if `secrets` is empty.
 pub(super) fn secrets_header(secrets: &Secrets, action: &str) -> Result<HeaderMap, ApiError> {
     let mut headers = HeaderMap::new();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::jobs::JobSealer;
 use super::sealing::VolumeSealer;
-use crate::model::{MountOptions, RemoteVolume, SecretValues, Secrets};
+use crate::model::{JobKey, MountOptions, RemoteVolume, SealedSecrets, SecretValues, Secrets};
 use crate::ports::Sealer;
 use crate::state::{
     AllocRecord, ClaimsRecord, JobVersion, Shared, SnapshotChanges, State, StoredRecord,
@@ -24,6 +24,7 @@ pub fn with_sealed_secrets(state: &State, sealer: &Arc<dyn Sealer>) -> SnapshotC
         jobs: JobSealer::new(sealer.clone()),
         registrations: BTreeMap::new(),
         versions: HashMap::new(),
+        settings: HashMap::new(),
     };
     for record in state.records() {
         objects.note_registration(record);
@@ -49,6 +50,8 @@ struct Objects {
     registrations: BTreeMap<RemoteVolume, Sent>,
     /// What the recorded versions became: a job and its allocations share one.
     versions: HashMap<Vec<u8>, Shared<JobVersion>>,
+    /// What may be secret of the versions of each job, and sealed.
+    settings: HashMap<JobKey, Vec<(Secrets, SealedSecrets)>>,
 }
 
 impl Objects {
@@ -160,11 +163,30 @@ impl Objects {
         let Ok(before) = serde_json::to_vec(&**version) else {
             return version.clone();
         };
-        let sealed = || match self.jobs.sealed_again(version) {
-            Ok(Some(sealed)) => sealed.into(),
+        if let Some(known) = self.versions.get(&before) {
+            return known.clone();
+        }
+        let sealed = match self.jobs.taken_again(version) {
+            Ok(Some((job, settings))) => JobVersion {
+                settings: self.sealed_settings(version.key(), settings),
+                job,
+                version: version.version,
+            }
+            .into(),
             Ok(None) | Err(_) => version.clone(),
         };
-        let known = self.versions.entry(before);
-        known.or_insert_with(sealed).clone()
+        self.versions.insert(before, sealed.clone());
+        sealed
+    }
+
+    /// Equal settings of a job are the same sealed bytes: a version with others would replace the allocations of this one.
+    fn sealed_settings(&mut self, key: JobKey, settings: Secrets) -> SealedSecrets {
+        let known = self.settings.entry(key.clone()).or_default();
+        if let Some((_, sealed)) = known.iter().find(|(other, _)| *other == settings) {
+            return sealed.clone();
+        }
+        let sealed = self.jobs.seal(&key, &settings);
+        known.push((settings, sealed.clone()));
+        sealed
     }
 }

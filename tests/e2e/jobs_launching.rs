@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
+use crate::agent_process::program;
 use crate::hostpath_fixture::run_in_namespace;
 use crate::job_machine::{Machine, WRITER, volume};
+use crate::reconcile::address;
 use crate::wait::until;
 
 fn children(machine: &Machine, parent: &str) -> Vec<Value> {
@@ -64,6 +66,12 @@ fn a_parameterized_job_removes_only_what_its_dispatch_names() {
         assert!(output.starts_with("hello\n"), "{output}");
         assert!(output.contains("/data/b:\n2\n"), "{output}");
         assert!(!output.contains("1\n"), "{output}");
+        let status = program(["job", "status", id])
+            .args(["--address", &address(machine.agent())])
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&status.stdout);
+        assert!(status.status.success() && text.contains(id), "{status:?}");
         let shown = machine.get(&format!("/v1/job/{id}")).to_string();
         assert!(
             !shown.contains(payload) && !shown.contains("hello"),

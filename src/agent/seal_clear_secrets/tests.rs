@@ -76,7 +76,22 @@ fn clear_events(sealer: &KeySealer) -> Vec<Event> {
         panic!("the sample registers a node");
     };
     let placed = alloc_placed(&web, ALLOC, known.id.as_str());
-    let kinds = [started(), node, volume_registered, job, placed, report];
+    // An update that replaces no allocation: only the number of them changes.
+    let mut scaled = job.clone();
+    if let EventKind::Job { event, .. } = &mut scaled
+        && let JobEvent::Registered { job, .. } = &mut **event
+    {
+        job.groups[0].count = 2;
+    }
+    let kinds = [
+        started(),
+        node,
+        volume_registered,
+        job,
+        placed,
+        report,
+        scaled,
+    ];
     kinds.into_iter().map(|kind| Event::new(1, kind)).collect()
 }
 
@@ -126,6 +141,13 @@ async fn no_byte_of_the_journal_is_a_secret_after_the_first_start() {
     let shown = record.provided.context.to_shown_map();
     assert_eq!(shown["login"], MountOptions::REDACTED);
     let version = &after.job(&job_key("web")).unwrap().current;
+    let placed = &after.alloc(&AllocId::new(ALLOC)).unwrap().placement;
+    let placed = &placed.as_ref().unwrap().job;
+    assert_eq!((placed.version, version.version), (0, 1));
+    assert_eq!(
+        placed.settings, version.settings,
+        "the allocation would be replaced"
+    );
     let owner = SecretOwner::Job(version.key());
     let settings = sealer.open(&owner, &version.settings).unwrap();
     let job = version.job.with_settings(&settings).unwrap();

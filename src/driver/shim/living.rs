@@ -39,7 +39,7 @@ pub(super) fn recover_below(directory: &Path) -> io::Result<Vec<PathBuf>> {
             continue;
         }
         let run = RunFiles::new(&path);
-        if is_unknown(&run)? {
+        if is_unknown(&run, &shim.process)? {
             run.recover(shim.process)?;
         }
         if !run.is_requested()? {
@@ -60,12 +60,13 @@ pub(super) fn living_shim_of(run: &RunFiles) -> io::Result<Option<ProcessId>> {
     Ok(own.map(|shim| shim.process))
 }
 
-/// Whether the files of a run name no shim that lives, and no end. A file that cannot be read is not missing: who waits for
-/// the run says so.
-fn is_unknown(run: &RunFiles) -> io::Result<bool> {
+/// Whether the files of a run name no shim that lives, and no end. One that was found and ends meanwhile is known. A file
+/// that cannot be read is not missing: who waits for the run says so.
+fn is_unknown(run: &RunFiles, found: &ProcessId) -> io::Result<bool> {
     match run.read_state() {
         Ok(None) => Ok(true),
         Ok(Some(state)) => match state.shim() {
+            Some(shim) if shim == found => Ok(false),
             Some(shim) => Ok(shim.open()?.is_none()),
             None => Ok(false),
         },
@@ -96,18 +97,19 @@ fn living_shims() -> io::Result<Vec<LivingShim>> {
 
 /// Returns the shim with this process ID, if it is one of this user.
 fn shim_at(pid: i32, own: u32) -> io::Result<Option<LivingShim>> {
-    let Some(line) = read_of_process(pid, "cmdline")? else {
-        return Ok(None);
-    };
-    let Some(run) = run_in(&line) else {
-        return Ok(None);
-    };
     let Some(status) = read_of_process(pid, "status")? else {
         return Ok(None);
     };
     if !is_shim_of(own, &String::from_utf8_lossy(&status)) {
         return Ok(None);
     }
+    // The command line of a process that waits for its memory cannot be read meanwhile, so it comes second.
+    let Some(line) = read_of_process(pid, "cmdline")? else {
+        return Ok(None);
+    };
+    let Some(run) = run_in(&line) else {
+        return Ok(None);
+    };
     let process = ProcessId::current(pid)?;
     Ok(process.map(|process| LivingShim { process, run }))
 }

@@ -120,7 +120,10 @@ impl RunFiles {
         let state = RunState::Starting { shim };
         let path = self.path("state.json");
         if path.try_exists()? {
-            return self.write_state(&state);
+            return match self.read_state() {
+                Ok(Some(end)) if end.is_final() => Ok(()),
+                Ok(_) | Err(_) => self.write_state(&state),
+            };
         }
         match self
             .temporary("state.json", &state)?

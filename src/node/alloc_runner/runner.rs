@@ -297,21 +297,28 @@ impl AllocRunner {
 
     /// Reads what earlier agents recorded of the tasks, and whether their runs have directories.
     async fn read_tasks(&self) -> Vec<FoundTask> {
-        let directory = self.directory.clone();
         let tasks = self.group.tasks.iter();
         let names: Vec<_> = tasks.map(|task| task.name.clone()).collect();
-        let found = blocking(move || {
-            let read = |name: &String| {
-                let task = directory.task(name);
-                Ok((task.read_record()?, !task.runs()?.is_empty()))
-            };
-            names.iter().map(read).collect::<std::io::Result<Vec<_>>>()
-        });
-        found.await.unwrap_or_else(|error| {
-            // Every task is then looked at by its runner, which tries again until it knows.
-            tracing::warn!(alloc.id = %self.alloc.id, %error, "cannot read the directory of the allocation");
-            self.group.tasks.iter().map(|_| (None, true)).collect()
-        })
+        let mut attempt = 0;
+        loop {
+            let (directory, names) = (self.directory.clone(), names.clone());
+            let found = blocking(move || {
+                let read = |name: &String| {
+                    let task = directory.task(name);
+                    Ok((task.read_record()?, !task.runs()?.is_empty()))
+                };
+                names.iter().map(read).collect::<std::io::Result<Vec<_>>>()
+            });
+            match found.await {
+                Ok(found) => return found,
+                // A task that has ended would run again, and one that waits for another would not wait.
+                Err(error) => {
+                    tracing::warn!(alloc.id = %self.alloc.id, %error, "cannot read the directory of the allocation");
+                }
+            }
+            sleep(RETRY.delay(attempt, self.deps.ids.jitter())).await;
+            attempt = attempt.saturating_add(1);
+        }
     }
 
     /// Finds runs of the allocation that go on without files, and tries again until that is known.

@@ -14,7 +14,7 @@ use super::error::WorkflowError;
 use super::job_launches::next_launch_text;
 use super::job_progress::{JobProgress, job_progress, named, not_placed, result_text};
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{AllocId, JobId, JobKey, Namespace};
+use crate::model::{AllocId, JobId, JobKey, Namespace, one_line, shell_quoted};
 use crate::ports::{JobDispatch, JobRegistration};
 use crate::wire::{AllocationStub, EvaluationDocument};
 
@@ -145,7 +145,12 @@ async fn follow_new_job(
 fn report_later_start(context: &WorkflowContext<'_>, registration: &JobRegistration) {
     let job = &registration.job;
     if job.parameterized_job.is_some() {
-        let line = format!("job {}: runs with `nomad-csi job dispatch {0}`", job.id);
+        let line = format!(
+            "job {}: runs with `nomad-csi job dispatch {} --namespace {}`",
+            one_line(&job.id),
+            shell_quoted(&job.id),
+            shell_quoted(&job.namespace)
+        );
         context.reporter.status(&line);
     } else if job.periodic.is_some() {
         let line = match next_launch_text(job, context.clock.now()) {

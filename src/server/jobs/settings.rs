@@ -17,7 +17,7 @@ impl JobSealer {
     }
 
     /// What may be secret of a job, sealed.
-    pub(super) fn seal(&self, key: &JobKey, settings: &Secrets) -> SealedSecrets {
+    pub(in crate::server) fn seal(&self, key: &JobKey, settings: &Secrets) -> SealedSecrets {
         self.0.seal(&SecretOwner::Job(key.clone()), settings)
     }
 
@@ -53,21 +53,14 @@ impl JobSealer {
         opened.map_err(|error| ServerError::Secrets { owner, error })
     }
 
-    /// The version with everything sealed that may be secret; `None` if it is already.
-    pub(in crate::server) fn sealed_again(
+    /// The job of a version without what may be secret, and that; `None` if the version has nothing of it in clear.
+    pub(in crate::server) fn taken_again(
         &self,
         version: &JobVersion,
-    ) -> Result<Option<JobVersion>, ServerError> {
+    ) -> Result<Option<(Job, Secrets)>, ServerError> {
         let mut job = self.open(version)?;
         let settings = job.take_settings();
-        if job == version.job {
-            return Ok(None);
-        }
-        Ok(Some(JobVersion {
-            settings: self.seal(&version.key(), &settings),
-            job,
-            version: version.version,
-        }))
+        Ok((job != version.job).then_some((job, settings)))
     }
 
     /// The complete job.

@@ -194,3 +194,24 @@ async fn a_run_whose_supervisor_lives_is_not_settled() {
         "{end:?}"
     );
 }
+
+/// The shim may end, or begin, between the look for it and the write.
+#[test]
+fn a_recovered_state_replaces_no_end() {
+    let (_directory, run) = run();
+    let starting = || Some(RunState::Starting { shim: process(9) });
+    run.recover(process(9)).unwrap();
+    assert_eq!(run.read_state().unwrap(), starting());
+    let end = RunState::Exited {
+        code: Some(0),
+        signal: None,
+    };
+    run.write_state(&end).unwrap();
+    run.recover(process(9)).unwrap();
+    assert_eq!(run.read_state().unwrap(), Some(end));
+    for damaged in ["", "{\"sta"] {
+        std::fs::write(run.directory().join("state.json"), damaged).unwrap();
+        run.recover(process(9)).unwrap();
+        assert_eq!(run.read_state().unwrap(), starting(), "{damaged:?}");
+    }
+}
