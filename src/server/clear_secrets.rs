@@ -168,7 +168,7 @@ impl Objects {
         }
         let sealed = match self.jobs.taken_again(version) {
             Ok(Some((job, settings))) => JobVersion {
-                settings: self.sealed_settings(version.key(), settings),
+                settings: self.sealed_settings(&version.key(), settings),
                 job,
                 version: version.version,
             }
@@ -180,12 +180,12 @@ impl Objects {
     }
 
     /// Equal settings of a job are the same sealed bytes: a version with others would replace the allocations of this one.
-    fn sealed_settings(&mut self, key: JobKey, settings: Secrets) -> SealedSecrets {
+    fn sealed_settings(&mut self, key: &JobKey, settings: Secrets) -> SealedSecrets {
         let known = self.settings.entry(key.clone()).or_default();
         if let Some((_, sealed)) = known.iter().find(|(other, _)| *other == settings) {
             return sealed.clone();
         }
-        let sealed = self.jobs.seal(&key, &settings);
+        let sealed = self.jobs.seal(key, &settings);
         known.push((settings, sealed.clone()));
         sealed
     }
