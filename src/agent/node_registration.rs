@@ -8,13 +8,11 @@ use super::problems::{journal_problem, with_cause};
 use super::tasks::{TaskDrivers, node_attributes};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::model::{HostVolume, Node, NodeId};
+use crate::mounts::boot_id;
 use crate::ports::{Clock, IdSource};
 use crate::server::{AgentInfo, CommitError, Expected, StateCell};
 use crate::state::{Event, EventKind};
 use crate::store::{NodeIdError, open_node_id};
-
-/// The file of the kernel whose content differs after each boot.
-const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// Returns the ID of this node, which its file keeps.
 ///
@@ -90,12 +88,10 @@ pub(super) async fn register_node(
 /// Returns the event of the machine's boot, unless it is on record. After a reboot, what was mounted is
 /// in doubt.
 async fn boot_event(cell: &StateCell, node: &NodeId) -> Result<Option<EventKind>, Diagnostics> {
-    let read = blocking::run_blocking(|| std::fs::read_to_string(BOOT_ID)).await?;
-    let boot_id = read.map_err(|error| {
-        let message = format!("cannot read the boot ID of this machine from `{BOOT_ID}`: {error}");
+    let boot_id = blocking::run_blocking(boot_id).await?.map_err(|error| {
+        let message = format!("cannot read the boot ID of this machine from `/proc`: {error}");
         Diagnostic::error(Code::AgentNodeId, message)
     })?;
-    let boot_id = boot_id.trim().to_owned();
     let is_known = cell.read(|state| state.boot_id(node) == Some(boot_id.as_str()));
     let node = node.clone();
     Ok((!is_known).then_some(EventKind::NodeBooted { node, boot_id }))

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::diagnose::diagnose;
 use super::facts::VolumeFacts;
 use super::finding::{Finding, Rule};
+use crate::model::alloc_samples::alloc;
 use crate::model::{
     Alloc, AllocId, BlockedEvaluation, Bytes, CapacityRange, ClaimProblem, ClientNode,
     ClientStatus, DesiredStatus, ExternalId, ExternalNodeId, ExternalVolume, Health, HealthCount,
@@ -76,17 +77,10 @@ impl Facts {
     pub(super) fn claimed(mut self, desired: DesiredStatus, client: ClientStatus) -> Self {
         self.volume.write_allocs.insert(AllocId::new("a1"));
         self.volume.allocs.push(Alloc {
-            id: AllocId::new("a1"),
-            node_id: NodeId::new("n1"),
             node_name: "worker-1".to_owned(),
-            evaluation_id: String::new(),
-            job_id: "web".to_owned(),
-            task_group: "g".to_owned(),
-            job_version: 0,
-            desired,
-            client,
             create_time: NOW - 3_600_000_000_000,
             modify_time: NOW - 600_000_000_000,
+            ..alloc("a1", "n1", desired, client)
         });
         self
     }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use crate::mounts::boot_id;
 use crate::private::start_time_in;
 
 /// The name of one process.
@@ -98,15 +99,6 @@ impl ProcessId {
 )]
 pub(super) fn register(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::with_interest(descriptor, Interest::READABLE)
-}
-
-/// Returns the boot of the machine. Blocks.
-///
-/// # Errors
-/// If `/proc` cannot be read.
-pub(super) fn boot_id() -> io::Result<String> {
-    let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
-    Ok(boot_id.trim().to_owned())
 }
 
 /// Whether the operating system reports that the process does not exist.

@@ -5,6 +5,7 @@
 //! devices are attached with ioctls, file systems are created by their `mkfs` programs, and copies share blocks
 //! where the file system supports it.
 
+mod boot;
 mod copy;
 mod file_system;
 mod kernel_flags;
@@ -18,6 +19,7 @@ mod superblock;
 mod table;
 mod tree;
 
+pub use boot::boot_id;
 pub use linux::{LinuxMounter, share_directory};
 pub use source::{OpenedSource, open_source};
 pub use storage::LinuxBlockStorage;

@@ -11,6 +11,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx, StatxAttributes, StatxFlags, statx};
 use rustix::io::Errno;
 
+use super::boot::boot_id;
 use super::table::{mount_table, topmost_mount};
 use crate::ports::{MountEntry, MountIdentity, SourceIdentity};
 
@@ -98,7 +99,8 @@ fn mount_of(file: &OwnedFd, found: &Statx, path: &Path) -> io::Result<Option<Mou
         .contains(StatxAttributes::MOUNT_ROOT);
     if !has_id || !knows_root {
         // Before Linux 5.8.
-        return Ok(topmost_mount(path)?.map(|entry| entry.identity()));
+        let found = topmost_mount(path)?.map(|entry| entry.identity());
+        return found.map(of_this_boot).transpose();
     }
     if !found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) {
         return Ok(None);
@@ -110,10 +112,16 @@ fn mount_of(file: &OwnedFd, found: &Statx, path: &Path) -> io::Result<Option<Mou
     let entry = entry.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
     let unique = statx(file, "", AtFlags::EMPTY_PATH, UNIQUE_ID)?;
     let is_unique = unique.stx_mask & UNIQUE_ID.bits() != 0;
+    let found = of_this_boot(entry.identity())?;
     Ok(Some(MountIdentity {
         unique_id: is_unique.then_some(unique.stx_mnt_id),
-        ..entry.identity()
+        ..found
     }))
+}
+
+fn of_this_boot(mount: MountIdentity) -> io::Result<MountIdentity> {
+    let boot_id = Some(boot_id()?);
+    Ok(MountIdentity { boot_id, ..mount })
 }
 
 fn device_node(found: &Statx) -> Option<String> {

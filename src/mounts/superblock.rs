@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, major, minor, statx};
 
+use super::boot::boot_id;
 use super::mountinfo;
 use super::table::mount_table;
 use crate::ports::MountIdentity;
@@ -29,8 +30,12 @@ const MAX_NAMED: usize = 5;
 /// the file system is gone too, is mounted here at another place, or cannot be asked. Blocks for seconds at most.
 ///
 /// # Errors
-/// If the mount table cannot be read.
+/// If the mount table or the boot of the machine cannot be read.
 pub(super) fn processes_that_keep(mount: &MountIdentity) -> io::Result<Option<Vec<u32>>> {
+    // Its device may be another disk now, which something else uses.
+    if mount.boot_id.is_some() && mount.boot_id != Some(boot_id()?) {
+        return Ok(None);
+    }
     for attempt in 0..ATTEMPTS {
         if !is_kept(mount)? {
             return Ok(None);

@@ -76,6 +76,7 @@ mod tests {
                 device: device.to_owned(),
                 root: "/".into(),
                 source: source.to_owned(),
+                boot_id: None,
             }),
             device_node: None,
         }

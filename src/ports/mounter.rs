@@ -82,15 +82,19 @@ pub struct MountIdentity {
     pub root: PathBuf,
     /// The mount source that the file system reports.
     pub source: String,
+    /// The boot of the machine; `None` if the mount was found in the table, or by an agent that did not record it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot_id: Option<String>,
 }
 
 impl MountIdentity {
     /// Whether both are the same mount, as far as both are known.
     pub fn is(&self, other: &Self) -> bool {
-        let is_other = match (self.unique_id, other.unique_id) {
-            (Some(own), Some(other)) => own != other,
-            (Some(_) | None, None) | (None, Some(_)) => false,
-        };
+        fn differ<T: PartialEq>(own: Option<T>, other: Option<T>) -> bool {
+            own.zip(other).is_some_and(|(own, other)| own != other)
+        }
+        let is_other = differ(self.unique_id, other.unique_id)
+            || differ(self.boot_id.as_ref(), other.boot_id.as_ref());
         self.id == other.id && !is_other && self.looks_like(other)
     }
 
@@ -170,6 +174,7 @@ impl MountEntry {
             device: self.device.clone(),
             root: self.root.clone(),
             source: self.source.clone(),
+            boot_id: None,
         }
     }
 }
@@ -236,8 +241,8 @@ pub trait Mounter: Send + Sync {
     /// Returns the mount that a path is on; `None` if the path does not exist.
     async fn mount_of(&self, path: &Path) -> Result<Option<MountEntry>, MountError>;
     /// Returns the processes that keep the file system of a mount that is gone from this process's mount namespace, as
-    /// far as they can be found; `None` if the file system is gone too, is mounted here at another place, or cannot be
-    /// asked, because it has no device of its own.
+    /// far as they can be found; `None` if the file system is gone too, also with an earlier boot of the machine, is
+    /// mounted here at another place, or cannot be asked, because it has no device of its own.
     async fn processes_that_keep(
         &self,
         mount: &MountIdentity,

@@ -22,7 +22,7 @@ pub(super) fn is_job_event_valid(state: &State, key: &JobKey, event: &JobEvent) 
         }
         JobEvent::Evaluated { .. } => record.is_some(),
         JobEvent::Launched { until } => record.is_some_and(|record| {
-            record.starts_by_itself() && record.launched_until.is_none_or(|known| *until > known)
+            record.starts_by_itself() && record.launched_until != Some(*until)
         }),
         JobEvent::Forgotten => {
             record.is_some_and(|record| record.is_purged)

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
-use super::super::process_id::{ProcessId, boot_id, is_no_such_process, register};
+use super::super::process_id::{ProcessId, is_no_such_process, register};
 use super::living::recover;
 use super::run_files::RunFiles;
 use super::run_state::{RunState, WaitStep, settled, wait_step};
+use crate::mounts::boot_id;
 use crate::ports::RunEnd;
 use crate::retry::RetryPolicy;
 

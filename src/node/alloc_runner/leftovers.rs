@@ -48,6 +48,25 @@ pub(super) async fn stop_leftovers(deps: Arc<AllocRunnerDeps>, allocs: Vec<Alloc
     join_all(allocs.iter().map(|alloc| has_ended(&deps, alloc))).await;
 }
 
+/// Stops what runs of allocations that the server does not know, and returns when nothing of them does.
+pub(super) async fn end_unknown(deps: &AllocRunnerDeps, mut allocs: Vec<AllocDirectory>) {
+    let mut attempt = 0;
+    loop {
+        let ended = join_all(allocs.iter().map(|alloc| has_ended(deps, alloc))).await;
+        let mut ended = ended.into_iter();
+        allocs.retain(|_| !ended.next().unwrap_or(false));
+        if allocs.is_empty() {
+            return;
+        }
+        tracing::warn!(
+            allocations = allocs.len(),
+            "tasks that the server does not know may still run; until they have ended, nothing starts"
+        );
+        sleep(RETRY.delay(attempt, deps.ids.jitter())).await;
+        attempt = attempt.saturating_add(1);
+    }
+}
+
 /// Ends what runs of an allocation whose job cannot be opened, and tells the server. A cut-off kills every task, because
 /// it is not known which of them use the volume.
 pub(super) async fn end_unreadable(deps: Arc<AllocRunnerDeps>, alloc: UnreadableAlloc) {
@@ -153,7 +172,15 @@ async fn stop(driver: &dyn RunDriver, leftover: &Leftover, how: Ending) -> Resul
             driver.wait(&run).await?;
             Ok(true)
         }
-        Some(RunStatus::Ended(_)) | None => Ok(false),
+        Some(RunStatus::Ended(_)) => Ok(false),
+        None => {
+            // An earlier agent may have been about to start it.
+            driver.stop(&run).await?;
+            match driver.wait(&run).await {
+                Ok(_) | Err(RunError::NotStarted { .. }) => Ok(false),
+                Err(error) => Err(error),
+            }
+        }
     }
 }
 

@@ -21,7 +21,7 @@ use super::super::volume_manager::MountDirectories;
 use super::collection::{MAX_ENDED, removable, remove_directories};
 use super::crashes::Crashes;
 use super::deps::AllocRunnerDeps;
-use super::leftovers::{end_unreadable, stop_leftovers};
+use super::leftovers::{end_unknown, end_unreadable, stop_leftovers};
 use super::mount_watch::{Losses, watch_mounts};
 use super::recovery::recover_runs;
 use super::runner::run_alloc;
@@ -125,7 +125,12 @@ impl AllocRunners {
             match listed {
                 Ok(assigned) => {
                     let next = assigned.revision;
-                    match self.follow(assigned).await {
+                    let followed = tokio::select! {
+                        biased;
+                        () = stop.cancelled() => return self.running.shutdown().await,
+                        followed = self.follow(assigned) => followed,
+                    };
+                    match followed {
                         Ok(()) => {
                             failures = 0;
                             revision = Some(next);
@@ -149,8 +154,9 @@ impl AllocRunners {
         }
     }
 
-    /// Follows a list of the server. Before the first one, what earlier agents started is known by its processes: no task
-    /// starts beside one whose files are missing.
+    /// Follows a list of the server. Before the first one, what earlier agents started is known by its processes, and what
+    /// the server does not know has ended: no task starts beside one whose files are missing, or that an older state of
+    /// the data directory does not have.
     async fn follow(&mut self, assigned: AssignedAllocs) -> Result<(), RunError> {
         let directory_of = |id: &AllocId| AllocDirectory::new(&self.deps.data_directory, id);
         let readable = assigned.allocs.iter().map(|alloc| &alloc.id);
@@ -162,7 +168,7 @@ impl AllocRunners {
         };
         if self.listed.is_none() {
             self.without_files = recover_runs(&self.deps).await?;
-            self.find_directories(&listed).await;
+            self.find_directories(&listed).await?;
         }
         self.listed = Some(listed);
         self.forget_others(&ids);
@@ -286,19 +292,30 @@ impl AllocRunners {
         self.runners.insert(id, runner);
     }
 
-    /// Finds the directories of earlier agents, and stops the tasks of allocations that ended meanwhile.
-    async fn find_directories(&mut self, listed: &Listed) {
+    /// Finds the directories of earlier agents, stops the tasks of allocations that ended meanwhile, and waits until no
+    /// task runs that the server does not know: no claim keeps others from its volumes.
+    ///
+    /// # Errors
+    /// If the directories cannot be read.
+    async fn find_directories(&mut self, listed: &Listed) -> Result<(), RunError> {
         let data = self.deps.data_directory.clone();
-        match blocking(move || AllocDirectory::list(&data)).await {
-            Ok(found) => self.directories.extend(found),
-            Err(error) => {
-                tracing::warn!(%error, "cannot look for tasks of earlier allocations");
-            }
-        }
+        let found = blocking(move || AllocDirectory::list(&data)).await;
+        let found = found.map_err(|error| RunError::Failed {
+            action: "find",
+            run: self.deps.data_directory.clone(),
+            reason: error.to_string(),
+        })?;
+        self.directories.extend(found);
         let kept = listed.ended.iter().take(MAX_ENDED);
         let ended = kept.filter(|directory| self.directories.contains(directory));
         let stopping = stop_leftovers(self.deps.clone(), ended.cloned().collect());
         self.running.spawn(stopping);
+        let known = |directory: &&AllocDirectory| {
+            listed.assigned.contains(directory) || listed.ended.contains(directory)
+        };
+        let unknown = self.directories.iter().filter(|it| !known(it)).cloned();
+        end_unknown(&self.deps, unknown.collect()).await;
+        Ok(())
     }
 
     /// Removes the directories that are not needed any more.

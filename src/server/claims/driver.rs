@@ -152,7 +152,8 @@ impl ClaimDriver {
             }
             Due::Sweep(node) => {
                 let running = Running::Sweep(node.clone());
-                let task = async move { Finished::Swept(sweep_node(&runner, &node).await) };
+                let waits = self.work.sweep_waits.clone();
+                let task = async move { Finished::Swept(sweep_node(&runner, &node, &waits).await) };
                 (tasks.spawn(task), running)
             }
         };
@@ -302,8 +303,14 @@ impl Work {
         let running = &self.running;
         let due = returned.filter(|(node, _)| {
             let next = self.next_sweeps.get(*node);
-            let is_idle = !running.is_swept(node) && !running.is_busy(node);
-            is_idle && next.is_none_or(|next| *next <= now)
+            if running.is_swept(node) {
+                return false;
+            }
+            if running.is_busy(node) {
+                self.sweep_waits.note(node, Some(SweepWait::Calls));
+                return false;
+            }
+            next.is_none_or(|next| *next <= now)
         });
         due.map(|(node, _)| Due::Sweep(node.clone())).collect()
     }

@@ -5,17 +5,26 @@
 //! volume is swept once the record has given up everything it had there. The sweep repeats until the node has
 //! nothing left; what it waits for is shown with the node.
 
+use futures_util::{StreamExt as _, stream};
+
 use super::step_choice::node_instance;
 use super::step_runner::StepRunner;
-use super::sweep_wait::SweepWait;
+use super::sweep_wait::{SweepWait, SweepWaits};
 use crate::claim::Step;
 use crate::model::{NodeId, RemoteVolume};
 use crate::ports::{HostError, SweepOutcome};
 use crate::server::cell::Expected;
 use crate::state::{Event, EventKind, State};
 
+/// How many volumes of a node are swept at the same time: one whose plugin does not answer holds up no other.
+const CONCURRENT: usize = 16;
+
 /// Sweeps a node once. Returns what it waits for; `None` if it is clean and is used again.
-pub(super) async fn sweep_node(runner: &StepRunner, node: &NodeId) -> Option<SweepWait> {
+pub(super) async fn sweep_node(
+    runner: &StepRunner,
+    node: &NodeId,
+    waits: &SweepWaits,
+) -> Option<SweepWait> {
     let running = runner.ports.cell.read(|state| {
         let running = state.running_allocs(node);
         running.cloned().collect::<Vec<_>>()
@@ -34,13 +43,16 @@ pub(super) async fn sweep_node(runner: &StepRunner, node: &NodeId) -> Option<Swe
             return Some(SweepWait::Node(error.to_string()));
         }
     };
-    let mut wait = None;
-    for volume in left {
-        let found = sweep_volume(runner, node, &volume).await;
-        wait.get_or_insert(found.unwrap_or(SweepWait::Volume(volume)));
+    if let Some(volume) = left.first() {
+        waits.note_attempt(node, volume);
     }
-    if wait.is_some() {
-        return wait;
+    let sweeps = left.into_iter().map(async |volume| {
+        let found = sweep_volume(runner, node, &volume).await;
+        found.unwrap_or(SweepWait::Volume(volume))
+    });
+    let found: Vec<_> = stream::iter(sweeps).buffered(CONCURRENT).collect().await;
+    if let Some(wait) = found.into_iter().next() {
+        return Some(wait);
     }
     let claimed = runner.ports.cell.read(|state| claimed_volume(state, node));
     if let Some(volume) = claimed {

@@ -11,6 +11,8 @@ use crate::model::{AllocId, NodeId, PluginId, RemoteVolume, one_line};
 pub(super) enum SweepWait {
     /// These allocations have not reported their end.
     Allocs(Vec<AllocId>),
+    /// Calls that were sent to the node before it was lost have not ended.
+    Calls,
     /// The plugin has no healthy instance on the node.
     Plugin(PluginId),
     /// The volume is being undone.
@@ -37,6 +39,7 @@ impl fmt::Display for SweepWait {
                 };
                 write!(f, "waits for the end of {noun} {}", names.join(", "))
             }
+            Self::Calls => write!(f, "waits for calls that were sent before the node was lost"),
             Self::Plugin(plugin) => {
                 write!(
                     f,
@@ -82,6 +85,17 @@ impl SweepWaits {
                 waits.insert(node.clone(), wait);
             }
             None => drop(waits.remove(node)),
+        }
+    }
+
+    /// Notes that a volume is being undone, unless the last attempt has found what prevents that: it is still true.
+    pub(super) fn note_attempt(&self, node: &NodeId, volume: &RemoteVolume) {
+        let waits_for_volume = |wait: &SweepWait| match wait {
+            SweepWait::Volume(_) | SweepWait::Failure { .. } | SweepWait::Plugin(_) => true,
+            SweepWait::Allocs(_) | SweepWait::Calls | SweepWait::Node(_) => false,
+        };
+        if !self.of(node).as_ref().is_some_and(waits_for_volume) {
+            self.note(node, Some(SweepWait::Volume(volume.clone())));
         }
     }
 

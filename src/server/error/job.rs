@@ -3,7 +3,7 @@
 use http::StatusCode;
 
 use crate::diagnostic::Code;
-use crate::model::JobKey;
+use crate::model::{JobKey, shell_quoted};
 
 /// Why a request about a job, an evaluation or an allocation fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +21,13 @@ pub enum JobError {
         job: JobKey,
         /// Why.
         text: String,
+    },
+    /// A job that starts by itself, or only on request, cannot become another kind, or another kind one; Nomad's text.
+    OtherKind {
+        /// The job.
+        job: JobKey,
+        /// What cannot change.
+        text: &'static str,
     },
     /// The request contains no job.
     Missing,
@@ -74,7 +81,7 @@ impl JobError {
     pub(super) fn code_and_status(&self) -> (Code, StatusCode) {
         const OTHER: StatusCode = StatusCode::INTERNAL_SERVER_ERROR;
         match self {
-            Self::Invalid { .. } => (Code::JobInvalid, OTHER),
+            Self::Invalid { .. } | Self::OtherKind { .. } => (Code::JobInvalid, OTHER),
             Self::Refused { .. } => (Code::JobRefused, OTHER),
             Self::Missing | Self::OtherName { .. } | Self::BadRequest(_) => {
                 (Code::ApiBadRequest, StatusCode::BAD_REQUEST)
@@ -94,6 +101,7 @@ impl JobError {
     pub(super) fn text(&self) -> String {
         match self {
             Self::Invalid { text, .. } | Self::Refused { text, .. } => text.clone(),
+            Self::OtherKind { text, .. } => (*text).to_owned(),
             Self::Missing => "Job must be specified".to_owned(),
             Self::OtherName { .. } => "Job ID does not match name".to_owned(),
             Self::NotFound(_) => "job not found".to_owned(),
@@ -120,6 +128,18 @@ impl JobError {
         }
     }
 
+    /// Returns what to do, if the code does not say it.
+    pub(super) fn help(&self) -> Option<String> {
+        let Self::OtherKind { job, .. } = self else {
+            return None;
+        };
+        Some(format!(
+            "run `nomad-csi job stop {} --namespace {} --purge`, which stops what runs of it, then submit the file again; or use another ID",
+            shell_quoted(&job.id),
+            shell_quoted(&job.namespace)
+        ))
+    }
+
     /// Returns the message for people.
     pub(super) fn message(&self) -> String {
         match self {
@@ -127,6 +147,7 @@ impl JobError {
                 format!("job {} does not allow the request: {text}", job.quoted())
             }
             Self::Invalid { job, text } => format!("job {} is not valid: {text}", job.quoted()),
+            Self::OtherKind { job, text } => format!("job {}: {text}", job.quoted()),
             Self::Missing => "the request contains no job".to_owned(),
             Self::OtherName { path, body } => {
                 format!("the path names job `{path}` and the body job `{body}`")

@@ -628,6 +628,11 @@ impl ServerError {
         if let Self::Request(error) = self {
             return error.help();
         }
+        if let Self::Job(error) = self
+            && let Some(help) = error.help()
+        {
+            return vec![help];
+        }
         let parts = self.parts();
         if parts.is_empty() {
             return vec![self.code_and_status().0.advice()];

@@ -3,11 +3,13 @@
 //! A launch is decided once: the job that it makes and the time up to which launches are decided are one commit. So a
 //! restart neither repeats nor forgets one. Launches that were due while no agent ran are one launch, as in Nomad.
 
+use super::forgetting::is_over;
 use crate::job::{LaunchTimes, LaunchTimesProblem};
 use crate::model::{
     Dispatch, Job, JobId, JobKey, JobOrigin, Parameterized, Payload, PayloadRule, TaskEnvironment,
 };
-use crate::state::{EvaluationStatus, JobRecord, State};
+use crate::place::evaluate;
+use crate::state::{JobRecord, State};
 
 /// The number of nanoseconds of a second.
 const SECOND: i64 = 1_000_000_000;
@@ -27,6 +29,9 @@ pub struct DispatchRequest {
     pub idempotency_token: String,
 }
 
+/// How far the clock may be behind the last launch: less passes soon.
+const SET_BACK: i64 = 60 * SECOND;
+
 /// What happens to the launches of a periodic job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NextLaunch {
@@ -36,6 +41,9 @@ pub(super) enum NextLaunch {
     At(i64),
     /// One is due.
     Due(DueLaunch),
+    /// Launches are on record as decided up to a time that the clock, which was set back, has not reached: they are
+    /// decided again from now. A job that exists is not made again.
+    SetBack,
 }
 
 /// A launch that is due.
@@ -66,6 +74,9 @@ pub(super) fn next_launch(
         Ok(times) => times,
         Err(problems) => return Some(Err(problems)),
     };
+    if since > now.saturating_add(SET_BACK) {
+        return Some(Ok(NextLaunch::SetBack));
+    }
     let Some(first) = times.next_after(since) else {
         return Some(Ok(NextLaunch::Never));
     };
@@ -77,22 +88,16 @@ pub(super) fn next_launch(
     Some(Ok(NextLaunch::Due(DueLaunch {
         time,
         until: time,
-        is_left_out: periodic.prohibits_overlap && has_running_child(state, &record.key()),
+        is_left_out: periodic.prohibits_overlap && has_running_child(state, &record.key(), now),
     })))
 }
 
-fn has_running_child(state: &State, parent: &JobKey) -> bool {
+/// Whether something runs of a job that was made from this one, or will without a change.
+fn has_running_child(state: &State, parent: &JobKey, now: i64) -> bool {
     state.children_of(parent).any(|child| {
-        let evaluations = child.evaluations.iter();
-        let mut open = evaluations.map(|one| one.result.status);
-        open.any(|status| {
-            matches!(
-                status,
-                EvaluationStatus::Pending | EvaluationStatus::Blocked
-            )
-        }) || state
-            .allocs_of_job(&child.key())
-            .any(|(_, alloc, _)| !alloc.has_ended)
+        let mut allocs = state.allocs_of_job(&child.key());
+        allocs.any(|(_, alloc, _)| !alloc.has_ended)
+            || !is_over(child, &evaluate(state, child, now))
     })
 }
 

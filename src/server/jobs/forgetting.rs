@@ -1,18 +1,22 @@
-//! What of a job is no longer kept: ended allocations that are too many, a job that is over, and a purged job with
-//! all its allocations. Pure.
+//! What of a job is no longer kept: ended allocations that are too many, launches that are too many, a job that is over, and
+//! a purged job with all its allocations. Pure.
 //!
 //! An allocation with a claim stays, and so does its job: the volume is given back first.
 
 use std::collections::BTreeMap;
 
 use crate::model::AllocId;
-use crate::place::Decision;
+use crate::place::{Decision, evaluate};
 use crate::state::{AllocRecord, EventKind, JobEvent, JobRecord, State};
 
 /// How long a purged job without allocations stays on record, so that a client that follows its last evaluation finds it.
 const PURGED_STAY: i64 = 60_000_000_000;
 /// How long a job that is over stays on record, for people.
 const OVER_STAY: i64 = 24 * 3_600 * 1_000_000_000;
+/// How many jobs of a periodic one are kept after they are over, so that frequent ones leave room for all others.
+const LAUNCHES: usize = 10;
+/// How many of them are purged at once.
+const PURGED_AT_ONCE: usize = 100;
 /// How many ended allocations of a slot are kept, for people and for the pauses of a failing service. A slot that may
 /// fail more often keeps all that its policy counts.
 const ENDED_ALLOCS: usize = 10;
@@ -55,6 +59,7 @@ pub(super) fn forgotten(
         events: oldest(slots, most),
         look_again_at: None,
     };
+    forgotten.events.extend(old_launches(state, record, now));
     let (stay, event) = match (record.is_purged, kept) {
         (true, 0) => (PURGED_STAY, JobEvent::Forgotten),
         (false, 0) if is_over(record, decision) => (OVER_STAY, JobEvent::Stopped { purges: true }),
@@ -70,13 +75,36 @@ pub(super) fn forgotten(
     forgotten
 }
 
+/// Returns the events that purge all but the newest of the jobs that a periodic one has launched and that are over.
+fn old_launches(state: &State, record: &JobRecord, now: i64) -> Vec<EventKind> {
+    if record.current.job.periodic.is_none() {
+        return vec![];
+    }
+    let is_kept = |child: &JobRecord| {
+        let mut allocs = state.allocs_of_job(&child.key());
+        child.is_purged
+            || allocs.any(|(_, alloc, _)| !alloc.has_ended)
+            || !is_over(child, &evaluate(state, child, now))
+    };
+    let children = state.children_of(&record.key());
+    let over = children.filter(|child| !is_kept(child));
+    let mut over: Vec<_> = over.map(|it| (it.create_index, it.key())).collect();
+    over.sort_unstable();
+    over.truncate(over.len().saturating_sub(LAUNCHES));
+    let purge = |(_, job)| EventKind::Job {
+        job,
+        event: Box::new(JobEvent::Stopped { purges: true }),
+    };
+    over.into_iter().take(PURGED_AT_ONCE).map(purge).collect()
+}
+
 /// Whether nothing of an allocation is left but its record.
 fn is_left(state: &State, id: &AllocId, alloc: &AllocRecord) -> bool {
     alloc.has_ended && state.claims_of(id).next().is_none()
 }
 
 /// Whether a job without running allocations will not run again by itself.
-fn is_over(record: &JobRecord, decision: &Decision) -> bool {
+pub(super) fn is_over(record: &JobRecord, decision: &Decision) -> bool {
     let is_idle =
         decision.place.is_empty() && decision.failures.is_empty() && decision.wake_at.is_none();
     let job = &record.current.job;

@@ -37,7 +37,8 @@ impl Launcher {
         let due = match next {
             Ok(NextLaunch::Never) => return None,
             Ok(NextLaunch::At(at)) => return Some(at),
-            Ok(NextLaunch::Due(due)) => due,
+            Ok(NextLaunch::Due(due)) => Some(due),
+            Ok(NextLaunch::SetBack) => None,
             Err(problems) => {
                 let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
                 warn!(job.id = %key.id, job.namespace = %key.namespace, problem = problems.join("; "),
@@ -45,7 +46,7 @@ impl Launcher {
                 return None;
             }
         };
-        match self.record(key, &record, &due, now).await {
+        match self.record(key, &record, due.as_ref(), now).await {
             // The commit wakes the scheduler, which looks at the job again.
             Ok(()) => None,
             // So does the other change.
@@ -63,15 +64,23 @@ impl Launcher {
         &self,
         key: &JobKey,
         record: &JobRecord,
-        due: &DueLaunch,
+        due: Option<&DueLaunch>,
         now: i64,
     ) -> Result<(), ServerError> {
         let mut expected = vec![Expected::JobAt(key.clone(), Some(record.modify_index))];
+        let until = due.map_or(now, |due| due.until);
         let mut kinds = vec![EventKind::Job {
             job: key.clone(),
-            event: Box::new(JobEvent::Launched { until: due.until }),
+            event: Box::new(JobEvent::Launched { until }),
         }];
-        let child = self.child(key, record, due)?;
+        let child = match due {
+            Some(due) => self.child(key, record, due)?,
+            None => {
+                warn!(job.id = %key.id, job.namespace = %key.namespace,
+                    "the clock was set back: the launches of a job are decided again from now");
+                None
+            }
+        };
         if let Some((child, events)) = child {
             expected.push(Expected::JobAt(child, None));
             kinds.extend(events);
@@ -108,7 +117,7 @@ impl Launcher {
             .read(|state| state.job(&child_key).is_some())
         {
             info!(job.id = %child_key.id, job.namespace = %child_key.namespace,
-                "a launch is left out: an operator has made it");
+                "a launch is left out: it was made before");
             return Ok(None);
         }
         let evaluation = EvaluationId::new(self.ports.ids.uuid());

@@ -380,7 +380,8 @@ impl JobService {
         let (decision, next_launch) = self.ports.cell.read(|state| {
             let next = match next_launch(state, &record, now) {
                 Some(Ok(NextLaunch::At(at))) => Some(at),
-                Some(Ok(NextLaunch::Due(_) | NextLaunch::Never) | Err(_)) | None => None,
+                Some(Ok(NextLaunch::Due(_) | NextLaunch::SetBack | NextLaunch::Never) | Err(_))
+                | None => None,
             };
             (evaluate(state, &record, now), next)
         });
@@ -465,8 +466,9 @@ impl JobService {
         let known = self.ports.cell.read(|state| state.job(key).cloned());
         let replaced = known.as_ref().filter(|known| !known.is_purged);
         let problem = replaced.and_then(|known| update_problem(&known.current.job, job));
-        if let Some(problem) = problem {
-            return Err(JobError::refused(key, problem).into());
+        if let Some(text) = problem {
+            let job = key.clone();
+            return Err(JobError::OtherKind { job, text }.into());
         }
         let mut definition = job.clone();
         let settings = definition.take_settings();

@@ -79,6 +79,15 @@ async fn is_reached(agent: &FakeAgent, is_ready: impl Fn(&State) -> bool) -> boo
     reached.is_ok()
 }
 
+/// Waits until an allocation must stop.
+async fn until_stopping(agent: &FakeAgent, alloc: &AllocId) {
+    until(agent, |state| {
+        let record = state.alloc(alloc).unwrap();
+        record.placement.as_ref().unwrap().stop_reason.is_some()
+    })
+    .await;
+}
+
 async fn assigned_of(agent: &FakeAgent, id: &str) -> AssignedAlloc {
     let key = job_key(id);
     until(agent, |state| {
@@ -272,11 +281,7 @@ async fn a_drain_ends_when_nothing_is_left() {
     let alloc = assigned_of(&agent, "web").await.id;
     report(&agent, &alloc, ClientStatus::Running).await;
     drain().await;
-    until(&agent, |state| {
-        let record = state.alloc(&alloc).unwrap();
-        record.placement.as_ref().unwrap().stop_reason.is_some()
-    })
-    .await;
+    until_stopping(&agent, &alloc).await;
     assert!(agent.cell.read(is_draining), "it still runs");
     report(&agent, &alloc, ClientStatus::Complete).await;
     until(&agent, |state| !is_draining(state)).await;
@@ -320,11 +325,7 @@ async fn a_stopped_job_gives_its_volume_back_when_its_tasks_have_ended() {
         .stop(&job_key("web"), false)
         .await
         .unwrap();
-    until(&agent, |state| {
-        let record = state.alloc(&alloc).unwrap();
-        record.placement.as_ref().unwrap().stop_reason.is_some()
-    })
-    .await;
+    until_stopping(&agent, &alloc).await;
     assert!(assigned_of(&agent, "web").await.wants_stop);
     assert!(
         agent

@@ -6,7 +6,9 @@ use tokio::time::Instant;
 
 use super::fixture::{ID, Node, alloc, lasting, policy, task};
 use crate::model::JobType;
-use crate::ports::{AssignedAlloc, DriverConfig, LogLimits, RunDriver as _, RunRequest};
+use crate::ports::{
+    AssignedAlloc, DriverConfig, LogLimits, MockScript, RunDriver as _, RunRequest,
+};
 
 fn batch() -> AssignedAlloc {
     alloc(JobType::Batch, vec![task("web", "main")], &[])
@@ -51,14 +53,9 @@ async fn a_forgotten_allocation_leaves_no_directory() {
     assert_eq!(node.driver.running().await, 0);
 }
 
-/// Also one without a record, whose driver is not known then.
-#[tokio::test(start_paused = true)]
-async fn directories_that_no_record_knows_are_removed_when_the_agent_starts() {
-    let mut node = Node::new();
-    node.stop_agent().await;
-    let run = node.begin_run_of("unknown", "web");
-    let request = RunRequest {
-        task: "web".to_owned(),
+fn request(task: &str) -> RunRequest {
+    RunRequest {
+        task: task.to_owned(),
         config: DriverConfig::Exec(crate::ports::TaskProgram::default()),
         environment: [].into(),
         user: None,
@@ -68,11 +65,41 @@ async fn directories_that_no_record_knows_are_removed_when_the_agent_starts() {
         kill_timeout: Duration::from_secs(1),
         logs: LogLimits::default(),
         earlier_runs: vec![],
-    };
+    }
+}
+
+/// Also one without a record, whose driver is not known then.
+#[tokio::test(start_paused = true)]
+async fn directories_that_no_record_knows_are_removed_when_the_agent_starts() {
+    let mut node = Node::new();
+    node.stop_agent().await;
+    let run = node.begin_run_of("unknown", "web");
+    let request = request("web");
     node.driver.start(&run, request).await.unwrap();
     node.start_agent();
     node.until_removed("unknown").await;
     assert_eq!(node.driver.running().await, 0);
+}
+
+/// A restored data directory knows neither the allocation nor its claim, so nothing else keeps the next task from the volume.
+#[tokio::test(start_paused = true)]
+async fn nothing_starts_beside_a_task_that_the_server_does_not_know() {
+    let mut node = Node::new();
+    node.stop_agent().await;
+    let (run, request) = (node.begin_run_of("unknown", "old"), request("old"));
+    let stubborn = MockScript {
+        kill_after: Duration::from_secs(50),
+        ..lasting(100_000)
+    };
+    node.driver.script("old", &[stubborn]);
+    node.driver.start(&run, request).await.unwrap();
+    let begun = Instant::now();
+    node.control.assign(service());
+    node.start_agent();
+    node.event("web", "Started").await;
+    assert!(begun.elapsed() >= Duration::from_secs(50));
+    assert_eq!(node.driver.running().await, 1);
+    node.until_removed("unknown").await;
 }
 
 #[tokio::test(start_paused = true)]

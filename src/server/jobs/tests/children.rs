@@ -1,7 +1,9 @@
 //! Periodic and parameterized jobs: what is made from them, when, and with which values.
 
 use super::*;
-use crate::model::{JobId, Parameterized, Payload, PayloadRule, Periodic};
+use crate::model::{
+    DelayFunction, JobId, Parameterized, Payload, PayloadRule, Periodic, ReschedulePolicy,
+};
 use crate::ports::fake::FakeClock;
 use crate::server::jobs::DispatchRequest;
 use crate::server::jobs::dispatching::JobDispatched;
@@ -146,6 +148,90 @@ async fn a_launch_beside_a_running_one_is_left_out_if_overlap_is_prohibited() {
         decided(&agent, 51).await;
         assert_eq!(children(&agent, "nightly").len(), expected + 1);
     }
+}
+
+/// A failed task that waits for its replacement is not over.
+#[tokio::test(start_paused = true)]
+async fn a_launch_is_left_out_while_an_earlier_one_waits_for_its_replacement() {
+    let agent = agent().await;
+    let mut job = nightly(true);
+    job.groups[0].reschedule = Some(ReschedulePolicy {
+        attempts: 1,
+        interval: 240 * HOUR,
+        delay: 30 * HOUR,
+        delay_function: DelayFunction::Constant,
+        max_delay: Duration::ZERO,
+        unlimited: false,
+    });
+    agent.services.jobs.register(job, None).await.unwrap();
+    agent.clock.advance(3 * HOUR);
+    decided(&agent, 3).await;
+    let first = children(&agent, "nightly").remove(0);
+    let alloc = assigned_of(&agent, &first).await.id;
+    report(&agent, &alloc, ClientStatus::Failed).await;
+    agent.clock.advance(24 * HOUR);
+    decided(&agent, 27).await;
+    assert_eq!(children(&agent, "nightly"), [first.clone()]);
+    agent.clock.advance(10 * HOUR);
+    let replacement = assigned_of(&agent, &first).await.id;
+    assert_ne!(replacement, alloc);
+    report(&agent, &replacement, ClientStatus::Failed).await;
+    agent.clock.advance(14 * HOUR);
+    decided(&agent, 51).await;
+    assert_eq!(children(&agent, "nightly").len(), 2);
+}
+
+/// What was decided while the clock was ahead does not hold for the time between; a job that exists is not made again.
+#[tokio::test(start_paused = true)]
+async fn launches_go_on_after_the_clock_was_set_back() {
+    let agent = agent().await;
+    let jobs = &agent.services.jobs;
+    jobs.register(nightly(false), None).await.unwrap();
+    agent.clock.advance(3 * HOUR);
+    decided(&agent, 3).await;
+    agent.clock.advance(240 * HOUR);
+    decided(&agent, 243).await;
+    assert_eq!(children(&agent, "nightly").len(), 2);
+    agent.clock.set_back(238 * HOUR);
+    decided(&agent, 5).await;
+    agent.clock.advance(22 * HOUR);
+    decided(&agent, 27).await;
+    assert_eq!(children(&agent, "nightly").len(), 3);
+    // A step that passes soon is waited for.
+    agent.clock.set_back(Duration::from_secs(50));
+    agent.clock.advance(24 * HOUR + Duration::from_secs(50));
+    decided(&agent, 51).await;
+    assert_eq!(children(&agent, "nightly").len(), 4);
+}
+
+/// A job of every minute leaves room for others.
+#[tokio::test(start_paused = true)]
+async fn few_of_the_jobs_that_were_launched_and_are_over_are_kept() {
+    let agent = agent().await;
+    let mut job = nightly(false);
+    let periodic = job.periodic.as_mut().unwrap();
+    periodic.crons = vec!["* * * * *".to_owned()];
+    agent.services.jobs.register(job, None).await.unwrap();
+    let mut all = vec![];
+    for minute in 1..=30 {
+        agent.clock.advance(Duration::from_secs(60));
+        let id = format!("nightly/periodic-{}", MIDNIGHT + minute * 60);
+        let alloc = assigned_of(&agent, &id).await.id;
+        // The first one runs on.
+        if minute > 1 {
+            report(&agent, &alloc, ClientStatus::Complete).await;
+        }
+        all.push(id);
+    }
+    let newest = &all[all.len() - 10..];
+    let is_bounded = |state: &State| {
+        let kept = state.children_of(&job_key("nightly"));
+        kept.count() <= 13
+    };
+    until(&agent, is_bounded).await;
+    let kept = children(&agent, "nightly");
+    assert!(kept.contains(&all[0]), "{kept:?}");
+    assert!(newest.iter().all(|id| kept.contains(id)), "{kept:?}");
 }
 
 /// A full disk delays a launch and does not lose it.
@@ -409,7 +495,10 @@ async fn a_job_that_others_are_made_from_lives_apart_from_them() {
             "cannot update periodic job to being non-periodic",
         ),
     ] {
-        assert_eq!(jobs.plan(&job).unwrap_err().text(), expected);
+        let refused = jobs.plan(&job).unwrap_err();
+        assert_eq!(refused.text(), expected);
+        let command = format!("nomad-csi job stop {} --namespace default --purge", job.id);
+        assert!(refused.help()[0].contains(&command), "{:?}", refused.help());
         assert_eq!(jobs.register(job, None).await.unwrap_err().text(), expected);
     }
     let set = request(&[("set", "a")]);
@@ -434,9 +523,5 @@ async fn a_job_that_others_are_made_from_lives_apart_from_them() {
     jobs.stop(&JobKey::new(import_key.namespace, child.clone()), false)
         .await
         .unwrap();
-    until(&agent, |state| {
-        let record = state.alloc(&alloc).unwrap();
-        record.placement.as_ref().unwrap().stop_reason.is_some()
-    })
-    .await;
+    until_stopping(&agent, &alloc).await;
 }
