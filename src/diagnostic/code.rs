@@ -459,7 +459,7 @@ codes! {
     VolumeUnknownNamespace = "volume/unknown-namespace": "The namespace does not exist.",
         "Create it with `nomad-csi namespace create NAME`, or correct the name.";
     VolumeUnaddressable = "volume/unaddressable": "Nomad's HTTP API cannot address an object with this ID.",
-        "Use an ID without `/` that is not empty, `.` or `..`.";
+        "Use an ID that is not empty, `.` or `..`, and has no `/`; that of a job may have `/`, but not end like `/plan`.";
 
     // --- namespace
     NamespaceUnknown = "namespace/unknown": "The server has no namespace of this name.",

@@ -188,6 +188,52 @@ pub enum IdProblem {
     TooLong(usize),
 }
 
+/// Why paths of the HTTP API cannot name a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JobPathProblem {
+    /// A segment between slashes is empty, `.` or `..`.
+    #[error("HTTP clients remove an empty segment, `.` and `..` from a path")]
+    Segment,
+    /// The last segment is an endpoint of jobs.
+    #[error("the HTTP API reads `/{0}` at its end as a request about another job")]
+    Endpoint(&'static str),
+}
+
+/// The last words of paths below `/v1/job/`, of Nomad and of the agent.
+const JOB_ENDPOINTS: [&str; 17] = [
+    "actions",
+    "allocations",
+    "deployment",
+    "deployments",
+    "dispatch",
+    "evaluate",
+    "evaluations",
+    "force",
+    "placement",
+    "plan",
+    "revert",
+    "scale",
+    "services",
+    "stable",
+    "submission",
+    "summary",
+    "versions",
+];
+
+impl JobId {
+    /// Returns why no path names the job, if so: it could be registered, and neither be read nor stopped. An ID may
+    /// have slashes, as those of dispatched and periodic jobs do.
+    pub fn path_problem(&self) -> Option<JobPathProblem> {
+        let mut segments = self.as_str().split('/');
+        if segments.any(|segment| matches!(segment, "" | "." | "..")) {
+            return Some(JobPathProblem::Segment);
+        }
+        let (_, last) = self.as_str().rsplit_once('/')?;
+        let endpoint = JOB_ENDPOINTS.into_iter().find(|word| *word == last);
+        endpoint.map(JobPathProblem::Endpoint)
+    }
+}
+
 impl VolumeId {
     /// Returns why a new volume cannot have this ID, if so. Nomad splits the path on `/` after
     /// percent-decoding, and CSI limits the length.
@@ -215,6 +261,31 @@ impl VolumeId {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_job_has_an_id_that_paths_can_name() {
+        for id in [
+            "web",
+            "plan",
+            "a/b",
+            "web/dispatch-1-a",
+            "plan/web",
+            "a.b",
+            "日本",
+        ] {
+            assert_eq!(JobId::new(id).path_problem(), None, "{id}");
+        }
+        for id in ["", ".", "..", "a/", "/a", "a//b", "a/../b", "a/."] {
+            let found = JobId::new(id).path_problem();
+            assert_eq!(found, Some(JobPathProblem::Segment), "{id}");
+        }
+        for word in JOB_ENDPOINTS {
+            for id in [format!("a/{word}"), format!("a/b/{word}")] {
+                let found = JobId::new(&id).path_problem();
+                assert_eq!(found, Some(JobPathProblem::Endpoint(word)), "{id}");
+            }
+        }
+    }
 
     #[test]
     fn only_addressable_ids_are_valid_for_new_volumes() {

@@ -67,7 +67,8 @@ pub use hidden_field::HiddenField;
 pub use host_volume::HostVolume;
 pub use id::{
     AllocId, EvaluationId, ExternalId, ExternalNodeId, HostSession, IdProblem, JobId, JobKey,
-    Namespace, NamespacedId, NodeId, PluginId, SnapshotId, VariablePath, VolumeAlias, VolumeId,
+    JobPathProblem, Namespace, NamespacedId, NodeId, PluginId, SnapshotId, VariablePath,
+    VolumeAlias, VolumeId,
 };
 pub use job::{
     Constraint, ConstraintOperator, CsiPluginConfig, CsiPluginType, DelayFunction, Dispatch,

@@ -11,7 +11,7 @@ use super::client::NomadClient;
 use super::request::{ApiRequest, check_addressable, check_addressable_job, unsendable_request};
 use super::retrying::Access;
 use crate::diagnostic::Code;
-use crate::model::{Job, JobKey, Namespace};
+use crate::model::{Job, JobId, JobKey, Namespace};
 use crate::ports::{ApiError, Document, JobApi, JobDispatch, JobRegistration, WithDocument};
 use crate::wire::{
     AllocationStub, EvaluationDocument, JobDeregisterResponse, JobDispatchResponse, JobDocument,
@@ -53,7 +53,7 @@ impl NomadClient {
         fill: impl FnOnce(&mut JobRequestDocument),
         action: &str,
     ) -> Result<WithDocument<T>, ApiError> {
-        check_addressable_job(&job.id, action)?;
+        check_addressable_job(&JobId::new(&job.id), action)?;
         let body = body(job, fill, action)?;
         let path = ["job", job.id.as_str(), question];
         let put = ApiRequest {
@@ -93,7 +93,7 @@ impl JobApi for NomadClient {
         job: &JobKey,
     ) -> Result<Option<WithDocument<PlacementDocument>>, ApiError> {
         let action = format!("explain the placement of job `{}`", job.id);
-        check_addressable_job(job.id.as_str(), &action)?;
+        check_addressable_job(&job.id, &action)?;
         let path = ["job", job.id.as_str(), "placement"];
         let get = ApiRequest {
             query: vec![("namespace", job.namespace.as_str())],
@@ -133,7 +133,7 @@ impl JobApi for NomadClient {
 
     async fn stop_job(&self, job: &JobKey, purge: bool) -> Result<JobDeregisterResponse, ApiError> {
         let action = format!("stop job `{}`", job.id);
-        check_addressable_job(job.id.as_str(), &action)?;
+        check_addressable_job(&job.id, &action)?;
         let path = ["job", job.id.as_str()];
         let delete = ApiRequest {
             query: vec![
@@ -152,7 +152,7 @@ impl JobApi for NomadClient {
         dispatch: &JobDispatch,
     ) -> Result<JobDispatchResponse, ApiError> {
         let action = format!("dispatch job `{}`", job.id);
-        check_addressable_job(job.id.as_str(), &action)?;
+        check_addressable_job(&job.id, &action)?;
         let body = serde_json::to_vec(&dispatch.request)
             .map_err(|error| unsendable_request(&action, &error.to_string()))?;
         let path = ["job", job.id.as_str(), "dispatch"];
@@ -170,7 +170,7 @@ impl JobApi for NomadClient {
 
     async fn launch_job(&self, job: &JobKey) -> Result<PeriodicForceResponse, ApiError> {
         let action = format!("launch job `{}`", job.id);
-        check_addressable_job(job.id.as_str(), &action)?;
+        check_addressable_job(&job.id, &action)?;
         let path = ["job", job.id.as_str(), "periodic", "force"];
         let put = ApiRequest {
             query: vec![("namespace", job.namespace.as_str())],
@@ -203,7 +203,7 @@ impl JobApi for NomadClient {
 
     async fn read_job(&self, job: &JobKey) -> Result<Option<WithDocument<JobDocument>>, ApiError> {
         let action = format!("read job `{}`", job.id);
-        check_addressable_job(job.id.as_str(), &action)?;
+        check_addressable_job(&job.id, &action)?;
         let path = ["job", job.id.as_str()];
         let get = in_namespace(&path, &job.namespace);
         let found = self
@@ -215,7 +215,7 @@ impl JobApi for NomadClient {
 
     async fn read_job_summary(&self, job: &JobKey) -> Result<Option<JobSummaryDocument>, ApiError> {
         let action = format!("read the summary of job `{}`", job.id);
-        check_addressable_job(job.id.as_str(), &action)?;
+        check_addressable_job(&job.id, &action)?;
         let path = ["job", job.id.as_str(), "summary"];
         let get = in_namespace(&path, &job.namespace);
         let found = self.session.find(&get, &action, Code::JobNotFound).await?;
@@ -224,7 +224,7 @@ impl JobApi for NomadClient {
 
     async fn list_job_allocations(&self, job: &JobKey) -> Result<Vec<AllocationStub>, ApiError> {
         let action = format!("list the allocations of job `{}`", job.id);
-        check_addressable_job(job.id.as_str(), &action)?;
+        check_addressable_job(&job.id, &action)?;
         let path = ["job", job.id.as_str(), "allocations"];
         let query = [("namespace", job.namespace.as_str())];
         let mut allocations = vec![];
@@ -239,7 +239,7 @@ impl JobApi for NomadClient {
         job: &JobKey,
     ) -> Result<Vec<EvaluationDocument>, ApiError> {
         let action = format!("list the evaluations of job `{}`", job.id);
-        check_addressable_job(job.id.as_str(), &action)?;
+        check_addressable_job(&job.id, &action)?;
         let path = ["job", job.id.as_str(), "evaluations"];
         let query = [("namespace", job.namespace.as_str())];
         let mut evaluations: Vec<EvaluationDocument> = vec![];

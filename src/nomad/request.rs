@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderValue, Method};
 use super::address::Address;
 use super::retrying::Access;
 use crate::diagnostic::Code;
-use crate::model::{IdProblem, Secrets};
+use crate::model::{IdProblem, JobId, Secrets};
 use crate::ports::ApiError;
 use crate::wire::{self, SECRETS};
 
@@ -137,43 +137,26 @@ pub(super) fn check_addressable(id: &str, action: &str) -> Result<(), ApiError> 
         id if id.contains('/') => IdProblem::Unaddressable('/'),
         _ => return Ok(()),
     };
-    Err(ApiError {
+    Err(unaddressable(action, &problem.to_string()))
+}
+
+fn unaddressable(action: &str, problem: &str) -> ApiError {
+    ApiError {
         code: Code::VolumeUnaddressable,
         status: None,
         message: format!("cannot {action}: the ID is invalid: {problem}"),
         help: vec![],
         notes: vec![],
         server_text: None,
-    })
+    }
 }
-
-/// Words after a job's ID in paths of Nomad and of the agent. A job whose ID ends with one of them is not addressed by it.
-const JOB_ENDPOINTS: &[&str] = &[
-    "actions",
-    "allocations",
-    "deployment",
-    "deployments",
-    "dispatch",
-    "evaluate",
-    "evaluations",
-    "force",
-    "placement",
-    "plan",
-    "revert",
-    "scale",
-    "services",
-    "stable",
-    "submission",
-    "summary",
-    "versions",
-];
 
 /// Refuses a job's ID that the server would read as another path. It may contain `/`, as those of dispatched and periodic
 /// jobs do.
-pub(super) fn check_addressable_job(id: &str, action: &str) -> Result<(), ApiError> {
-    match id.rsplit_once('/') {
-        Some((_, last)) if !last.is_empty() && !JOB_ENDPOINTS.contains(&last) => Ok(()),
-        _ => check_addressable(id, action),
+pub(super) fn check_addressable_job(id: &JobId, action: &str) -> Result<(), ApiError> {
+    match id.path_problem() {
+        None => Ok(()),
+        Some(problem) => Err(unaddressable(action, &problem.to_string())),
     }
 }
 

@@ -2,12 +2,16 @@
 //! runs, no claim goes before its task has ended, and what runs can be stopped.
 
 use std::path::Path;
+use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::agent_process::processes_with;
+use crate::agent_process::{
+    AgentProcess, PROGRAM, operator_token, processes_with, runtime_directory,
+};
 use crate::hostpath_fixture::run_in_namespace;
+use crate::http::Address;
 use crate::job_machine::{Machine, WRITER, volume};
 use crate::wait::{until, until_true};
 
@@ -136,5 +140,61 @@ fn a_task_whose_files_are_missing_is_not_started_beside_itself() {
                 machine.end();
             }
         }
+    });
+}
+
+/// A container of the same machine, or a backup that is tried out at the usual path: each agent has another directory there.
+#[test]
+fn an_agent_elsewhere_with_the_same_path_touches_none_of_our_tasks() {
+    let test = "missing_files::an_agent_elsewhere_with_the_same_path_touches_none_of_our_tasks";
+    run_in_namespace(test, async {
+        let machine = Machine::new();
+        machine.create_volume("data", WRITER, "file-system");
+        machine.run(&machine.job("a", "service", &volume("data", WRITER), LONELY));
+        machine.wait_for("a", "running", 1);
+        until_true("the task to run", || !machine.tasks().is_empty());
+        let tasks = machine.tasks();
+
+        let other = tempfile::tempdir().unwrap();
+        let script = "mount --bind \"$1\" \"$2\" || exit 1; data=$2; program=$3; shift 3; \
+            exec \"$program\" agent --dev --http 127.0.0.1:0 --data-dir \"$data\" \"$@\"";
+        let mut command = Command::new("unshare");
+        command.args([
+            "--mount",
+            "--propagation",
+            "private",
+            "sh",
+            "-c",
+            script,
+            "sh",
+        ]);
+        command.arg(other.path()).arg(machine.data()).arg(PROGRAM);
+        command.env("XDG_RUNTIME_DIR", runtime_directory());
+        let agent = AgentProcess::run_with_its_log(command);
+        let Address::Tcp(address, _) = agent.address else {
+            unreachable!("the agent listens on TCP");
+        };
+        let token = operator_token(&other.path().to_string_lossy());
+        let address = Address::Tcp(address, Some(token));
+        // Its first task starts after it has looked for those of an earlier run.
+        let mut job = machine.job("b", "batch", &volume("data", WRITER), "true");
+        let group = &mut job["TaskGroups"][0];
+        group["Volumes"] = json!({});
+        group["Tasks"][0]["VolumeMounts"] = json!([]);
+        let ask = |method, path: &str, body| address.ask(method, path, body).unwrap().json();
+        let job = json!({ "Job": job });
+        ask("PUT", "/v1/jobs", Some(&job));
+        until("the other agent's job to complete", || {
+            let allocs = ask("GET", "/v1/job/b/allocations", None);
+            let is_complete = allocs[0]["ClientStatus"] == "complete";
+            is_complete
+                .then_some(())
+                .ok_or_else(|| format!("{allocs:#}"))
+        });
+        assert_eq!(machine.tasks(), tasks, "{:#?}", agent.log());
+        assert!(agent.stop().success());
+        machine.stop("a");
+        machine.wait_for("a", "complete", 1);
+        machine.end();
     });
 }

@@ -3,6 +3,9 @@
 //! Missing files do not say that nothing runs: a person may have removed them, or an earlier state of the data directory
 //! came back from a backup. A shim names its run on its command line as long as it lives. So it is asked for whenever the
 //! files of a run say nothing, and its state is written again: from then on it is waited for and stopped like any other.
+//!
+//! The path on a command line is one of the shim's mount namespace. The same path in another one can be the data
+//! directory of another agent, so it is looked up where the shim is.
 
 use std::ffi::OsStr;
 use std::io;
@@ -31,7 +34,7 @@ pub(super) fn recover_below(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let mut without_request = vec![];
     let mut latest = None;
     for shim in living_shims()? {
-        let Some(path) = path_below(&shim.run, directory)? else {
+        let Some(path) = shim.path_below(directory)? else {
             continue;
         };
         // The one that was started first has the lock. Another one of the same run ends by itself.
@@ -55,9 +58,15 @@ pub(super) fn recover_below(directory: &Path) -> io::Result<Vec<PathBuf>> {
 /// # Errors
 /// If the processes of the machine cannot be seen.
 pub(super) fn living_shim_of(run: &RunFiles) -> io::Result<Option<ProcessId>> {
-    let mut shims = living_shims()?.into_iter();
-    let own = shims.find(|shim| shim.run == run.directory());
-    Ok(own.map(|shim| shim.process))
+    let mut ancestors = run.directory().ancestors();
+    let existing = ancestors.find(|ancestor| ancestor.exists());
+    let existing = existing.unwrap_or(Path::new("/"));
+    for shim in living_shims()? {
+        if shim.run == run.directory() && shim.path_below(existing)?.is_some() {
+            return Ok(Some(shim.process));
+        }
+    }
+    Ok(None)
 }
 
 /// Whether the files of a run name no shim that lives, and no end. One that was found and ends meanwhile is known. A file
@@ -158,14 +167,30 @@ fn read_of_process(pid: i32, name: &str) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// Returns the path of a run below a directory that exists, also if its shim reached the directory by another path.
-fn path_below(run: &Path, directory: &Path) -> io::Result<Option<PathBuf>> {
-    if run.starts_with(directory) {
-        return Ok(Some(run.to_owned()));
+impl LivingShim {
+    /// Returns the path of its run below a directory that exists, also if it reached the directory by another path.
+    fn path_below(&self, directory: &Path) -> io::Result<Option<PathBuf>> {
+        let root = PathBuf::from(format!("/proc/{}/root", self.process.pid));
+        let seen = std::fs::metadata(&root);
+        let is_hidden = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+        // Where the view of the shim is hidden, it is taken for this one: one shim too many is waited for.
+        let view = match seen {
+            Err(error) if is_hidden(&error) => Path::new("/"),
+            Ok(_) | Err(_) => &root,
+        };
+        path_below(view, &self.run, directory)
     }
+}
+
+/// Returns the path of a run below a directory that exists. `view` is the root of the mount namespace in which the run is
+/// named.
+fn path_below(view: &Path, run: &Path, directory: &Path) -> io::Result<Option<PathBuf>> {
     let wanted = std::fs::metadata(directory)?;
     let same = run.ancestors().find(|ancestor| {
-        let found = std::fs::metadata(ancestor);
+        let Ok(ancestor) = ancestor.strip_prefix("/") else {
+            return false;
+        };
+        let found = std::fs::metadata(view.join(ancestor));
         found.is_ok_and(|found| (found.dev(), found.ino()) == (wanted.dev(), wanted.ino()))
     });
     let rest = same.and_then(|same| run.strip_prefix(same).ok());
@@ -248,9 +273,26 @@ mod tests {
         let link = directory.path().join("link");
         std::os::unix::fs::symlink(&data, &link).unwrap();
         let rest = "allocs/a/tasks/t/runs/1";
-        let found = |base: &Path| path_below(&base.join(rest), &data).unwrap();
+        let host = Path::new("/");
+        let found = |base: &Path| path_below(host, &base.join(rest), &data).unwrap();
         assert_eq!(found(&data), Some(data.join(rest)));
         assert_eq!(found(&link), Some(data.join(rest)));
         assert_eq!(found(&other), None);
+    }
+
+    /// Two machines in containers, whose data directories have the same path.
+    #[test]
+    fn the_same_path_in_another_mount_namespace_is_another_directory() {
+        let directory = tempfile::tempdir().unwrap();
+        let [own, other] = ["own", "other"].map(|name| directory.path().join(name));
+        for root in [&own, &other] {
+            std::fs::create_dir_all(root.join("data/allocs")).unwrap();
+        }
+        let run = Path::new("/data/allocs/a/tasks/t/runs/1");
+        let data = own.join("data");
+        let found = |view: &Path| path_below(view, run, &data).unwrap();
+        assert_eq!(found(&own), Some(data.join("allocs/a/tasks/t/runs/1")));
+        assert_eq!(found(&other), None);
+        assert_eq!(found(&directory.path().join("gone")), None);
     }
 }

@@ -44,7 +44,10 @@ impl Rules<'_> {
         let problem = match id {
             "" => Some("Missing job ID".to_owned()),
             id if id.contains(' ') => Some("Job ID contains a space".to_owned()),
-            id => name_problem("Job ID", id),
+            id => name_problem("Job ID", id).or_else(|| {
+                let problem = job.id.path_problem()?;
+                Some(format!("Job ID cannot be addressed: {problem}"))
+            }),
         };
         if let Some(problem) = problem {
             self.error(Code::JobName, place.field("id"), problem, "");

@@ -199,7 +199,8 @@ fn volume(method: &Method, rest: &str) -> Result<Route, ServerError> {
     }
 }
 
-/// Parses paths below `/v1/job/`. An unknown last segment is part of the job's ID, which may contain slashes.
+/// Parses paths below `/v1/job/`. An unknown last segment is part of the job's ID, which may contain slashes. A DELETE has
+/// nothing but the ID.
 fn job(method: &Method, rest: &str) -> Result<Route, ServerError> {
     let is_put = method == Method::PUT || method == Method::POST;
     let (id, last) = rest.rsplit_once('/').unwrap_or((rest, ""));
@@ -209,6 +210,9 @@ fn job(method: &Method, rest: &str) -> Result<Route, ServerError> {
         true => Ok(route),
         false => Err(ServerError::InvalidMethod),
     };
+    if method == Method::DELETE {
+        return Ok(Route::DeregisterJob(rest.to_owned()));
+    }
     if let Some(id) = rest.strip_suffix("/periodic/force") {
         return put(Route::ForcePeriodicJob(id.to_owned()));
     }
@@ -224,7 +228,6 @@ fn job(method: &Method, rest: &str) -> Result<Route, ServerError> {
         "deployment" => get(Route::ReadDeployment),
         "deployments" => get(Route::ListDeployments),
         _ if is_put => Ok(Route::RegisterJob(Some(rest.to_owned()))),
-        _ if method == Method::DELETE => Ok(Route::DeregisterJob(rest.to_owned())),
         _ => get(Route::ReadJob(rest.to_owned())),
     }
 }

@@ -949,6 +949,40 @@ async fn a_node_has_a_strategy_while_it_drains() {
     assert_eq!(document["DrainStrategy"]["IgnoreSystemJobs"], json!(true));
 }
 
+/// What was registered can be read and stopped.
+#[tokio::test(start_paused = true)]
+async fn a_job_that_no_path_names_is_refused() {
+    let agent = agent().await;
+    let body = |id: &str| json!({"Job": job_to_wire(&job(&job_key(id)))}).to_string();
+    for id in [
+        "a/plan",
+        "a/b/periodic/force",
+        "a/summary",
+        "a//b",
+        "a/",
+        "..",
+    ] {
+        let answer = send_line(&agent, "PUT /v1/jobs", &body(id)).await;
+        let text = answer.text();
+        assert!(text.contains("Job ID cannot be addressed"), "{id}: {text}");
+    }
+    for id in ["plan", "a/b", "plan/web", "web/dispatch-1"] {
+        let path = format!("/v1/job/{id}");
+        for line in [
+            "PUT /v1/jobs".to_owned(),
+            format!("GET {path}"),
+            format!("DELETE {path}"),
+        ] {
+            let sent = if line.starts_with("PUT") {
+                body(id)
+            } else {
+                String::new()
+            };
+            assert_eq!(send_line(&agent, &line, &sent).await.status, 200, "{line}");
+        }
+    }
+}
+
 /// Of a job that is recorded, and of one that is not.
 #[tokio::test(start_paused = true)]
 async fn a_placement_is_explained_with_every_reason() {
