@@ -27,7 +27,7 @@ pub(super) fn ledger_access(
             flags,
         }),
         LedgerChoice::File(path) => Some(LedgerAccess {
-            ledger: Arc::new(FileLedger::new(context.directory.join(path))),
+            ledger: Arc::new(FileLedger::new(&context.directory, path)),
             variables_namespace: None,
             flags,
         }),

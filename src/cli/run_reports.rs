@@ -53,7 +53,10 @@ impl RunReports {
         for format in &self.arguments.formats {
             let text = format.text(&report);
             let Some(path) = format.file() else {
-                printer.print_report(&text);
+                match format.has_commands() {
+                    true => printer.print_commands(&text),
+                    false => printer.print_result(&text),
+                }
                 continue;
             };
             let text = format!("{}\n", text.trim_end());

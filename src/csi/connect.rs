@@ -22,6 +22,8 @@ use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Request, Response, Status};
 
 use super::message_texts::{CallSecrets, MessageTexts, SecretInAddress};
+use super::proto::controller_client::ControllerClient;
+use super::proto::node_client::NodeClient;
 use super::{answer_limits, deadline, status};
 use crate::ports::{
     CallMeasurements, Connector, Delivery, NoMeasurements, PeerProcess, PluginConnection,
@@ -139,7 +141,29 @@ fn peer_channel(socket: PathBuf, required_peer: Option<PeerProcess>) -> Channel 
             io::Result::Ok(TokioIo::new(stream))
         }
     });
-    Endpoint::from_static("http://localhost").connect_with_connector_lazy(connector)
+    endpoint().connect_with_connector_lazy(connector)
+}
+
+/// The bytes of an answer outside of its message, with the text of an error: more than any tool's output that a plugin
+/// passes on. An answer with more is lost, as if the connection had broken.
+const HEADER_BYTES: u32 = 4 << 20;
+
+/// The largest answer that is decoded. The CSI specification has no limit, and gRPC's default of 4 MiB holds only about ten
+/// thousand volumes of a list. The limits of its fields are checked after that, because the library's own error
+/// looks like a refusal of the plugin, which has no effect.
+pub(super) const ANSWER_BYTES: usize = 64 << 20;
+
+pub(super) fn node_client(channel: Channel) -> NodeClient<Channel> {
+    NodeClient::new(channel).max_decoding_message_size(ANSWER_BYTES)
+}
+
+pub(super) fn controller_client(channel: Channel) -> ControllerClient<Channel> {
+    ControllerClient::new(channel).max_decoding_message_size(ANSWER_BYTES)
+}
+
+/// Returns the endpoint of every channel.
+pub(super) fn endpoint() -> Endpoint {
+    Endpoint::from_static("http://localhost").http2_max_header_list_size(HEADER_BYTES)
 }
 
 async fn require_peer(stream: &UnixStream, required: PeerProcess) -> io::Result<()> {

@@ -2,8 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::connect::Client;
-use super::proto::controller_client::ControllerClient;
+use super::connect::{Client, controller_client};
 use super::proto::{
     ControllerGetCapabilitiesRequest, ControllerGetVolumeHealthRequest, CreateVolumeRequest,
     DeleteSnapshotRequest, DeleteVolumeRequest, ValidateVolumeCapabilitiesRequest, Volume,
@@ -28,7 +27,7 @@ impl Controller for Client {
                 Rpc::ControllerGetCapabilities,
                 ControllerGetCapabilitiesRequest {},
                 async |channel, request| {
-                    let mut client = ControllerClient::new(channel);
+                    let mut client = controller_client(channel);
                     client.controller_get_capabilities(request).await
                 },
             )
@@ -41,9 +40,7 @@ impl Controller for Client {
             .call(
                 Rpc::CreateVolume,
                 create_request(request),
-                async |channel, request| {
-                    ControllerClient::new(channel).create_volume(request).await
-                },
+                async |channel, request| controller_client(channel).create_volume(request).await,
             )
             .await?;
         created_volume(response.volume)
@@ -60,7 +57,7 @@ impl Controller for Client {
         };
         let response = self
             .call(Rpc::DeleteVolume, request, async |channel, request| {
-                ControllerClient::new(channel).delete_volume(request).await
+                controller_client(channel).delete_volume(request).await
             })
             .await;
         status::absent_is_done(response)
@@ -71,7 +68,7 @@ impl Controller for Client {
         let request = validate_request(request);
         let response = self
             .call(rpc, request.clone(), async |channel, request| {
-                let mut client = ControllerClient::new(channel);
+                let mut client = controller_client(channel);
                 client.validate_volume_capabilities(request).await
             })
             .await?;
@@ -100,8 +97,7 @@ impl Controller for Client {
         let _permit = self.list_permit().await;
         let response = self
             .call(Rpc::ListVolumes, request, async |channel, request| {
-                let client = ControllerClient::new(channel);
-                let mut client = client.max_decoding_message_size(storage::LIST_BYTES);
+                let mut client = controller_client(channel);
                 client.list_volumes(request).await
             })
             .await?;
@@ -113,7 +109,7 @@ impl Controller for Client {
         let request = storage::create_snapshot_request(request);
         let response = self
             .call(rpc, request, async |channel, request| {
-                let mut client = ControllerClient::new(channel);
+                let mut client = controller_client(channel);
                 client.create_snapshot(request).await
             })
             .await?;
@@ -127,7 +123,7 @@ impl Controller for Client {
         };
         let response = self
             .call(Rpc::DeleteSnapshot, request, async |channel, request| {
-                let mut client = ControllerClient::new(channel);
+                let mut client = controller_client(channel);
                 client.delete_snapshot(request).await
             })
             .await;
@@ -139,8 +135,7 @@ impl Controller for Client {
         let _permit = self.list_permit().await;
         let response = self
             .call(Rpc::ListSnapshots, request, async |channel, request| {
-                let client = ControllerClient::new(channel);
-                let mut client = client.max_decoding_message_size(storage::LIST_BYTES);
+                let mut client = controller_client(channel);
                 client.list_snapshots(request).await
             })
             .await?;
@@ -154,7 +149,7 @@ impl Controller for Client {
                 Rpc::ControllerExpandVolume,
                 request,
                 async |channel, request| {
-                    let mut client = ControllerClient::new(channel);
+                    let mut client = controller_client(channel);
                     client.controller_expand_volume(request).await
                 },
             )
@@ -177,7 +172,7 @@ impl Controller for Client {
         };
         let response = self
             .call(rpc, request, async |channel, request| {
-                let mut client = ControllerClient::new(channel);
+                let mut client = controller_client(channel);
                 client.controller_get_volume_health(request).await
             })
             .await?;
@@ -193,8 +188,7 @@ impl Controller for Client {
         let _permit = self.list_permit().await;
         let response = self
             .call(rpc, request, async |channel, request| {
-                let client = ControllerClient::new(channel);
-                let mut client = client.max_decoding_message_size(storage::LIST_BYTES);
+                let mut client = controller_client(channel);
                 client.controller_list_volume_health(request).await
             })
             .await?;
@@ -210,7 +204,7 @@ impl Controller for Client {
         let request = attachment::publish_request(request);
         let response = self
             .call(rpc, request, async |channel, request| {
-                let mut client = ControllerClient::new(channel);
+                let mut client = controller_client(channel);
                 client.controller_publish_volume(request).await
             })
             .await?;
@@ -226,7 +220,7 @@ impl Controller for Client {
         let request = attachment::unpublish_request(&request);
         let response = self
             .call(rpc, request, async |channel, request| {
-                let mut client = ControllerClient::new(channel);
+                let mut client = controller_client(channel);
                 client.controller_unpublish_volume(request).await
             })
             .await;

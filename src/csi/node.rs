@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 
-use super::connect::Client;
-use super::proto::node_client::NodeClient;
+use super::connect::{Client, node_client};
 use super::proto::{
     NodeGetCapabilitiesRequest, NodeGetInfoRequest, NodeGetStorageHealthRequest,
     NodeGetVolumeHealthRequest, NodePublishVolumeRequest, NodeStageVolumeRequest,
@@ -28,7 +27,7 @@ impl NodeService for Client {
                 Rpc::NodeGetCapabilities,
                 NodeGetCapabilitiesRequest {},
                 async |channel, request| {
-                    let mut client = NodeClient::new(channel);
+                    let mut client = node_client(channel);
                     client.node_get_capabilities(request).await
                 },
             )
@@ -40,7 +39,7 @@ impl NodeService for Client {
         let rpc = Rpc::NodeGetInfo;
         let response = self
             .call(rpc, NodeGetInfoRequest {}, async |channel, request| {
-                NodeClient::new(channel).node_get_info(request).await
+                node_client(channel).node_get_info(request).await
             })
             .await?;
         if response.node_id.is_empty() {
@@ -75,7 +74,7 @@ impl NodeService for Client {
             volume_context: request.context,
         };
         self.call(rpc, message, async |channel, request| {
-            NodeClient::new(channel).node_stage_volume(request).await
+            node_client(channel).node_stage_volume(request).await
         })
         .await?;
         Ok(())
@@ -93,7 +92,7 @@ impl NodeService for Client {
         };
         let response = self
             .call(rpc, message, async |channel, request| {
-                NodeClient::new(channel).node_unstage_volume(request).await
+                node_client(channel).node_unstage_volume(request).await
             })
             .await;
         status::absent_is_done(response)
@@ -116,7 +115,7 @@ impl NodeService for Client {
             volume_context: request.context,
         };
         self.call(rpc, message, async |channel, request| {
-            NodeClient::new(channel).node_publish_volume(request).await
+            node_client(channel).node_publish_volume(request).await
         })
         .await?;
         Ok(())
@@ -134,7 +133,7 @@ impl NodeService for Client {
         };
         let response = self
             .call(rpc, message, async |channel, request| {
-                let mut client = NodeClient::new(channel);
+                let mut client = node_client(channel);
                 client.node_unpublish_volume(request).await
             })
             .await;
@@ -154,7 +153,7 @@ impl NodeService for Client {
         };
         let response = self
             .call(rpc, message, async |channel, request| {
-                let mut client = NodeClient::new(channel);
+                let mut client = node_client(channel);
                 client.node_get_volume_health(request).await
             })
             .await?;
@@ -168,7 +167,7 @@ impl NodeService for Client {
         let rpc = Rpc::NodeGetStorageHealth;
         let response = self
             .call(rpc, message, async |channel, request| {
-                let mut client = NodeClient::new(channel);
+                let mut client = node_client(channel);
                 client.node_get_storage_health(request).await
             })
             .await?;
@@ -181,7 +180,7 @@ impl NodeService for Client {
         let message = attachment::expand_request(&request, |path| text(rpc, path))?;
         let response = self
             .call(rpc, message, async |channel, request| {
-                NodeClient::new(channel).node_expand_volume(request).await
+                node_client(channel).node_expand_volume(request).await
             })
             .await?;
         Ok(Bytes::from_wire(response.capacity_bytes))

@@ -17,7 +17,7 @@ use prost::Message;
 use tokio::net::UnixStream;
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
-use tonic::transport::{Channel, Endpoint, Uri};
+use tonic::transport::{Channel, Uri};
 use tonic::{Request, Status};
 use tonic_prost::ProstCodec;
 
@@ -26,7 +26,6 @@ use super::disconnecting_stream::{DisconnectingStream, RequestSent};
 use super::message_texts::{CallSecrets, MessageTexts};
 use super::proto;
 use super::status::{StatusOrigin, from_tonic};
-use super::storage::LIST_BYTES;
 use crate::ports::StatusCode;
 
 /// The request message of one RPC.
@@ -327,11 +326,11 @@ fn disconnecting_channel(socket: PathBuf, sent: RequestSent) -> Channel {
             Ok::<_, io::Error>(TokioIo::new(DisconnectingStream::new(stream, sent)))
         }
     });
-    Endpoint::from_static("http://localhost").connect_with_connector_lazy(connector)
+    super::connect::endpoint().connect_with_connector_lazy(connector)
 }
 
 async fn ready_client(channel: Channel) -> Result<Grpc<Channel>, Status> {
-    let mut grpc = Grpc::new(channel).max_decoding_message_size(LIST_BYTES);
+    let mut grpc = Grpc::new(channel).max_decoding_message_size(super::connect::ANSWER_BYTES);
     grpc.ready()
         .await
         .map_err(|error| Status::from_error(error.into()))?;

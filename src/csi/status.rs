@@ -114,6 +114,7 @@ pub(super) fn malformed(rpc: Rpc, what: &str) -> PluginError {
 /// Converts a status of the gRPC client.
 pub(super) fn from_status(rpc: Rpc, socket: &Path, status: &Status) -> PluginError {
     match StatusOrigin::of(status) {
+        StatusOrigin::Plugin if is_too_long(status) => malformed(rpc, status.message()),
         StatusOrigin::Plugin => plugin_error(rpc, from_tonic(status.code()), status.message()),
         StatusOrigin::NotConnected(reason) => PluginError {
             rpc,
@@ -132,6 +133,15 @@ pub(super) fn from_status(rpc: Rpc, socket: &Path, status: &Status) -> PluginErr
             ),
         ),
     }
+}
+
+/// Whether the library refused to decode an answer. It reports that without a source, as if the plugin had sent it; the
+/// call may have taken effect.
+fn is_too_long(status: &Status) -> bool {
+    status.code() == Code::OutOfRange
+        && status
+            .message()
+            .starts_with("Error, decoded message length too large")
 }
 
 /// The origin of a status.

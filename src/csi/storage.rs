@@ -15,10 +15,6 @@ use crate::ports::{
 
 const SECOND: i64 = 1_000_000_000;
 
-/// The maximum size of a list response. The CSI specification has no limit, and gRPC's default of
-/// 4 MiB holds only about ten thousand volumes.
-pub(super) const LIST_BYTES: usize = 64 << 20;
-
 pub(super) fn list_volumes_request(page: PageRequest) -> proto::ListVolumesRequest {
     proto::ListVolumesRequest {
         max_entries: max_entries(page.entries),

@@ -3,11 +3,14 @@
 //! A volume lists the allocations that claim it. One that has ended and is still listed was not
 //! released. Why not is inferred from its node and from the plugin there.
 
+use std::collections::BTreeSet;
+
 use super::cause::release_cause;
 use super::facts::VolumeFacts;
-use super::finding::{Confidence, Evidence, FactSource, Finding, Rule};
+use super::finding::{Confidence, Evidence, FactSource, Finding, Remedy, Rule};
 use super::remedies::{
-    act, collector, deregister_by_force, plugin_status, release_again, run, wait_unclaimed,
+    act, deregister_by_force, names_volume, plugin_status, release_again, run, stop_job,
+    stop_waiting_jobs, wait_for_server, wait_schedulable, wait_unclaimed,
 };
 use crate::model::{
     Alloc, BlockedEvaluation, ClientStatus, DesiredStatus, NodeSight, UnstartedAlloc, ago,
@@ -44,7 +47,7 @@ fn unknown_allocation(facts: &VolumeFacts<'_>, claim: &ClaimingAlloc) -> Finding
     };
     let evidence = format!("the volume lists allocation `{id}`, of which the server has no record");
     let mut remedies = match facts.nodes.away() {
-        Some(away) if away.is_empty() => collector(facts),
+        Some(away) if away.is_empty() => vec![wait_for_server(facts)],
         Some(away) => away
             .iter()
             .take(2)
@@ -92,15 +95,10 @@ fn unheard(facts: &VolumeFacts<'_>, alloc: &Alloc) -> Finding {
         ),
         NodeSight::Away(word) => (
             format!("node `{node}` is {}", one_line(&word)),
-            vec![
-                act(format!(
-                    "start node `{node}` again: its client then stops the tasks and reports the end"
-                )),
-                look,
-                act(format!(
-                    "stop the jobs that wait for the volume until then: Nomad may give it to them while node `{node}` writes"
-                )),
-            ],
+            stop_waiting_jobs(facts)
+                .into_iter()
+                .chain([act(after_return(&node, alloc)), look])
+                .collect(),
         ),
         NodeSight::Gone => (
             format!("the server does not have node `{node}` any more"),
@@ -132,6 +130,19 @@ fn unheard(facts: &VolumeFacts<'_>, alloc: &Alloc) -> Finding {
         ],
         remedies,
     }
+}
+
+/// What becomes of an allocation when its node is started again.
+fn after_return(node: &str, alloc: &Alloc) -> String {
+    let then = match alloc.desired {
+        DesiredStatus::Stop | DesiredStatus::Evict => {
+            "its client then stops the tasks and reports the end"
+        }
+        DesiredStatus::Run | DesiredStatus::Other(_) => {
+            "its client then reports what the tasks do, and they may go on"
+        }
+    };
+    format!("start node `{node}` again: {then}")
 }
 
 /// An allocation that has ended, and still claims the volume.
@@ -204,8 +215,12 @@ fn living(facts: &VolumeFacts<'_>, alloc: &Alloc) -> Option<Finding> {
             .map(|cause| cause.evidence(facts, &alloc.node_id)),
     );
     let (rule, verdict, remedies) = if must_stop {
+        let does = match alloc.client {
+            ClientStatus::Pending => "has not started",
+            _ => "still runs",
+        };
         let verdict = format!(
-            "{name} must stop, but still runs on node `{node}`; the volume stays claimed until its tasks end"
+            "{name} must stop, but {does} on node `{node}`; the volume stays claimed until its tasks end"
         );
         let remedies = vec![status, wait_unclaimed(facts)];
         (Rule::AllocationStopping, verdict, remedies)
@@ -245,7 +260,7 @@ fn unclaimed_writer(facts: &VolumeFacts<'_>, alloc: &Alloc) -> Finding {
         FactSource::Allocations,
         format!("allocation `{id}` names the volume, is {status}, and should {desired}"),
     )];
-    let (why, first) = match facts.nodes.sight(&alloc.node_id) {
+    let (why, last) = match facts.nodes.sight(&alloc.node_id) {
         NodeSight::Up => (
             String::new(),
             run(
@@ -269,7 +284,7 @@ fn unclaimed_writer(facts: &VolumeFacts<'_>, alloc: &Alloc) -> Finding {
         NodeSight::Gone | NodeSight::Fenced => (
             ", which the server does not call any more".to_owned(),
             act(format!(
-                "make sure that the machine of node `{node}` is off"
+                "make sure that the machine of node `{node}` is off; the record of the allocation goes with its job"
             )),
         ),
         NodeSight::Unread => (
@@ -277,18 +292,46 @@ fn unclaimed_writer(facts: &VolumeFacts<'_>, alloc: &Alloc) -> Finding {
             act("use a token with `node { policy = \"read\" }`"),
         ),
     };
-    let stop = act(
-        "stop the jobs that use the volume until then: the server lets them write at the same time",
-    );
+    let beside = beside(facts, alloc);
+    let others: Vec<_> = beside
+        .iter()
+        .map(|other| {
+            format!(
+                "{} uses it on node `{}` now",
+                facts.alloc_name(&other.id),
+                facts.node_name(&other.node_id)
+            )
+        })
+        .collect();
+    let outcome = match others.is_empty() {
+        true => ", and has no claim that keeps others away".to_owned(),
+        false => format!(
+            ", and {}: they may write at the same time",
+            others.join(", ")
+        ),
+    };
+    let jobs: BTreeSet<&str> = beside.iter().map(|other| other.job_id.as_str()).collect();
+    let mut remedies: Vec<Remedy> = jobs
+        .into_iter()
+        .map(|job| stop_job(facts, job, "until the other allocation has ended"))
+        .collect();
+    remedies.extend(stop_waiting_jobs(facts));
+    remedies.push(last);
     Finding {
         rule: Rule::WritesWithoutClaim,
-        verdict: format!(
-            "{name} may still write to the volume on node `{node}`{why}, and has no claim that keeps others away"
-        ),
+        verdict: format!("{name} may still write to the volume on node `{node}`{why}{outcome}"),
         confidence: Confidence::Inferred,
         evidence,
-        remedies: vec![first, stop],
+        remedies,
     }
+}
+
+/// Returns the other allocations that use the volume and have not ended.
+fn beside<'a>(facts: &VolumeFacts<'a>, alloc: &Alloc) -> Vec<&'a Alloc> {
+    let allocs = facts.volume.allocs.iter();
+    allocs
+        .filter(|other| other.id != alloc.id && !other.client.has_ended())
+        .collect()
 }
 
 fn claims_it(facts: &VolumeFacts<'_>, alloc: &Alloc) -> Evidence {
@@ -357,12 +400,12 @@ pub(super) fn waiting_jobs(facts: &VolumeFacts<'_>) -> Vec<Finding> {
     found.collect()
 }
 
-/// Whether the scheduler's reason is about the volume: `CSI volume ID …`.
-fn names_volume(reason: &str, id: &str) -> bool {
-    let rest = reason
-        .strip_prefix("CSI volume ")
-        .and_then(|rest| rest.strip_prefix(id));
-    rest.is_some_and(|rest| rest.starts_with(' '))
+/// What the job waits for: a plugin, or the end of who has the volume.
+fn wait_for_job(facts: &VolumeFacts<'_>, reason: &str) -> Remedy {
+    match reason.contains("unschedulable") {
+        true => wait_schedulable(facts),
+        false => wait_unclaimed(facts),
+    }
 }
 
 fn waiting_job(facts: &VolumeFacts<'_>, evaluation: &BlockedEvaluation, reason: &str) -> Finding {
@@ -380,7 +423,7 @@ fn waiting_job(facts: &VolumeFacts<'_>, evaluation: &BlockedEvaluation, reason: 
             ),
         )],
         remedies: vec![
-            wait_unclaimed(facts),
+            wait_for_job(facts, reason),
             run(
                 "check the job",
                 format!("nomad job status {}", shell_quoted(&evaluation.job_id)),

@@ -5,7 +5,7 @@
 
 use super::facts::VolumeFacts;
 use super::finding::{Evidence, FactSource, Remedy};
-use super::remedies::{act, start_plugin};
+use super::remedies::{Service, act, start_plugin};
 use crate::model::{NodeId, NodeSight, one_line};
 use crate::plan::PluginState;
 
@@ -112,9 +112,10 @@ impl Cause {
                 act(format!("start node `{name}` again, if that is possible"))
             }
             Self::NoNodePlugin | Self::NodePluginUnhealthy(_) => {
-                start_plugin(facts, &format!(" on node `{name}`"))
+                start_plugin(facts, Service::Node(node))
             }
-            Self::PluginMissing | Self::NoController => start_plugin(facts, ""),
+            Self::NoController => start_plugin(facts, Service::Controller),
+            Self::PluginMissing => start_plugin(facts, Service::All),
         }
     }
 }

@@ -126,7 +126,9 @@ fn unpublished(
         Some(cause) => remedies.push(cause.remedy(facts, &claim.node)),
         None => {
             remedies.extend(help(claim));
-            remedies.extend(earlier_use(facts));
+            if is_about_a_file_system(&problem.error) {
+                remedies.extend(earlier_use(facts));
+            }
         }
     }
     remedies.push(show_claims(facts));
@@ -166,6 +168,20 @@ fn fence(facts: &VolumeFacts<'_>, node: &NodeId) -> Remedy {
         format!("if node `{name}` is off and can never write again, declare it lost"),
         format!("nomad-csi node fence {}", shell_quoted(node.as_str())),
     )
+}
+
+/// Whether an error of a plugin or of `mount` may come from a file system of another type. Only a remedy depends on it.
+fn is_about_a_file_system(error: &str) -> bool {
+    let error = error.to_lowercase();
+    let words = [
+        "file system",
+        "filesystem",
+        "fs type",
+        "fs_type",
+        "fstype",
+        "superblock",
+    ];
+    words.iter().any(|word| error.contains(word))
 }
 
 /// Returns the way back from a change of how nodes use the volume, which no healthy node and plugin can carry out.

@@ -31,6 +31,8 @@ pub struct VolumeFacts<'a> {
     /// Allocations whose job names the volume, which should run, and whose tasks did not start. Empty if they were not
     /// read.
     pub unstarted: &'a [UnstartedAlloc],
+    /// The other registrations of the same data; `None` if they were not read.
+    pub sharing: Option<&'a [Volume]>,
     /// The time of the reading, in nanoseconds since the epoch.
     pub now: i64,
 }
@@ -61,11 +63,6 @@ impl<'a> VolumeFacts<'a> {
             SeenNodes::Unread(_) => None,
             SeenNodes::Read(nodes) => nodes.iter().find(|node| node.id == *id),
         }
-    }
-
-    /// Whether every node is known to be up.
-    pub(super) fn all_nodes_are_up(&self) -> bool {
-        self.nodes.away().is_some_and(|away| away.is_empty())
     }
 
     /// Returns every allocation that is known to concern the volume.

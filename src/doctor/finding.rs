@@ -35,6 +35,8 @@ pub enum Rule {
     TasksNotStarted,
     /// An allocation may write to the volume, and has no claim that keeps others away.
     WritesWithoutClaim,
+    /// Two registrations of data for one writer are written at once.
+    WrittenTwice,
     /// The provider reports the volume as attached to a node without a claim.
     AttachedWithoutClaim,
     /// The provider or a node reports that data of the volume is lost.
@@ -68,6 +70,7 @@ impl Rule {
             Self::JobWaiting => "job-waiting",
             Self::TasksNotStarted => "tasks-not-started",
             Self::WritesWithoutClaim => "writes-without-claim",
+            Self::WrittenTwice => "written-twice",
             Self::AttachedWithoutClaim => "attached-without-claim",
             Self::DataLost => "data-lost",
             Self::VolumeInaccessible => "volume-inaccessible",
@@ -95,6 +98,7 @@ impl Rule {
             | Self::JobWaiting
             | Self::TasksNotStarted
             | Self::WritesWithoutClaim
+            | Self::WrittenTwice
             | Self::AttachedWithoutClaim
             | Self::DataLost
             | Self::VolumeInaccessible
@@ -118,7 +122,8 @@ impl Rule {
             | Self::PublishStuck
             | Self::NodeDown
             | Self::TasksNotStarted
-            | Self::WritesWithoutClaim => Severity::Error,
+            | Self::WritesWithoutClaim
+            | Self::WrittenTwice => Severity::Error,
             Self::CreationPending
             | Self::NodePluginGone
             | Self::ReleaseRunning

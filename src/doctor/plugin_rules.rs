@@ -2,7 +2,7 @@
 
 use super::facts::VolumeFacts;
 use super::finding::{Confidence, Evidence, FactSource, Finding, Rule};
-use super::remedies::{plugin_status, start_plugin};
+use super::remedies::{Service, plugin_status, start_plugin};
 use crate::model::HealthCount;
 use crate::plan::PluginState;
 
@@ -58,7 +58,12 @@ fn counted(facts: &VolumeFacts<'_>, count: HealthCount, what: &str) -> Evidence 
 }
 
 fn finding(facts: &VolumeFacts<'_>, rule: Rule, verdict: String, evidence: Evidence) -> Finding {
-    let start = start_plugin(facts, "");
+    let service = match rule {
+        Rule::ControllerUnhealthy => Service::Controller,
+        Rule::NodesUnhealthy => Service::Nodes,
+        _ => Service::All,
+    };
+    let start = start_plugin(facts, service);
     let status = plugin_status(facts);
     let mut remedies = vec![status, start];
     remedies.dedup_by(|b, a| a.command == b.command);

@@ -1,4 +1,5 @@
-//! Findings from the provider's list of volumes. A list that could not be read proves nothing.
+//! Findings from the provider's list of volumes, and about the registrations of one volume of it. A list that could not be
+//! read proves nothing.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +7,9 @@ use super::facts::VolumeFacts;
 use super::finding::{Confidence, Evidence, FactSource, Finding, Rule};
 use super::health_rules::{Reporter, condition};
 use super::remedies::{act, run};
-use crate::model::{AllocId, ExternalNodeId, ExternalVolume, NodeId, one_line, shell_quoted};
+use crate::model::{
+    AccessMode, AllocId, ExternalNodeId, ExternalVolume, NodeId, Volume, one_line, shell_quoted,
+};
 use crate::plan::ProviderList;
 
 /// Returns what the provider's list says against the volume.
@@ -53,7 +56,10 @@ fn abnormal(listed: &ExternalVolume) -> Option<Finding> {
 /// the provider is known can be named.
 fn attached_elsewhere(facts: &VolumeFacts<'_>, listed: &ExternalVolume) -> Option<Finding> {
     let plugin = facts.known_plugin()?;
-    let claimed: BTreeSet<&NodeId> = claiming_nodes(facts)?;
+    let mut claimed: BTreeSet<&NodeId> = claiming_nodes(facts)?;
+    for other in facts.sharing.unwrap_or_default() {
+        claimed.extend(nodes_of_claims(other)?);
+    }
     let expected: BTreeSet<&ExternalNodeId> = claimed
         .iter()
         .filter_map(|node| facts.external_node(node))
@@ -80,6 +86,9 @@ fn attached_elsewhere(facts: &VolumeFacts<'_>, listed: &ExternalVolume) -> Optio
     // The server releases claims, and there is none. Detaching under a writer loses what it writes.
     let writers = facts.unclaimed;
     let remedies = match writers {
+        Some([]) if facts.sharing.is_none() => vec![act(
+            "look for other registrations of this data, in all namespaces: detaching it under a writer loses data",
+        )],
         Some([]) => vec![act(
             "check whether another cluster uses the volume, then detach it at the provider",
         )],
@@ -114,13 +123,80 @@ fn claiming_nodes<'a>(facts: &VolumeFacts<'a>) -> Option<BTreeSet<&'a NodeId>> {
     if let Some(claims) = facts.claims {
         return Some(claims.iter().map(|claim| &claim.node).collect());
     }
+    nodes_of_claims(facts.volume)
+}
+
+fn nodes_of_claims(volume: &Volume) -> Option<BTreeSet<&NodeId>> {
     let node_of = |id: &AllocId| {
-        let mut allocs = facts.volume.allocs.iter();
+        let mut allocs = volume.allocs.iter();
         allocs
             .find(|alloc| alloc.id == *id)
             .map(|alloc| &alloc.node_id)
     };
-    facts.volume.claiming_allocs().map(node_of).collect()
+    volume.claiming_allocs().map(node_of).collect()
+}
+
+/// Another registration of the same data is written too, although the access mode of one of them is for one writer.
+pub(super) fn written_twice(facts: &VolumeFacts<'_>) -> Option<Finding> {
+    let is_for_one = |volume: &Volume| {
+        volume.access_mode.is_some_and(|mode| {
+            matches!(
+                mode,
+                AccessMode::SingleNodeWriter | AccessMode::MultiNodeSingleWriter
+            )
+        })
+    };
+    let own = facts.volume;
+    if own.write_allocs.is_empty() {
+        return None;
+    }
+    let others = facts.sharing.unwrap_or_default().iter();
+    let others: Vec<&Volume> = others
+        .filter(|other| !other.write_allocs.is_empty())
+        .filter(|other| is_for_one(own) || is_for_one(other))
+        .collect();
+    let first = others.first()?;
+    let names: Vec<_> = others.iter().map(|other| other.key().quoted()).collect();
+    let writers = |volume: &Volume| {
+        let ids = volume.write_allocs.iter();
+        let ids: Vec<_> = ids
+            .map(|id| format!("`{}`", one_line(id.as_str())))
+            .collect();
+        format!(
+            "volume {} is written by {}",
+            volume.key().quoted(),
+            ids.join(", ")
+        )
+    };
+    let status = |volume: &Volume| {
+        run(
+            format!("find the jobs that use volume {}", volume.key().quoted()),
+            format!("nomad-csi volume status {}", volume.key().command_words()),
+        )
+    };
+    Some(Finding {
+        rule: Rule::WrittenTwice,
+        verdict: format!(
+            "volume {} has the same data, is for one writer, and is written at the same time",
+            names.join(", ")
+        ),
+        confidence: Confidence::Known,
+        evidence: std::iter::once(own)
+            .chain(others.iter().copied())
+            .map(|volume| Evidence::new(FactSource::Volume, writers(volume)))
+            .collect(),
+        remedies: vec![
+            act("stop the jobs of all but one of the registrations now"),
+            status(first),
+            run(
+                "then remove the other registrations; the data stays",
+                format!(
+                    "nomad-csi volume deregister {}",
+                    first.key().command_words()
+                ),
+            ),
+        ],
+    })
 }
 
 #[cfg(test)]

@@ -1,8 +1,12 @@
 //! Remedies that several rules offer, with their commands.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::facts::VolumeFacts;
 use super::finding::{Remedy, SafeFix};
-use crate::model::{AllocId, NodeId, NodeSight, Plugin, Volume, one_line, shell_quoted};
+use crate::model::{
+    Alloc, AllocId, NodeId, NodeSight, Plugin, PluginInstance, Volume, one_line, shell_quoted,
+};
 use crate::plan::{CUTS_OFF, ClaimDrops, DetachRule};
 
 /// Returns a remedy with a command for a person.
@@ -53,27 +57,64 @@ pub(super) fn release_again(facts: &VolumeFacts<'_>, node: &NodeId, is_safe: boo
                     .then(|| SafeFix::Detach(node.clone())),
             }]
         }
-        DetachRule::NeverWorks | DetachRule::Unknown => collector(facts),
+        DetachRule::NeverWorks | DetachRule::Unknown => vec![wait_for_server(facts)],
     }
 }
 
-/// Nomad's collector releases claims. At once it also removes nodes that are down, so that is offered only if
-/// none is: a claim on such a node would be dropped while tasks write there.
-pub(super) fn collector(facts: &VolumeFacts<'_>) -> Vec<Remedy> {
-    let wait = Remedy {
-        action: "wait for Nomad's collector, which tries the release every 5 minutes".to_owned(),
+/// Nomad repeats a release by itself. Its collector (`nomad system gc`) is never offered: it releases nothing that fails,
+/// and removes the records of allocations, so that nobody knows any more what still writes and the clients stop
+/// unmounting (measured on 2.0.6).
+pub(super) fn wait_for_server(facts: &VolumeFacts<'_>) -> Remedy {
+    Remedy {
+        action: "wait: Nomad repeats the release by itself; if nothing moves, look at the logs of the plugin's allocations, and restart the one on that node".to_owned(),
         ..run(
             "",
             volume_command(facts.volume, "wait --for unclaimed --timeout 15m"),
         )
-    };
-    let now = facts.all_nodes_are_up().then(|| {
-        run(
-            "or run the collector now, with a management token; it also removes ended jobs and allocations from the server",
-            "nomad system gc".to_owned(),
-        )
+    }
+}
+
+/// Stops the jobs that wait for the volume: the server gives it to them as soon as it drops a claim, which it does with any
+/// change of any volume.
+pub(super) fn stop_waiting_jobs(facts: &VolumeFacts<'_>) -> Vec<Remedy> {
+    let waiting = facts.evaluations.iter().filter(|evaluation| {
+        let mut reasons = evaluation.reasons.iter();
+        reasons.any(|reason| names_volume(reason, facts.volume.id.as_str()))
     });
-    std::iter::once(wait).chain(now).collect()
+    let jobs: BTreeSet<&str> = waiting.map(|one| one.job_id.as_str()).collect();
+    if jobs.is_empty() {
+        let text =
+            "stop the jobs that wait for the volume: Nomad may give it to them at any moment";
+        return vec![act(text)];
+    }
+    let stop = |job: &&str| {
+        stop_job(
+            facts,
+            job,
+            "which waits for the volume and may get it at any moment",
+        )
+    };
+    jobs.iter().map(stop).collect()
+}
+
+/// Stops a job, for this reason.
+pub(super) fn stop_job(facts: &VolumeFacts<'_>, job: &str, why: &str) -> Remedy {
+    let namespace = shell_quoted(facts.volume.namespace.as_str());
+    run(
+        format!("stop job `{}`, {why}", one_line(job)),
+        format!(
+            "nomad job stop -namespace {namespace} {}",
+            shell_quoted(job)
+        ),
+    )
+}
+
+/// Whether the scheduler's reason is about the volume: `CSI volume ID …`.
+pub(super) fn names_volume(reason: &str, id: &str) -> bool {
+    let rest = reason
+        .strip_prefix("CSI volume ")
+        .and_then(|rest| rest.strip_prefix(id));
+    rest.is_some_and(|rest| rest.starts_with(' '))
 }
 
 /// Drops the claims from the server's record, and keeps the data. `None` if that would be refused, because an
@@ -111,6 +152,14 @@ pub(super) fn wait_unclaimed(facts: &VolumeFacts<'_>) -> Remedy {
     )
 }
 
+/// Waits until an allocation that uses the volume can be placed.
+pub(super) fn wait_schedulable(facts: &VolumeFacts<'_>) -> Remedy {
+    run(
+        "wait until the volume is schedulable",
+        volume_command(facts.volume, "wait --for schedulable"),
+    )
+}
+
 /// Looks at the claims.
 pub(super) fn show_claims(facts: &VolumeFacts<'_>) -> Remedy {
     run(
@@ -137,37 +186,62 @@ pub(super) fn plugin_status(facts: &VolumeFacts<'_>) -> Remedy {
     )
 }
 
-/// Starts the plugin: names its job, if the server shows one.
-pub(super) fn start_plugin(facts: &VolumeFacts<'_>, place: &str) -> Remedy {
+/// Which service of a plugin is away.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Service<'n> {
+    /// The controller.
+    Controller,
+    /// The node service on one node.
+    Node(&'n NodeId),
+    /// The node service on every node.
+    Nodes,
+    /// All of them.
+    All,
+}
+
+/// Starts a service of the plugin: names the job that has run it, if the server shows one.
+pub(super) fn start_plugin(facts: &VolumeFacts<'_>, service: Service<'_>) -> Remedy {
     let plugin = &facts.volume.plugin_id;
-    match facts.known_plugin().and_then(plugin_job) {
+    let what = match service {
+        Service::Controller => format!("the controller of plugin `{plugin}`"),
+        Service::Node(node) => {
+            format!("plugin `{plugin}` on node `{}`", facts.node_name(node))
+        }
+        Service::Nodes => format!("plugin `{plugin}` on the nodes"),
+        Service::All => format!("plugin `{plugin}`"),
+    };
+    let job = facts
+        .known_plugin()
+        .and_then(|known| job_of(known, service));
+    match job {
         Some(job) => run(
-            format!(
-                "start job `{}`, which runs plugin `{plugin}`{place}",
-                one_line(job)
-            ),
+            format!("start job `{}` again, which runs {what}", one_line(job)),
             format!("nomad job status {}", shell_quoted(job)),
         ),
         None => Remedy {
-            action: format!(
-                "start the job that runs plugin `{plugin}`{place}, then check the plugin"
-            ),
+            action: format!("start the job that runs {what}, then check the plugin"),
             ..plugin_status(facts)
         },
     }
 }
 
-/// Returns the job that runs the node service of a plugin, or any of its jobs.
-fn plugin_job(plugin: &Plugin) -> Option<&str> {
-    let is_on_node = |id: &AllocId| plugin.nodes.values().any(|one| one.alloc_id == *id);
-    let jobs = || {
-        plugin
-            .allocs
-            .iter()
-            .filter(|alloc| !alloc.job_id.is_empty())
+/// Returns the job whose allocation is or was this service; another job of the plugin does not help.
+fn job_of<'p>(plugin: &'p Plugin, service: Service<'_>) -> Option<&'p str> {
+    let is_instance = |instances: &BTreeMap<NodeId, PluginInstance>, alloc: &Alloc| {
+        instances.values().any(|one| one.alloc_id == alloc.id)
     };
-    let of_node = jobs().find(|alloc| is_on_node(&alloc.id));
-    of_node
-        .or_else(|| jobs().next())
+    let is_meant = |alloc: &&Alloc| match service {
+        Service::Controller => is_instance(&plugin.controllers, alloc),
+        Service::Node(node) => alloc.node_id == *node && is_instance(&plugin.nodes, alloc),
+        Service::Nodes => is_instance(&plugin.nodes, alloc),
+        Service::All => true,
+    };
+    let named = plugin
+        .allocs
+        .iter()
+        .filter(|alloc| !alloc.job_id.is_empty());
+    named
+        .filter(is_meant)
         .map(|alloc| alloc.job_id.as_str())
+        .next()
 }

@@ -34,6 +34,7 @@ pub(super) struct Facts {
     pub evaluations: Vec<BlockedEvaluation>,
     pub unclaimed: Option<Vec<Alloc>>,
     pub unstarted: Vec<UnstartedAlloc>,
+    pub sharing: Option<Vec<Volume>>,
 }
 
 impl Facts {
@@ -51,6 +52,7 @@ impl Facts {
             evaluations: vec![],
             unclaimed: Some(vec![]),
             unstarted: vec![],
+            sharing: Some(vec![]),
         }
     }
 
@@ -103,6 +105,7 @@ pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
         evaluations: &facts.evaluations,
         unclaimed: facts.unclaimed.as_deref(),
         unstarted: &facts.unstarted,
+        sharing: facts.sharing.as_deref(),
         now: NOW,
     })
 }

@@ -12,13 +12,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind, Read as _, Seek as _, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::output_place::place_of_new;
 use super::specs::reason;
 use crate::diagnostic::Code;
 use crate::plan::{SetName, ShardChange, ShardName, StoredSet, StoredShard};
@@ -31,6 +32,7 @@ const FORMAT: u32 = 1;
 /// A ledger in a local file.
 #[derive(Clone, Debug)]
 pub struct FileLedger {
+    working_directory: PathBuf,
     path: PathBuf,
     name: String,
 }
@@ -60,12 +62,32 @@ impl Default for LedgerFileContent {
 }
 
 impl FileLedger {
-    /// Returns the ledger in a file. The file need not exist, but its directory must.
-    pub fn new(path: PathBuf) -> Self {
+    /// Returns the ledger in a file, relative to the working directory. The file need not exist, but its directory must;
+    /// links to it lead where those of an output may lead.
+    pub fn new(working_directory: &Path, file: &Path) -> Self {
+        let path = working_directory.join(file);
         Self {
             name: format!("the file `{}`", path.display()),
+            working_directory: working_directory.to_owned(),
             path,
         }
+    }
+
+    /// Runs blocking work on a thread for it, unless the path leads where no output goes.
+    async fn on_disk<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Self) -> Result<T, LedgerError> + Send + 'static,
+    ) -> Result<T, LedgerError> {
+        let this = self.clone();
+        blocking(move || {
+            place_of_new(&this.working_directory, &this.path).map_err(|refused| {
+                let texts = refused.iter().map(|one| one.message.clone());
+                let message = texts.collect::<Vec<_>>().join("; ");
+                LedgerError::new(LedgerFailure::Unavailable, Code::LedgerFile, message)
+            })?;
+            work(&this)
+        })
+        .await
     }
 
     fn sibling(&self, ending: &str) -> PathBuf {
@@ -247,8 +269,7 @@ impl Ledger for FileLedger {
     }
 
     async fn sets(&self) -> Result<BTreeSet<SetName>, LedgerError> {
-        let this = self.clone();
-        let content = blocking(move || this.load()).await?;
+        let content = self.on_disk(Self::load).await?;
         let names = content
             .sets
             .keys()
@@ -257,8 +278,8 @@ impl Ledger for FileLedger {
     }
 
     async fn read(&self, set: &SetName) -> Result<StoredSet, LedgerError> {
-        let (this, set) = (self.clone(), set.clone());
-        blocking(move || this.read_blocking(&set)).await
+        let set = set.clone();
+        self.on_disk(move |this| this.read_blocking(&set)).await
     }
 
     async fn write(
@@ -267,8 +288,9 @@ impl Ledger for FileLedger {
         stored: &mut StoredSet,
         changes: Vec<ShardChange>,
     ) -> Result<(), LedgerError> {
-        let (this, set, written) = (self.clone(), set.clone(), changes.clone());
-        let revision = blocking(move || this.write_blocking(&set, &written)).await?;
+        let (set, written) = (set.clone(), changes.clone());
+        let work = move |this: &Self| this.write_blocking(&set, &written);
+        let revision = self.on_disk(work).await?;
         let changes = changes.into_iter();
         changes.for_each(|change| stored.record(change, revision));
         Ok(())
@@ -279,8 +301,9 @@ impl Ledger for FileLedger {
         set: &SetName,
         holder: &LockHolder,
     ) -> Result<Box<dyn SetLock>, LedgerError> {
-        let (this, set, holder) = (self.clone(), set.clone(), holder.clone());
-        let lock = blocking(move || this.lock_blocking(&set, &holder)).await?;
+        let (set, holder) = (set.clone(), holder.clone());
+        let work = move |this: &Self| this.lock_blocking(&set, &holder);
+        let lock = self.on_disk(work).await?;
         Ok(Box::new(lock))
     }
 

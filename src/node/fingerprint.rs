@@ -516,14 +516,18 @@ mod tests {
         let mut fingerprint = fingerprint(&observer);
         let healthy = fingerprint_of(FakePlugin::named("p")).await;
         let unhealthy = FingerprintResult::Unhealthy("why".to_owned());
+        let other = FingerprintResult::Unhealthy("another reason".to_owned());
         for result in [
-            &unhealthy, &healthy, &healthy, &unhealthy, &unhealthy, &healthy,
+            &unhealthy, &healthy, &healthy, &unhealthy, &unhealthy, &other, &other, &healthy,
         ] {
             fingerprint.record(result).await;
         }
         fingerprint.record_gone().await;
         fingerprint.record_gone().await;
-        assert_eq!(observer.reports(), ["healthy", "why", "healthy", "gone"]);
+        assert_eq!(
+            observer.reports(),
+            ["healthy", "why", "another reason", "healthy", "gone"]
+        );
     }
 
     /// W44: an upgrade in place or a moved node is detected.

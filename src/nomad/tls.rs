@@ -1,7 +1,8 @@
 //! Converts TLS settings to a rustls configuration, for TLS 1.2 and later.
 //!
 //! The cryptography provider is passed explicitly and never installed for the process. Files are
-//! read on a blocking thread. An invalid certificate is refused by default.
+//! read on a blocking thread. They decide who gets the token and as whom this user appears, so no other user can have
+//! changed them. An invalid certificate is refused by default.
 //! [`TlsSettings::skip_verify`] accepts every certificate, but still checks that the server has the
 //! certificate's key.
 
@@ -130,7 +131,11 @@ fn add_directory(trusted: &mut TrustedCertificates, directory: &Path) -> Result<
             let entry = entry.map_err(cannot_read)?;
             if entry.file_type().map_err(cannot_read)?.is_dir() {
                 folders.push(entry.path());
-            } else if let Ok(found) = certificates(&entry.path()) {
+            } else {
+                // A file that others can change is refused, not skipped: the reason would be hard to find.
+                let pem = read(&entry.path())?;
+                let found = CertificateDer::pem_slice_iter(&pem).filter_map(Result::ok);
+                let found: Vec<_> = found.collect();
                 let authorities = found.iter().cloned();
                 trusted.authorities.add_parsable_certificates(authorities);
                 trusted.pinned.extend(found);
@@ -187,7 +192,7 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, ApiError> {
 }
 
 fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, ApiError> {
-    let pem = zeroize::Zeroizing::new(read_key(file)?);
+    let pem = zeroize::Zeroizing::new(read(file)?);
     PrivateKeyDer::from_pem_slice(&pem).map_err(|_| {
         let encrypted = pem.windows(9).any(|window| window == b"ENCRYPTED");
         let why = if encrypted {
@@ -199,16 +204,19 @@ fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, ApiError> {
     })
 }
 
-/// Reads a file that no other user can change: a key of a stranger would identify this user.
-fn read_key(file: &Path) -> Result<Vec<u8>, ApiError> {
-    let mut pem = vec![];
-    let read = open_given(file).and_then(|mut opened| opened.read_to_end(&mut pem));
-    read.map_err(|error| unusable(&quoted(file), &NotPrivate::explain(&error)))?;
-    Ok(pem)
-}
+/// More than any bundle of authorities has.
+const MAX_BYTES: u64 = 16 << 20;
 
+/// Reads a file that no other user can have changed.
 fn read(file: &Path) -> Result<Vec<u8>, ApiError> {
-    std::fs::read(file).map_err(|error| unusable(&quoted(file), &error.to_string()))
+    let mut pem = vec![];
+    let read = open_given(file).and_then(|opened| opened.take(MAX_BYTES + 1).read_to_end(&mut pem));
+    read.map_err(|error| unusable(&quoted(file), &NotPrivate::explain(&error)))?;
+    if pem.len() as u64 > MAX_BYTES {
+        let why = format!("the file is larger than {MAX_BYTES} bytes");
+        return Err(unusable(&quoted(file), &why));
+    }
+    Ok(pem)
 }
 
 fn non_empty(path: Option<&PathBuf>) -> Option<&Path> {

@@ -65,3 +65,20 @@ pub struct Decision {
     /// When to decide again although nothing changes, in nanoseconds since the epoch.
     pub wake_at: Option<i64>,
 }
+
+impl Decision {
+    /// Returns what can be carried out of it while nothing may be placed: what it would have placed waits, for this
+    /// reason.
+    #[must_use]
+    pub fn without_placements(mut self, reason: &str) -> Self {
+        for placed in std::mem::take(&mut self.place) {
+            let failure = self.failures.entry(placed.group).or_default();
+            failure.queued += 1;
+            let reasons = failure.nodes.entry(placed.node).or_default();
+            if !reasons.iter().any(|known| known == reason) {
+                reasons.push(reason.to_owned());
+            }
+        }
+        self
+    }
+}

@@ -91,10 +91,10 @@ impl ClaimDrops {
                 .note(format!("the nodes could not be read: {}", one_line(why)))
                 .help("use a token with `node { policy = \"read\" }`");
         }
-        if problem.help.len() < 2 {
-            problem.help(AFTER_A_PURGE)
-        } else {
-            problem
+        let are_up = sights.iter().all(|sight| *sight == Some(NodeSight::Up));
+        match are_up || problem.help.len() >= 2 {
+            true => problem,
+            false => problem.help(AFTER_A_PURGE),
         }
     }
 

@@ -83,7 +83,7 @@ pub use permissions::{
 pub use provider_list::{ProviderList, UnlistedReason};
 pub use provider_query::{AskedPlugins, comparable_lists, required_lists, snapshot_lists};
 pub use release_rule::DetachRule;
-pub use removal_checks::{Removal, forced_claims_warning, removal_problems};
+pub use removal_checks::{Removal, forced_claims_warning, removal_problems, shares_data};
 pub use removals::protected_by_set;
 pub use risk::{DataLoss, Impact, LastSnapshot, Recovery, Risk};
 pub use rules::{

@@ -24,11 +24,19 @@ pub enum AclVolumeCapability {
     Write,
     /// Detach a volume from a node.
     Mount,
+    /// Read the allocations that may use a volume without a claim.
+    ReadJobs,
 }
 
 impl AclVolumeCapability {
     /// All capabilities.
-    pub const ALL: [Self; 4] = [Self::List, Self::Read, Self::Write, Self::Mount];
+    pub const ALL: [Self; 5] = [
+        Self::List,
+        Self::Read,
+        Self::Write,
+        Self::Mount,
+        Self::ReadJobs,
+    ];
 
     /// Its name in a policy: `csi-read-volume`.
     pub const fn as_str(self) -> &'static str {
@@ -37,6 +45,7 @@ impl AclVolumeCapability {
             Self::Read => "csi-read-volume",
             Self::Write => "csi-write-volume",
             Self::Mount => "csi-mount-volume",
+            Self::ReadJobs => "read-job",
         }
     }
 
@@ -52,6 +61,7 @@ impl AclVolumeCapability {
             Self::Read => &["csi-read-volume", "csi-mount-volume", "read-job"],
             Self::Write => &["csi-write-volume"],
             Self::Mount => &["csi-mount-volume"],
+            Self::ReadJobs => &["read-job"],
         }
     }
 }
@@ -138,9 +148,14 @@ impl AclOperation {
             Self::Observe => vec![on(AclVolumeCapability::Read), Permission::ReadPlugins],
             Self::List => vec![on(AclVolumeCapability::List)],
             Self::Deregister => vec![on(AclVolumeCapability::Write)],
-            Self::Write | Self::Delete | Self::Snapshot => {
+            Self::Write | Self::Snapshot => {
                 vec![on(AclVolumeCapability::Write), Permission::ReadPlugins]
             }
+            Self::Delete => vec![
+                on(AclVolumeCapability::Write),
+                on(AclVolumeCapability::ReadJobs),
+                Permission::ReadPlugins,
+            ],
             Self::Detach => vec![on(AclVolumeCapability::Mount), Permission::ReadPlugins],
         }
     }

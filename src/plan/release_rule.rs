@@ -2,8 +2,7 @@
 //!
 //! A request to detach a volume names a node and no allocation. Since 1.2.13, 1.3.6 and 1.4, Nomad first looks up
 //! the allocation, fails with `Unknown allocation`, and changes nothing: it is the same answer for a volume with
-//! claims and for one without. There only Nomad's collector releases, every five minutes, or at once with
-//! `nomad system gc`.
+//! claims and for one without. There only Nomad itself releases, which repeats what failed.
 
 use crate::model::ServerVersion;
 

@@ -108,7 +108,7 @@ pub(super) fn claimed_error(
 
 /// Whether two registrations may have the same data. The provider knows a volume without an external ID
 /// by its volume ID (B35).
-fn shares_data(volume: &Volume, other: &VolumeSummary) -> bool {
+pub fn shares_data(volume: &Volume, other: &VolumeSummary) -> bool {
     let is_itself = other.namespace == volume.namespace && other.id == volume.id;
     let remote = other
         .external_id

@@ -61,6 +61,34 @@ pub(super) async fn unclaimed_users(
     found
 }
 
+/// Returns the allocations whose jobs name these volumes, which need not exist, and whose end is not proven although
+/// they may have no claim. A volume without any is missing.
+///
+/// # Errors
+/// If the allocations of a namespace cannot be read.
+pub(super) async fn unproven_users(
+    api: &dyn ClusterApi,
+    volumes: &BTreeSet<NamespacedId>,
+    nodes: &SeenNodes,
+    parallelism: usize,
+) -> Result<BTreeMap<NamespacedId, Vec<Alloc>>, String> {
+    let mut found: BTreeMap<NamespacedId, Vec<Alloc>> = BTreeMap::new();
+    let namespaces: BTreeSet<&Namespace> = volumes.iter().map(|key| &key.namespace).collect();
+    for namespace in namespaces {
+        let (users, _) = users_in(api, namespace, nodes, parallelism)
+            .await
+            .map_err(|why| format!("allocations of namespace `{namespace}`: {why}"))?;
+        for key in volumes.iter().filter(|key| key.namespace == *namespace) {
+            let own = users.iter().filter(|user| user.volumes.contains(&key.id));
+            let own: Vec<_> = own.map(|user| user.alloc.clone()).collect();
+            if !own.is_empty() {
+                found.insert(key.clone(), own);
+            }
+        }
+    }
+    Ok(found)
+}
+
 /// An allocation whose tasks did not start, with the volumes that its job names for it.
 type Unstarted = (UnstartedAlloc, BTreeSet<VolumeId>);
 
@@ -135,12 +163,15 @@ fn unstarted_alloc(stub: &AllocationStub) -> Option<UnstartedAlloc> {
         .iter()
         .rev()
         .find(|event| event.event_type == "Setup Failure");
-    let event = if alloc.client == ClientStatus::Failed {
-        failure?
-    } else {
-        failure.or(events.last())?
+    // A client reports nothing of an allocation before its setup has ended.
+    let newest = match alloc.client {
+        ClientStatus::Failed => Some(failure?),
+        _ => failure.or(events.last()),
     };
-    let (report, reported_at) = (event.display_message.clone(), event.time);
+    let (report, reported_at) = match newest {
+        Some(event) => (event.display_message.clone(), event.time),
+        None => ("nothing since it was placed".to_owned(), alloc.create_time),
+    };
     Some(UnstartedAlloc {
         alloc,
         report,
@@ -220,13 +251,13 @@ mod tests {
             ("failed", "run", vec![&received, &started, &exited], None),
             ("failed", "run", vec![&received, &exited], None),
             ("pending", "run", vec![&received], Some(3)),
-            ("pending", "run", vec![], None),
+            ("pending", "run", vec![], Some(2)),
             ("pending", "stop", vec![&received], None),
             ("running", "run", vec![&received], None),
             ("complete", "run", vec![&received], None),
             ("lost", "run", vec![&received, &setup], None),
         ] {
-            let stub = serde_json::json!({"ID": "a1", "ClientStatus": client, "DesiredStatus": desired,
+            let stub = serde_json::json!({"ID": "a1", "ClientStatus": client, "DesiredStatus": desired, "CreateTime": 2,
                 "TaskStates": {"t": {"Events": events}}});
             let stub: AllocationStub = crate::wire::decode_value(&stub).unwrap();
             let found = unstarted_alloc(&stub);

@@ -11,13 +11,16 @@ use super::observe::plugin_state;
 use super::provider_lists::{provider_lists, unread_lists};
 use super::seen_nodes::seen_nodes;
 use super::unclaimed_users::unclaimed_users;
+use super::volume_list::list_all_volumes;
 use crate::diagnostic::Diagnostic;
 use crate::doctor::VolumeFacts;
 use crate::model::{
     Alloc, BlockedEvaluation, Namespace, NamespacedId, PluginId, SeenNodes, UnstartedAlloc, Volume,
     VolumeClaim, VolumeHealth,
 };
-use crate::plan::{AskedPlugins, DetachRule, PluginState, ProviderList, UnlistedReason};
+use crate::plan::{
+    AskedPlugins, DetachRule, PluginState, ProviderList, UnlistedReason, shares_data,
+};
 use crate::ports::{ApiError, ClaimQuery, ClusterApi, ServerKind};
 
 /// What a provider that is not asked says.
@@ -63,6 +66,7 @@ pub(super) struct FactReading {
     evaluations: BTreeMap<Namespace, Vec<BlockedEvaluation>>,
     unclaimed: BTreeMap<NamespacedId, Vec<Alloc>>,
     unstarted: BTreeMap<NamespacedId, Vec<UnstartedAlloc>>,
+    sharing: BTreeMap<NamespacedId, Vec<Volume>>,
     now: i64,
     /// What could not be read, and why.
     pub(super) unread: Vec<String>,
@@ -100,6 +104,7 @@ impl FactReading {
             evaluations: BTreeMap::new(),
             unclaimed: BTreeMap::new(),
             unstarted: BTreeMap::new(),
+            sharing: BTreeMap::new(),
             now: options.now,
             unread: vec![],
         };
@@ -108,6 +113,7 @@ impl FactReading {
             reading
                 .read_providers(api, volumes, options.parallelism)
                 .await;
+            reading.read_sharing(api, volumes).await;
         }
         if options.reads_health && is_agent {
             reading.read_health(api, volumes, options.parallelism).await;
@@ -141,6 +147,33 @@ impl FactReading {
         for warning in self.unread_providers() {
             let why = warning.notes.first().cloned().unwrap_or_default();
             self.unread.push(format!("{}: {why}", warning.message));
+        }
+    }
+
+    /// Reads the other registrations of the same data.
+    async fn read_sharing(&mut self, api: &dyn ClusterApi, volumes: &[Volume]) {
+        let listed = match list_all_volumes(api).await {
+            Ok(listed) => listed,
+            Err(error) => {
+                let why = format!("other registrations of the data: {}", error.message);
+                return self.unread.push(why);
+            }
+        };
+        for volume in volumes {
+            let mut sharing = vec![];
+            for other in listed.iter().filter(|other| shares_data(volume, other)) {
+                let key = NamespacedId::new(other.namespace.clone(), other.id.clone());
+                match api.read_volume(&key).await {
+                    Ok(read) => sharing.extend(read.map(|reading| reading.value)),
+                    Err(error) => {
+                        let key = key.quoted();
+                        let why = format!("registration {key} of the same data: {}", error.message);
+                        self.unread.push(why);
+                        break;
+                    }
+                }
+            }
+            self.sharing.insert(volume.key(), sharing);
         }
     }
 
@@ -213,6 +246,7 @@ impl FactReading {
             evaluations: evaluations.map_or(&[][..], Vec::as_slice),
             unclaimed: self.unclaimed.get(&volume.key()).map(Vec::as_slice),
             unstarted: unstarted.map_or(&[][..], Vec::as_slice),
+            sharing: self.sharing.get(&volume.key()).map(Vec::as_slice),
             now: self.now,
         }
     }

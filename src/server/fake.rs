@@ -10,7 +10,7 @@ use tokio_util::sync::DropGuard;
 
 use super::call_line::CallWidths;
 use super::call_lines::CallLines;
-use super::cell::{CellOptions, Expected, StateCell};
+use super::cell::{CellOptions, Expected, StateCell, StateLimits};
 use super::claims::{ClaimHosts, NodeHosts};
 use super::services::{AgentInfo, Services};
 use super::volumes::{VolumeLimits, VolumePorts, VolumeService};
@@ -87,6 +87,28 @@ impl FakeAgent {
         Self::on(backend, journal, clock, ids, limits).await
     }
 
+    /// Ends the agent like a crash, and starts it again with other limits of the state.
+    ///
+    /// # Errors
+    /// If the journal cannot be read.
+    pub async fn restart_within(self, limits: StateLimits) -> Result<Self, JournalError> {
+        self.services.drain(Duration::ZERO).await;
+        let options = CellOptions {
+            limits,
+            ..CellOptions::default()
+        };
+        let cell = StateCell::open(Arc::new(self.journal.clone()), options).await?;
+        let Self {
+            backend,
+            journal,
+            clock,
+            ids,
+            limits,
+            ..
+        } = self;
+        Self::with_cell(cell, backend, (journal, clock, ids), limits).await
+    }
+
     /// Starts an agent on the journal and plugin of another one.
     ///
     /// # Errors
@@ -99,6 +121,15 @@ impl FakeAgent {
         limits: VolumeLimits,
     ) -> Result<Self, JournalError> {
         let cell = StateCell::open(Arc::new(journal.clone()), CellOptions::default()).await?;
+        Self::with_cell(cell, backend, (journal, clock, ids), limits).await
+    }
+
+    async fn with_cell(
+        cell: StateCell,
+        backend: Arc<FakeBackend>,
+        (journal, clock, ids): (MemoryJournal, FakeClock, CountingIds),
+        limits: VolumeLimits,
+    ) -> Result<Self, JournalError> {
         let directory = Arc::new(FakeDirectory::default());
         let controllers = Self::host(&backend, None);
         let connection = controllers.laned_plugin().connection();

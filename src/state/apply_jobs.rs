@@ -155,6 +155,7 @@ pub(super) fn apply_alloc(state: &mut State, alloc: &AllocId, event: &AllocEvent
             group,
             index,
             evaluation,
+            runs_plugin: _,
         } => {
             let Some(record) = state.jobs.get(job) else {
                 return;

@@ -38,8 +38,14 @@ impl EventKind {
                 | JobEvent::Forgotten => None,
             },
             Self::PlacedAlloc { alloc, event } => match **event {
-                AllocEvent::Placed { .. } => Some(Subject::Alloc(alloc.clone())),
-                AllocEvent::StopRequested { .. }
+                AllocEvent::Placed {
+                    runs_plugin: false, ..
+                } => Some(Subject::Alloc(alloc.clone())),
+                // Without its plugin nothing is given back.
+                AllocEvent::Placed {
+                    runs_plugin: true, ..
+                }
+                | AllocEvent::StopRequested { .. }
                 | AllocEvent::CutOff { .. }
                 | AllocEvent::Reported { .. } => None,
             },
@@ -71,6 +77,14 @@ impl EventKind {
             | Self::VolumeExpandIntended { .. }
             | Self::VolumeExpanded { .. }
             | Self::VolumeExpandAbandoned { .. } => None,
+        }
+    }
+
+    /// Returns the object that the event removes, if limits count its table.
+    pub fn removal(&self) -> Option<Subject> {
+        match self {
+            Self::AllocForgotten { alloc } => Some(Subject::Alloc(alloc.clone())),
+            _ => None,
         }
     }
 

@@ -263,6 +263,9 @@ pub enum AllocEvent {
         index: u32,
         /// The evaluation that placed it.
         evaluation: EvaluationId,
+        /// Whether a task of it is a CSI plugin, without which no volume is released.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        runs_plugin: bool,
     },
     /// Its tasks must stop.
     StopRequested {

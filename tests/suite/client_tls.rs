@@ -93,6 +93,71 @@ async fn an_authority_is_trusted_from_a_file_or_a_directory() {
     );
 }
 
+/// Who may write one of these files chooses who gets the token.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_file_that_others_can_change_is_not_used() {
+    use std::os::unix::fs::{PermissionsExt as _, chown};
+
+    let ca_directory = TestDirectory::new();
+    let identity = ca_directory.authority.server(&["127.0.0.1"]);
+    let server = serving(&identity, None).await;
+    let address = https(server.address);
+    let cas = ca_directory.path().join("cas");
+    std::fs::create_dir(&cas).expect("the folder can be made");
+    let in_directory = ca_directory.authority.write(&cas, "ca.pem");
+    let ca = ca_directory.authority.write(ca_directory.path(), "ca.pem");
+    let (certificate, key) = identity.write(ca_directory.path(), "client");
+    let trusting = ca_directory.trusting();
+    let settings = [
+        (&ca, trusting.clone()),
+        (
+            &in_directory,
+            TlsSettings {
+                ca_directory: Some(cas.clone()),
+                ..TlsSettings::default()
+            },
+        ),
+        (
+            &certificate,
+            TlsSettings {
+                client_certificate: Some(certificate.clone()),
+                client_key: Some(key.clone()),
+                ..trusting.clone()
+            },
+        ),
+    ];
+    let is_root = rustix::process::geteuid().is_root();
+    for (file, tls) in settings {
+        let mode = |mode| {
+            let permissions = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(file, permissions).expect("the mode can be set");
+        };
+        let why = async || {
+            let listed = list(&address, tls.clone()).await;
+            let error = listed.expect_err("the file is refused");
+            assert_eq!(error.code, Code::ApiTlsFiles, "{error:?}");
+            let name = file.display().to_string();
+            assert!(error.message.contains(&name), "{error:?}");
+            error.message
+        };
+        list(&address, tls.clone()).await.expect("the file is used");
+        for writable in [0o666, 0o620] {
+            mode(writable);
+            let why = why().await;
+            assert!(why.contains("writable by other users"), "{why}");
+        }
+        mode(0o644);
+        if is_root {
+            chown(file, Some(61_234), None).expect("the owner can be set");
+            let why = why().await;
+            assert!(why.contains("61234"), "{why}");
+            chown(file, Some(0), None).expect("the owner can be set");
+        }
+        list(&address, tls).await.expect("the file is used");
+    }
+}
+
 #[tokio::test]
 async fn only_the_systems_authorities_are_trusted_by_default() {
     let ca_directory = TestDirectory::new();

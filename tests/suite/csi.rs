@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use nomad_csi::csi::GrpcConnector;
+use nomad_csi::csi::{GrpcConnector, proto};
 use nomad_csi::model::{
     AccessMode, AttachmentMode, Bytes, Capability, CapacityRange, ControllerCapabilities,
     ExternalId, ExternalNodeId, MountOptions, NodeCapabilities, Secrets, Topology, TopologyRequest,
@@ -18,6 +18,7 @@ use nomad_csi::ports::{
 use nomad_csi::private::start_time_in;
 use nomad_csi::retry::Verdict;
 
+use crate::support::echo_plugin::EchoPlugin;
 use crate::support::fake_plugin::FakePluginServer;
 
 const CAPABILITY: Capability = Capability {
@@ -102,6 +103,55 @@ fn publish(volume: &CreatedVolume) -> PublishVolume {
         read_only: true,
         secrets: secrets(),
         context: volume.context.clone(),
+    }
+}
+
+/// Plugins pass on the output of tools. Libraries of HTTP/2 lose errors of more than 16 KiB by themselves: the volume was
+/// busy until the deadline.
+#[tokio::test]
+async fn a_long_error_is_an_answer_and_is_cut() {
+    for bytes in [100, 15_000, 17_000, 300_000, 1_000_000] {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("csi.sock");
+        let text = "x".repeat(bytes);
+        let _plugin = EchoPlugin::start(&socket, move |_| Err(tonic::Status::internal(&text)));
+        let plugin = GrpcConnector::new().connect(&socket, None);
+        let id = ExternalId::new("vol-1");
+        let deleted = plugin.controller.delete_volume(id, Secrets::default());
+        let refused = deleted.await.unwrap_err();
+        let found = (refused.code, refused.delivery);
+        assert_eq!(found, (StatusCode::Internal, Delivery::Answered), "{bytes}");
+        assert!(refused.message.starts_with("xxx"), "{bytes}");
+        assert!(refused.message.len() <= 4096, "{bytes}");
+    }
+}
+
+/// The plugin has done what it was asked, and its answer is refused here: the effect is unknown.
+#[tokio::test]
+async fn an_answer_that_is_too_long_is_no_refusal_of_the_plugin() {
+    use prost::Message as _;
+    for megabytes in [5, 70] {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("csi.sock");
+        let volume = proto::Volume {
+            volume_id: "vol-1".to_owned(),
+            volume_context: [("long".to_owned(), "x".repeat(megabytes << 20))].into(),
+            ..proto::Volume::default()
+        };
+        let answer = proto::CreateVolumeResponse {
+            volume: Some(volume),
+        };
+        let answer = answer.encode_to_vec();
+        let _plugin = EchoPlugin::start(&socket, move |_| Ok(answer.clone()));
+        let plugin = GrpcConnector::new().connect(&socket, None);
+        let refused = plugin.controller.create_volume(create("db")).await;
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.code, StatusCode::Internal, "{refused}");
+        assert_eq!(
+            refused.verdict,
+            nomad_csi::ports::verdict_of(Rpc::CreateVolume, StatusCode::Internal)
+        );
+        assert!(refused.message.len() < 4096, "{}", refused.message.len());
     }
 }
 

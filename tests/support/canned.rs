@@ -71,6 +71,9 @@ impl CannedServer {
                 500,
                 "unimplemented for this plugin",
             ),
+            // No node is known, and no allocation.
+            ("GET /v1/nodes", 200, "[]"),
+            ("GET /v1/allocations", 200, "[]"),
             // ACLs are disabled.
             (
                 "GET /v1/acl/token/self",

@@ -107,9 +107,11 @@ impl Printer {
         self.suspend_bars(|| self.write(&self.out, text, self.colour_out));
     }
 
-    /// Writes a report to standard output, with the commands to the workflow runner that it may consist of.
-    pub(crate) fn print_report(&self, text: &str) {
-        self.suspend_bars(|| write_raw(&self.out, &shown_text(text), self.colour_out));
+    /// Writes commands to the workflow runner of GitHub, `::` at the start of each line, to standard output. Other
+    /// commands in them are not meant.
+    pub(crate) fn print_commands(&self, text: &str) {
+        let text = without_bracketed_commands(&shown_text(text));
+        self.suspend_bars(|| write_raw(&self.out, &text, self.colour_out));
     }
 
     /// Writes a message of one line to standard error.
@@ -214,7 +216,7 @@ pub(super) fn in_one_line(text: &str) -> String {
 /// blanks and colours, and `##[` and `##vso[` anywhere in it.
 pub(super) fn without_commands(text: &str) -> String {
     let lines = text.split_inclusive('\n').map(|line| {
-        let line = line.replace("##[", "## [").replace("##vso[", "## vso[");
+        let line = without_bracketed_commands(line);
         let plain = anstream::adapter::strip_str(&line).to_string();
         match plain.trim_start().starts_with("::") {
             true => line.replacen("::", ": :", 1),
@@ -222,6 +224,10 @@ pub(super) fn without_commands(text: &str) -> String {
         }
     });
     lines.collect()
+}
+
+fn without_bracketed_commands(text: &str) -> String {
+    text.replace("##[", "## [").replace("##vso[", "## vso[")
 }
 
 fn shown_char(c: char) -> char {
@@ -343,6 +349,22 @@ mod tests {
             let bytes = pipe.text.lock().expect("unpoisoned").clone();
             assert_eq!(String::from_utf8(bytes).unwrap(), expected, "{text:?}");
         }
+    }
+
+    /// Text from outside, in a result and in a report that consists of commands.
+    #[test]
+    fn only_the_commands_of_the_program_reach_a_workflow_runner() {
+        let text = "::error::a ##vso[task.prependpath]/evil ##[command]b\n";
+        let broken = "error::a ## vso[task.prependpath]/evil ## [command]b\n";
+        let printed = |print: fn(&Printer, &str)| {
+            let pipe = Pipe::default();
+            let printer = printer(pipe.clone(), false).read_by(OutputReader::WorkflowRunner);
+            print(&printer, text);
+            let bytes = pipe.text.lock().expect("unpoisoned").clone();
+            String::from_utf8(bytes).unwrap()
+        };
+        assert_eq!(printed(Printer::print_result), format!(": :{broken}"));
+        assert_eq!(printed(Printer::print_commands), format!("::{broken}"));
     }
 
     #[test]

@@ -98,7 +98,16 @@ fn the_job_of_the_plugin_is_named_if_the_server_shows_it() {
     let remedies = first(&facts).remedies;
     assert_eq!(
         remedies[0].action,
-        "start job `plugin-ebs`, which runs plugin `ebs` on node `worker-1`"
+        "start job `plugin-ebs` again, which runs plugin `ebs` on node `worker-1`"
+    );
+    let elsewhere = facts.with(|facts| {
+        let alloc = &mut facts.plugin_mut().allocs[0];
+        alloc.node_id = NodeId::new("n2");
+        alloc.id = AllocId::new("p2");
+    });
+    assert_eq!(
+        first(&elsewhere).remedies[0].action,
+        "start the job that runs plugin `ebs` on node `worker-1`, then check the plugin"
     );
 }
 
@@ -254,18 +263,21 @@ fn a_forced_deregistration_is_offered_only_where_it_is_not_refused() {
     )));
 }
 
-/// Most versions of Nomad detach nothing on request, and collecting removes nodes that are down.
+/// Most versions of Nomad detach nothing on request, and collecting makes everything worse.
 #[test]
 fn only_what_releases_on_the_server_is_offered() {
     for (detach, is_up, expected) in [
         (DetachRule::Releases, true, "volume detach db n1"),
-        (DetachRule::NeverWorks, true, "nomad system gc"),
         (
             DetachRule::NeverWorks,
             true,
             "volume wait db --for unclaimed --timeout 15m",
         ),
-        (DetachRule::Unknown, true, "nomad system gc"),
+        (
+            DetachRule::Unknown,
+            true,
+            "volume wait db --for unclaimed --timeout 15m",
+        ),
         (
             DetachRule::NeverWorks,
             false,
@@ -284,8 +296,7 @@ fn only_what_releases_on_the_server_is_offered() {
         let detaches = commands.contains("detach");
         assert_eq!(detaches, detach == DetachRule::Releases, "{commands}");
         assert_eq!(finding.safe_fix().is_some(), detaches);
-        let collects = commands.contains("system gc");
-        assert_eq!(collects, !detaches && is_up, "{commands}");
+        assert!(!commands.contains("system gc"), "{commands}");
     }
 }
 
@@ -358,4 +369,59 @@ fn an_allocation_whose_tasks_did_not_start_is_shown_with_its_reason() {
             assert!(!one.remedies.is_empty());
         }
     }
+}
+
+/// Whoever follows the remedies in their order never makes the second writer.
+#[test]
+fn what_may_get_the_volume_is_stopped_before_a_node_is_started() {
+    let waiting = |facts: &mut Facts| {
+        facts.evaluations = vec![BlockedEvaluation {
+            id: "e1".into(),
+            job_id: "late".into(),
+            reasons: vec!["CSI volume db has exhausted its available writer claims".into()],
+        }];
+    };
+    let lost = || claimed(DesiredStatus::Run, ClientStatus::Unknown).with(waiting);
+    let unclaimed = || {
+        let writers = lost().volume.allocs;
+        Facts::healthy().with(waiting).with(|facts| {
+            facts.unclaimed = Some(writers);
+        })
+    };
+    for (facts, rule) in [
+        (lost(), Rule::NodeDown),
+        (unclaimed(), Rule::WritesWithoutClaim),
+    ] {
+        let found = findings(&with_node(Some("down"), facts));
+        let finding = found.iter().find(|one| one.rule == rule).unwrap();
+        let first = &finding.remedies[0];
+        assert_eq!(
+            first.command.as_deref(),
+            Some("nomad job stop -namespace default late"),
+            "{first:?}"
+        );
+        let starts = |remedy: &Remedy| remedy.action.starts_with("start node");
+        let start = finding.remedies.iter().position(starts);
+        assert!(start.is_some_and(|at| at > 0), "{finding:?}");
+        let promises = |remedy: &Remedy| remedy.action.contains("stops the tasks and reports");
+        assert!(!finding.remedies.iter().any(promises), "{finding:?}");
+    }
+    let both = unclaimed().with(|facts| {
+        let mut second = facts.unclaimed.clone().unwrap().remove(0);
+        second.id = AllocId::new("a2");
+        second.job_id = "second".to_owned();
+        second.node_id = NodeId::new("n2");
+        facts.volume.write_allocs.insert(second.id.clone());
+        second.client = ClientStatus::Running;
+        facts.volume.allocs.push(second);
+    });
+    let found = findings(&with_node(Some("down"), both));
+    let finding = found
+        .iter()
+        .find(|one| one.rule == Rule::WritesWithoutClaim)
+        .unwrap();
+    let says = "allocation `a2` (job `second`) uses it on node `worker-2` now: they may write";
+    assert!(finding.verdict.contains(says), "{}", finding.verdict);
+    let first = finding.remedies[0].command.as_deref();
+    assert_eq!(first, Some("nomad job stop -namespace default second"));
 }

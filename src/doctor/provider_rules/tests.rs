@@ -98,3 +98,46 @@ fn an_attachment_needs_a_claim_on_its_node() {
     });
     assert_eq!(rules(&unknown_node), [Rule::ClaimWithoutAllocation]);
 }
+
+/// Two registrations of one volume: what the other one claims explains an attachment, and both are never written.
+#[test]
+fn another_registration_of_the_data_claims_it_too() {
+    use crate::model::{AccessMode, ClientStatus, DesiredStatus, VolumeId, alloc_samples};
+    let other = |is_written: bool, mode| {
+        let mut volume = Facts::healthy().volume;
+        volume.id = VolumeId::new("db-copy");
+        volume.access_mode = Some(mode);
+        let alloc = alloc_samples::alloc("b1", "n2", DesiredStatus::Run, ClientStatus::Running);
+        let claims = match is_written {
+            true => &mut volume.write_allocs,
+            false => &mut volume.read_allocs,
+        };
+        claims.insert(alloc.id.clone());
+        volume.allocs.push(alloc);
+        volume
+    };
+    let attached = |sharing: Option<Vec<Volume>>| {
+        Facts::healthy().with(|facts| {
+            facts.listed_mut().published_nodes = vec![ExternalNodeId::new("i-2")];
+            facts.sharing = sharing;
+        })
+    };
+    let one = AccessMode::SingleNodeWriter;
+    assert_eq!(rules(&attached(Some(vec![other(true, one)]))), []);
+    assert_eq!(rules(&attached(Some(vec![]))), [Rule::AttachedWithoutClaim]);
+    let unread = findings(&attached(None)).remove(0);
+    assert!(!unread.remedies[0].action.contains("at the provider"));
+
+    let written = |sharing: Vec<Volume>| {
+        let facts = Facts::healthy().claimed(DesiredStatus::Run, ClientStatus::Running);
+        rules(&facts.with(|facts| {
+            facts.volume.access_mode = Some(AccessMode::MultiNodeMultiWriter);
+            facts.sharing = Some(sharing);
+        }))
+    };
+    let many = AccessMode::MultiNodeMultiWriter;
+    assert_eq!(written(vec![other(true, one)]), [Rule::WrittenTwice]);
+    assert_eq!(written(vec![other(false, one)]), []);
+    assert_eq!(written(vec![other(true, many)]), []);
+    assert_eq!(written(vec![]), []);
+}

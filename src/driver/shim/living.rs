@@ -29,12 +29,14 @@ struct LivingShim {
 /// those whose request is missing: more than their state is lost. Blocks.
 ///
 /// # Errors
-/// If the processes of the machine cannot be seen, or a state cannot be read or written.
+/// If the processes of the machine cannot be seen, a state cannot be read or written, or the directory is a copy of one
+/// whose tasks run.
 pub(super) fn recover_below(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let mut without_request = vec![];
     let mut latest = None;
     for shim in living_shims()? {
         let Some(path) = shim.path_below(directory)? else {
+            shim.check_not_copied_to(directory)?;
             continue;
         };
         // The one that was started first has the lock. Another one of the same run ends by itself.
@@ -170,17 +172,45 @@ fn read_of_process(pid: i32, name: &str) -> io::Result<Option<Vec<u8>>> {
 impl LivingShim {
     /// Returns the path of its run below a directory that exists, also if it reached the directory by another path.
     fn path_below(&self, directory: &Path) -> io::Result<Option<PathBuf>> {
+        path_below(&self.view(), &self.run, directory)
+    }
+
+    /// The root of the mount namespace in which its run is named. Where that is hidden, it is taken for this one: one shim
+    /// too many is waited for.
+    fn view(&self) -> PathBuf {
         let root = PathBuf::from(format!("/proc/{}/root", self.process.pid));
-        let seen = std::fs::metadata(&root);
-        let is_hidden = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
-        // Where the view of the shim is hidden, it is taken for this one: one shim too many is waited for.
-        let view = match seen {
-            Err(error) if is_hidden(&error) => Path::new("/"),
-            Ok(_) | Err(_) => &root,
+        match std::fs::metadata(&root) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => PathBuf::from("/"),
+            Ok(_) | Err(_) => root,
+        }
+    }
+
+    /// Refuses a directory that was copied while the shim ran: the copy would take over tasks of the original.
+    fn check_not_copied_to(&self, directory: &Path) -> io::Result<()> {
+        let parts: Vec<_> = self.run.components().collect();
+        let of_data = parts.len().saturating_sub(PARTS_OF_RUN);
+        let copy = RunFiles::new(&directory.join(parts[of_data..].iter().collect::<PathBuf>()));
+        let names_it = match copy.read_state() {
+            Ok(Some(state)) => state.shim() == Some(&self.process),
+            Ok(None) | Err(_) => false,
         };
-        path_below(view, &self.run, directory)
+        // A directory that was moved is not where the shim says.
+        let relative = self.run.strip_prefix("/").unwrap_or(&self.run);
+        if names_it && self.view().join(relative).exists() {
+            let of_data = self.run.ancestors().nth(PARTS_OF_RUN);
+            return Err(io::Error::other(format!(
+                "this directory is a copy of `{}`, whose task `{}` runs: nothing is started here; stop that task, or use the \
+                 copy on another machine",
+                of_data.unwrap_or(&self.run).display(),
+                self.run.display(),
+            )));
+        }
+        Ok(())
     }
 }
+
+/// The parts of a run's path below the data directory: `allocs/ALLOC/tasks/TASK/runs/N`.
+const PARTS_OF_RUN: usize = 6;
 
 /// Returns the path of a run below a directory that exists. `view` is the root of the mount namespace in which the run is
 /// named.

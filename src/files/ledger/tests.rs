@@ -30,7 +30,7 @@ fn owning(ids: &[&str]) -> LedgerSet {
 
 fn ledger() -> (tempfile::TempDir, FileLedger) {
     let directory = tempfile::tempdir().unwrap();
-    let ledger = FileLedger::new(directory.path().join("ledger.json"));
+    let ledger = FileLedger::new(directory.path(), Path::new("ledger.json"));
     (directory, ledger)
 }
 
@@ -124,7 +124,7 @@ async fn an_invalid_ledger_file_is_refused_and_unchanged() {
         assert_eq!(refused.unwrap_err().code, Code::LedgerUnusable, "{text}");
         assert_eq!(std::fs::read_to_string(&ledger.path).unwrap(), text);
     }
-    let nowhere = FileLedger::new("/nonexistent/ledger.json".into());
+    let nowhere = FileLedger::new(Path::new("/"), Path::new("/nonexistent/ledger.json"));
     let refused = save(&nowhere, &owning(&["db0"]), &mut StoredSet::default()).await;
     assert_eq!(refused.unwrap_err().code, Code::LedgerFile);
 }
@@ -158,4 +158,30 @@ async fn a_released_lock_is_free_although_a_copy_of_its_file_is_open() {
     drop(lock);
     assert!(ledger.lock_blocking(&name(), &holder("max")).is_ok());
     drop(copy);
+}
+
+/// A checkout can have links: what is in the tree does not lead out of it.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_link_in_the_tree_leads_to_no_ledger_outside() {
+    let base = tempfile::tempdir().unwrap();
+    let [tree, outside] = ["tree", "outside"].map(|name| base.path().join(name));
+    for directory in [&tree, &outside] {
+        std::fs::create_dir(directory).unwrap();
+    }
+    std::os::unix::fs::symlink(&outside, tree.join("state")).unwrap();
+    let linked = FileLedger::new(&tree, Path::new("state/ledger.json"));
+    let refused = linked
+        .lock(&name(), &holder("someone"))
+        .await
+        .err()
+        .unwrap();
+    assert!(
+        refused.message.contains("outside of the working directory"),
+        "{refused:?}"
+    );
+    assert!(linked.read(&name()).await.is_err() && linked.sets().await.is_err());
+    assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
+    let named = FileLedger::new(&tree, &outside.join("ledger.json"));
+    named.lock(&name(), &holder("someone")).await.unwrap();
 }

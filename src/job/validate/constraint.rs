@@ -9,6 +9,14 @@ impl Rules<'_> {
     pub(super) fn constraints(&mut self, constraints: &[Constraint], place: &JobPlace) {
         for (at, constraint) in constraints.iter().enumerate() {
             let place = place.block("constraint", &at.to_string());
+            if constraint.operator == ConstraintOperator::Regexp {
+                self.patterns += 1;
+                if self.patterns > MOST_PATTERNS {
+                    let text = format!("A job has at most {MOST_PATTERNS} regular expressions");
+                    self.error(Code::JobConstraint, place.clone(), text, "");
+                    return;
+                }
+            }
             for text in problems(constraint) {
                 let text = format!("Constraint {} validation failed: {text}", at + 1);
                 self.error(Code::JobConstraint, place.clone(), text, "");
@@ -16,6 +24,9 @@ impl Rules<'_> {
         }
     }
 }
+
+/// How many regular expressions a job may have. Compiling one takes up to milliseconds, and a stranger may ask for it.
+pub(super) const MOST_PATTERNS: usize = 100;
 
 fn problems(constraint: &Constraint) -> Vec<String> {
     let Constraint {

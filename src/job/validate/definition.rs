@@ -13,6 +13,7 @@ pub fn validate(job: &Job) -> Vec<JobProblem> {
     let mut rules = Rules {
         job,
         problems: vec![],
+        patterns: 0,
     };
     rules.names();
     rules.launching();

@@ -29,6 +29,8 @@ pub(super) fn name_problem(what: &str, name: &str) -> Option<String> {
 pub(super) struct Rules<'j> {
     pub(super) job: &'j Job,
     pub(super) problems: Vec<JobProblem>,
+    /// The regular expressions so far.
+    pub(super) patterns: usize,
 }
 
 /// A group with its place.

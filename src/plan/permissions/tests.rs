@@ -40,7 +40,11 @@ fn each_operation_requires_what_the_server_checks() {
         ),
         (
             AclOperation::Delete,
-            &["csi-write-volume in namespace prod", "plugin read"],
+            &[
+                "csi-write-volume in namespace prod",
+                "read-job in namespace prod",
+                "plugin read",
+            ],
         ),
         (
             AclOperation::Snapshot,
@@ -98,15 +102,15 @@ fn missing_permissions_are_reported_with_the_smallest_policy() {
 
 #[test]
 fn policies_and_capabilities_grant_what_nomad_documents() {
-    use AclVolumeCapability::{List, Mount, Read, Write};
+    use AclVolumeCapability::{List, Mount, Read, ReadJobs, Write};
     for (rule, expected) in [
-        ("policy = \"read\"", &[List, Read][..]),
-        ("policy = \"write\"", &[List, Read, Write, Mount]),
-        ("policy = \"scale\"", &[Read]),
+        ("policy = \"read\"", &[List, Read, ReadJobs][..]),
+        ("policy = \"write\"", &[List, Read, Write, Mount, ReadJobs]),
+        ("policy = \"scale\"", &[Read, ReadJobs]),
         ("policy = \"deny\"", &[]),
         ("capabilities = [\"csi-list-volume\"]", &[List]),
         ("capabilities = [\"list-jobs\"]", &[List]),
-        ("capabilities = [\"read-job\"]", &[Read]),
+        ("capabilities = [\"read-job\"]", &[Read, ReadJobs]),
         ("capabilities = [\"csi-read-volume\"]", &[List, Read]),
         (
             "capabilities = [\"csi-mount-volume\"]",

@@ -98,7 +98,12 @@ fn has_claims(volume: &Volume) -> bool {
 }
 
 /// What releases on a server that carries no detach out.
-const COLLECTOR_HELP: &str = "wait for Nomad's collector, which tries the release every 5 minutes: `nomad-csi volume wait ID --for unclaimed --timeout 15m`";
+fn waiting_help(volume: &Volume) -> String {
+    format!(
+        "Nomad repeats the release of an ended allocation by itself: `nomad-csi volume wait {} --for unclaimed --timeout 15m`",
+        volume.key().command_words()
+    )
+}
 
 /// Explains that this version of Nomad detaches nothing on request.
 fn never_works(volume: &Volume, node: &NodeId, server: &ServerKind) -> Diagnostic {
@@ -112,7 +117,7 @@ fn never_works(volume: &Volume, node: &NodeId, server: &ServerKind) -> Diagnosti
     );
     let problem = Diagnostic::error(Code::ApiUnsupported, message)
         .note("it would return `Unknown allocation`, whether there is something to detach or not; nothing was sent");
-    with_claims(problem, volume).help(COLLECTOR_HELP)
+    with_claims(problem, volume).help(waiting_help(volume))
 }
 
 /// Explains that the server did not release the claims that it has. It replies the same if it has none on the node.
@@ -126,7 +131,7 @@ fn not_released(volume: &Volume, node: &NodeId, error: &ApiError) -> Diagnostic 
         problem = problem.note(format!("server response: {}", text.trim()));
     }
     problem = problem.note("the server replies so if it has no claim on the node, and Nomad 1.2.13, 1.3.6 and later also if it has one");
-    with_claims(problem, volume).help(COLLECTOR_HELP)
+    with_claims(problem, volume).help(waiting_help(volume))
 }
 
 fn with_claims(problem: Diagnostic, volume: &Volume) -> Diagnostic {

@@ -15,6 +15,7 @@ mod creations;
 mod denied_request;
 mod detach;
 mod doctor;
+mod dropped_claims;
 mod error;
 mod expand;
 mod expand_problems;

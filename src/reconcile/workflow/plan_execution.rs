@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use tokio_util::sync::CancellationToken;
 
 use super::context::WorkflowContext;
+use super::dropped_claims::check_plan;
 use super::error::WorkflowError;
 use super::plan_request::PreparedPlan;
 use crate::model::NamespacedId;
@@ -37,13 +38,17 @@ pub(super) struct ExecutionRequest<'a> {
 /// Carries out the plan and shows its progress. Returns one outcome per volume, in the plan's order.
 ///
 /// # Errors
-/// If the ledger cannot be written. Nothing was changed then.
+/// If the ledger cannot be written, or an allocation without a claim may still write to data that would be removed or
+/// registered. Nothing was changed then.
 pub(super) async fn execute_plan(
     context: &WorkflowContext<'_>,
     request: ExecutionRequest<'_>,
 ) -> Result<Vec<Outcome>, WorkflowError> {
     let prepared = request.prepared;
     let plan = &prepared.plan;
+    let observed = &prepared.observation.observed.volumes;
+    let checking = check_plan(context, plan, observed);
+    context.unless_interrupted(checking).await??;
     let reporter = context.reporter;
     let progress = reporter.progress(plan);
     let reconnect = Reconnect::waiting(context.server_wait);

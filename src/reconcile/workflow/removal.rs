@@ -1,7 +1,7 @@
 //! `volume delete` and `volume deregister`: check all volumes, ask for approval, remove each.
 //!
 //! Nomad deletes the data before it checks for claims. So everything is checked before anything is
-//! sent: claims, other registrations of the same data, and sets that protect a volume. If one volume
+//! sent: claims, also those that the server dropped too early ([`super::dropped_claims`]), other registrations of the same data, and sets that protect a volume. If one volume
 //! cannot be removed, none is. Right before its removal each volume is checked again, and it is not
 //! removed if it has changed. If the server stops responding, a removal that was certainly not sent waits
 //! for it; if the server stays away, nothing more begins.
@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use super::approval::{Answer, Approval, NamedApproval, require_approval, require_named_approvals};
 use super::claim_explanation::{explained, stuck_claims};
 use super::context::WorkflowContext;
+use super::dropped_claims::CountedClaims;
 use super::error::{FailureKind, Failures, WorkflowError};
 use super::find_volume::{
     VolumeLookup, ambiguous_volume, look_up_volume, removed_volume_not_found,
@@ -65,12 +66,15 @@ pub async fn remove_volumes(
     if volumes.is_empty() {
         return Ok(());
     }
-    refuse_unused_approvals(request, &volumes)?;
-    check_volumes(context, request, &volumes).await?;
+    let counting = CountedClaims::of(context, &volumes);
+    let counted = context.unless_interrupted(counting).await??;
+    report_unread(context, request.removal, &counted)?;
+    refuse_unused_approvals(request, &counted.volumes)?;
+    check_volumes(context, request, &counted).await?;
     if let Some(access) = &request.ledger {
         check_ownership(context, access, &volumes).await?;
     }
-    let cut_off = approve_cut_offs(context, prompt, request, &volumes).await?;
+    let cut_off = approve_cut_offs(context, prompt, request, &counted.volumes).await?;
     for volume in &volumes {
         approve(prompt, request, volume).await?;
     }
@@ -91,6 +95,25 @@ pub async fn remove_volumes(
         report_removal(context, request.removal, volume, outcome, &mut failures);
     }
     failures.into_result()
+}
+
+/// Nothing is deleted and no claim is dropped unless it is known who may write.
+fn report_unread(
+    context: &WorkflowContext<'_>,
+    removal: Removal,
+    counted: &CountedClaims,
+) -> Result<(), WorkflowError> {
+    let error = match removal {
+        Removal::Delete => counted.unread_error("deleted"),
+        Removal::Deregister { force: true } => counted.unread_error("deregistered"),
+        Removal::Deregister { force: false } => {
+            if let Some(warning) = counted.unread_warning("deregistered") {
+                context.reporter.diagnostic(warning);
+            }
+            None
+        }
+    };
+    error.map_or(Ok(()), |error| Err(WorkflowError::blocked([error])))
 }
 
 /// Returns each volume once.
@@ -126,9 +149,9 @@ async fn find_volumes(
 async fn check_volumes(
     context: &WorkflowContext<'_>,
     request: &RemovalRequest<'_>,
-    volumes: &[Volume],
+    counted: &CountedClaims,
 ) -> Result<(), WorkflowError> {
-    let removal = request.removal;
+    let (removal, volumes) = (request.removal, counted.volumes.as_slice());
     let others = match removal {
         Removal::Delete => {
             let listing = list_all_volumes(context.api);
@@ -146,6 +169,7 @@ async fn check_volumes(
     let mut problems: Vec<Diagnostic> = vec![];
     for volume in volumes {
         for problem in removal_problems(volume, removal, &others, &drops) {
+            let problem = counted.explain(problem);
             let is_forced = removal == Removal::Deregister { force: true };
             let explains = problem.code == Code::VolumeInUse && !is_forced;
             problems.push(if explains {
@@ -332,6 +356,9 @@ async fn remove_volume(
             cut_off: cut_off.clone(),
             ..claim_drops(context, removal, std::slice::from_ref(volume)).await
         };
+        if let Some(refused) = dropped_since(context, removal, volume, &drops).await {
+            return refused;
+        }
         match check_removable(api, &key, version, removal, &drops).await {
             Ok(None) => Outcome::plain(Status::Unchanged),
             Ok(Some(_)) if context.is_interrupted() => Outcome::plain(Status::NotStarted),
@@ -342,6 +369,31 @@ async fn remove_volume(
         }
     })
     .await
+}
+
+/// Returns why a volume is not removed whose claims were dropped while a person was asked.
+async fn dropped_since(
+    context: &WorkflowContext<'_>,
+    removal: Removal,
+    volume: &Volume,
+    drops: &ClaimDrops,
+) -> Option<Outcome> {
+    let counted = match CountedClaims::of(context, std::slice::from_ref(volume)).await {
+        Ok(counted) => counted,
+        Err(error) => {
+            let mut problems = error.diagnostics.into_iter();
+            let status = Status::Failed(problems.next()?);
+            return Some(Outcome {
+                status,
+                warnings: problems.collect(),
+            });
+        }
+    };
+    let claimed = counted.volumes.first()?;
+    let problem = removal_problems(claimed, removal, &[], drops)
+        .into_iter()
+        .next()?;
+    Some(Outcome::plain(Status::Stale(counted.explain(problem))))
 }
 
 /// Reports how the removal of a volume ended.

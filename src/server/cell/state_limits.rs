@@ -233,6 +233,11 @@ impl StateSizes {
             return Ok(());
         }
         let before = self.admitted.len();
+        for removed in events.iter().filter_map(|event| event.kind.removal()) {
+            let (table, ..) = removed.place();
+            let size = self.set(table, removed.clone(), None);
+            self.admitted.push((table, removed, size));
+        }
         let mut each = events.iter();
         let admitted = each.try_for_each(|event| self.admit_one(limits, event));
         if admitted.is_err() {

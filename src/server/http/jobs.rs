@@ -1,5 +1,7 @@
 //! The endpoints of jobs and evaluations.
 
+use tokio::sync::Semaphore;
+
 use super::blocking::wait_for_index;
 use super::filtering::{filter, listed};
 use super::job_documents::{
@@ -320,13 +322,24 @@ pub(super) async fn collect_garbage(request: &ApiRequest) -> Result {
     Ok(Reply::empty())
 }
 
-/// Validates a job. An invalid one is no error of the request.
-pub(super) fn validate_job(request: &ApiRequest) -> Result {
+/// One job is validated at a time for all who ask.
+static VALIDATIONS: Semaphore = Semaphore::const_new(1);
+
+/// Validates a job. An invalid one is no error of the request. Anyone may ask, and compiling patterns takes time, so one is
+/// validated at a time, away from the threads that everything else needs.
+pub(super) async fn validate_job(request: &ApiRequest) -> Result {
     let document: JobRequestDocument = request.document()?;
     let document = document.job.ok_or(JobError::Missing)?;
     let fallback = request.parameters.namespace_or_default();
-    let (job, words) = job_from_wire(&document, &fallback);
-    let problems = request.services.jobs.problems(&job);
+    let jobs = request.services.jobs.clone();
+    let permit = VALIDATIONS.acquire().await;
+    let validated = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        let (job, words) = job_from_wire(&document, &fallback);
+        let problems = jobs.problems(&job);
+        (job, words, problems)
+    });
+    let (job, words, problems) = validated.await.map_err(|_| ServerError::Stopping)?;
     let words = words.iter().map(ToString::to_string);
     let errors: Vec<String> = words.chain(report_text(&job, &problems)).collect();
     let document = JobValidateResponse {

@@ -290,7 +290,7 @@ async fn dispatch(route: &Route, request: &ApiRequest) -> Result<Reply, ServerEr
         Route::DrainNode(id) => nodes::drain(request, id).await,
         Route::ListJobs => jobs::list(request).await,
         Route::RegisterJob(id) => jobs::register(request, id.as_deref()).await,
-        Route::ValidateJob => jobs::validate_job(request),
+        Route::ValidateJob => jobs::validate_job(request).await,
         Route::ReadJob(id) => jobs::read(request, id).await,
         Route::DeregisterJob(id) => jobs::deregister(request, id).await,
         Route::PlanJob => jobs::plan(request),

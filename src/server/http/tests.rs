@@ -111,7 +111,7 @@ async fn create(agent: &FakeAgent, id: &str) -> Answer {
     answer
 }
 
-/// Routes, wrong methods and slashes, with Nomad's texts.
+/// Routes, wrong methods and slashes, with Nomad's texts. B42: a detach that names no node.
 #[tokio::test(start_paused = true)]
 #[expect(clippy::too_many_lines, reason = "a table")]
 async fn every_path_responds_like_nomad() {
@@ -981,6 +981,30 @@ async fn a_job_that_no_path_names_is_refused() {
             assert_eq!(send_line(&agent, &line, &sent).await.status, 200, "{line}");
         }
     }
+}
+
+/// Anyone may ask for a validation, so a job costs no more than its limit of patterns.
+#[tokio::test(start_paused = true)]
+async fn a_stranger_has_few_patterns_compiled() {
+    let agent = agent().await;
+    let errors = async |patterns: usize| {
+        let pattern = json!({"LTarget": "${attr.kernel.name}", "Operand": "regexp", "RTarget": "^linux|bsd$"});
+        let mut document = json!(job_to_wire(&job(&job_key("web"))));
+        document["Constraints"] = json!(vec![pattern; patterns]);
+        let body = json!({ "Job": document }).to_string();
+        let answer = send_line(&agent, "PUT /v1/validate/job", &body)
+            .await
+            .json();
+        answer["ValidationErrors"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default()
+    };
+    assert_eq!(errors(100).await, [] as [Value; 0]);
+    let refused = errors(5_000).await;
+    assert_eq!(refused.len(), 1, "{refused:?}");
+    let text = refused[0].as_str().unwrap();
+    assert!(text.contains("at most 100 regular expressions"), "{text}");
 }
 
 /// Of a job that is recorded, and of one that is not.

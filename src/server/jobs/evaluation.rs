@@ -56,11 +56,20 @@ pub(super) fn events_of(
             group: placed.group.clone(),
             index: placed.index,
             evaluation: cause.clone(),
+            runs_plugin: runs_plugin(record, &placed.group),
         }),
     });
     let mut events: Vec<_> = stops.chain(placements).collect();
     events.extend(evaluations.into_iter().map(|one| evaluated(&key, one)));
     events
+}
+
+fn runs_plugin(record: &JobRecord, group: &str) -> bool {
+    let groups = record.current.job.groups.iter();
+    let mut tasks = groups
+        .filter(|one| one.name == group)
+        .flat_map(|one| &one.tasks);
+    tasks.any(|task| task.csi_plugin.is_some())
 }
 
 /// Returns the event of a new or changed evaluation.

@@ -164,17 +164,53 @@ impl JobScheduler {
         self.on_nodes.remove(key);
         self.waiting.remove(key);
         self.pauses.remove(key);
+        let refused = match self.carry_out(key, next_launch, None).await {
+            Err(CommitError::LimitReached(limit)) => {
+                let reason = limit.to_string();
+                self.carry_out(key, next_launch, Some(&reason)).await
+            }
+            carried_out => carried_out,
+        };
+        let now = self.ports.clock.now();
+        match refused {
+            Ok(()) | Err(CommitError::Stopping) => {}
+            // The other change wakes the scheduler, or has done so already.
+            Err(CommitError::JobConflict { .. } | CommitError::InvalidEvent(_)) => {
+                self.pauses.insert(key.clone(), now);
+            }
+            Err(error) => {
+                warn!(job.id = %key.id, job.namespace = %key.namespace, error = error.detail(),
+                    "a decision about a job was not recorded and is repeated");
+                self.pauses.insert(key.clone(), now + FAILURE_PAUSE);
+            }
+        }
+    }
+
+    /// Decides about a job, and records it. If the state is `full`, which is the reason, nothing is placed, and the
+    /// rest is carried out: what ends and what is forgotten makes room.
+    async fn carry_out(
+        &mut self,
+        key: &JobKey,
+        next_launch: Option<i64>,
+        full: Option<&str>,
+    ) -> Result<(), CommitError> {
         let now = self.ports.clock.now();
         let decided = self.ports.cell.read(|state| {
             let record = state.job(key)?;
             let decision = evaluate(state, record, now);
+            let decision = match full {
+                Some(reason) => decision.without_placements(reason),
+                None => decision,
+            };
             let mut events = events_of(record, &decision, &*self.ports.ids);
             let forgotten = forgotten(state, record, &decision, now);
             events.extend(forgotten.events);
+            let again_at = full.map(|_| now.saturating_add(FAILURE_PAUSE));
             let wake_at = decision
                 .wake_at
                 .into_iter()
                 .chain(forgotten.look_again_at)
+                .chain(again_at)
                 .min();
             let waits = !decision.failures.is_empty() || record.is_purged;
             let lives = |(_, alloc, _): (_, &AllocRecord, _)| !alloc.has_ended;
@@ -188,31 +224,24 @@ impl JobScheduler {
             Some((record.modify_index, decision, events, (waits, is_on_nodes)))
         });
         let Some((index, decision, events, (waits, is_on_nodes))) = decided else {
-            return;
+            return Ok(());
         };
         self.waiting.extend(waits.then(|| key.clone()));
         self.on_nodes.extend(is_on_nodes.then(|| key.clone()));
         let wake_at = decision.wake_at.into_iter().chain(next_launch).min();
         self.pauses.extend(wake_at.map(|at| (key.clone(), at)));
         if events.is_empty() {
-            return;
+            return Ok(());
         }
         let expected = Expected::JobAt(key.clone(), Some(index));
         let events = events.into_iter().map(|kind| Event::new(now, kind));
         let commit = self.ports.cell.commit_all(vec![expected], events.collect());
-        match commit.await {
-            Ok(_) => log_decision(key, &decision),
-            // The other change wakes the scheduler, or has done so already.
-            Err(CommitError::JobConflict { .. } | CommitError::InvalidEvent(_)) => {
-                self.pauses.insert(key.clone(), now);
-            }
-            Err(CommitError::Stopping) => {}
-            Err(error) => {
-                warn!(job.id = %key.id, job.namespace = %key.namespace, error = error.detail(),
-                    "a decision about a job was not recorded and is repeated");
-                self.pauses.insert(key.clone(), now + FAILURE_PAUSE);
-            }
+        commit.await?;
+        log_decision(key, &decision);
+        if let Some(reason) = full {
+            warn!(job.id = %key.id, job.namespace = %key.namespace, reason, "no allocation can be placed");
         }
+        Ok(())
     }
 }
 

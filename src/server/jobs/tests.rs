@@ -15,6 +15,7 @@ use crate::model::{
 use crate::place::Decision;
 use crate::ports::fake::{AppendFault, PluginSettings};
 use crate::ports::{AssignedAlloc, Clock as _, ControlPlane as _, JournalErrorKind, Sealer as _};
+use crate::server::StateLimits;
 use crate::server::error::{JobError, ServerError};
 use crate::server::fake::FakeAgent;
 use crate::server::jobs::LocalControlPlane;
@@ -751,6 +752,46 @@ async fn a_job_is_placed_again_although_the_clock_was_set_back() {
         .set_back(Duration::from_secs(10 * 365 * 24 * 3600));
     let next = assigned_of(&agent, "web").await.id;
     assert_ne!(next, alloc);
+}
+
+/// Nothing more is placed and the job says why, the plugin is placed all the same, and what is forgotten makes room.
+#[tokio::test(start_paused = true)]
+async fn a_full_state_is_the_reason_that_a_job_waits() {
+    // One of them runs the plugin.
+    let limits = StateLimits {
+        allocations: 2,
+        ..StateLimits::default()
+    };
+    let agent = agent().await.restart_within(limits).await.unwrap();
+    let jobs = &agent.services.jobs;
+    jobs.register(web(), None).await.unwrap();
+    let first = assigned_of(&agent, "web").await.id;
+    let mut api = web();
+    (api.id, api.name) = ("api".into(), "api".to_owned());
+    let written = jobs.register(api, None).await.unwrap();
+    let waiting = evaluated(&agent, &written.evaluation.unwrap()).await.result;
+    let failure = &waiting.failures["g"];
+    assert_eq!(failure.queued, 1);
+    assert_eq!(
+        failure.nodes[&NodeId::new(FakeAgent::NODE)],
+        ["the limit `allocations` of 2 is reached"]
+    );
+    let index = || agent.cell.read(State::index);
+    let recorded = index();
+    for _ in 0..60 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(index(), recorded, "the same reason is recorded once");
+    let mut plugin = web();
+    (plugin.id, plugin.name) = ("ebs".into(), "ebs".to_owned());
+    let config = CsiPluginConfig::new("ebs".into(), CsiPluginType::Monolith);
+    plugin.groups[0].tasks[0].csi_plugin = Some(config);
+    jobs.register(plugin, None).await.unwrap();
+    assigned_of(&agent, "ebs").await;
+
+    jobs.stop(&job_key("web"), true).await.unwrap();
+    report(&agent, &first, ClientStatus::Complete).await;
+    assigned_of(&agent, "api").await;
 }
 
 /// A decision survives the agent: nothing is placed twice.

@@ -372,6 +372,7 @@ fn unknown_modes_are_refused_with_a_suggestion() {
         ("ReadWriteMany", Some("multi-node-multi-writer")),
         ("rox", Some("multi-node-reader-only")),
         ("whatever", None),
+        ("''", None),
     ] {
         let text = format!(
             "id: a\ntype: csi\nplugin_id: p\ncapability: {{access_mode: {mode}, attachment_mode: file-system}}"

@@ -65,6 +65,7 @@ pub fn alloc_placed(key: &JobKey, alloc: &str, node: &str) -> EventKind {
             group: "g".to_owned(),
             index: 0,
             evaluation: EvaluationId::new("evaluation-0"),
+            runs_plugin: false,
         }),
     }
 }

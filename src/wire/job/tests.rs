@@ -313,6 +313,38 @@ fn words_without_a_meaning_are_reported() {
     assert!(!job.groups[0].volumes.contains_key(&VolumeAlias::new("a")));
 }
 
+/// B84: an empty mode is none, and a CSI volume needs both.
+#[test]
+fn an_empty_mode_of_a_csi_volume_is_invalid() {
+    for (access, attachment, expected) in [
+        ("single-node-writer", "file-system", vec![]),
+        (
+            "",
+            "file-system",
+            vec!["CSI volumes must have an access mode"],
+        ),
+        (
+            "single-node-writer",
+            "",
+            vec!["CSI volumes must have an attachment mode"],
+        ),
+    ] {
+        let document = json!({"ID": "j", "Type": "service", "TaskGroups": [{"Name": "g",
+            "Volumes": {"v": {"Type": "csi", "Source": "db", "AccessMode": access,
+                "AttachmentMode": attachment}},
+            "Tasks": [{"Name": "t", "Driver": "exec", "Config": {"command": "/bin/true"}}]
+        }]});
+        let document = decode_value(&document).expect("the document is read");
+        let (job, problems) = job_from_wire(&document, &Namespace::default());
+        assert_eq!(problems, []);
+        let found = crate::job::validate(&job);
+        let texts: Vec<_> = found.iter().map(|one| one.text.as_str()).collect();
+        let has = |text: &&str| texts.iter().any(|found| found.contains(text));
+        assert!(expected.iter().all(has), "{texts:?}");
+        assert_eq!(texts.is_empty(), expected.is_empty(), "{texts:?}");
+    }
+}
+
 /// A job that starts by itself or on request is read as Nomad's clients write it, and is the same afterwards.
 #[test]
 fn jobs_that_others_are_made_from_keep_what_decides_about_their_runs() {

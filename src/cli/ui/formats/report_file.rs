@@ -31,6 +31,11 @@ impl ReportFile {
         (self.file != "-").then_some(self.file.as_str())
     }
 
+    /// Whether it consists of commands to a workflow runner.
+    pub(crate) fn has_commands(&self) -> bool {
+        self.format == Format::Github
+    }
+
     /// Returns its text, without a final line end.
     pub(crate) fn text(&self, report: &RunReport) -> String {
         match self.format {

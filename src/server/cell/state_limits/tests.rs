@@ -5,12 +5,12 @@ use std::sync::Arc;
 use super::super::{CellOptions, CommitError, Expected, StateCell};
 use super::*;
 use crate::diagnostic::Code;
-use crate::model::{Namespace, SealedSecrets, VariableKey, VariablePath};
+use crate::model::{AllocId, ClientStatus, Namespace, SealedSecrets, VariableKey, VariablePath};
 use crate::ports::fake::MemoryJournal;
 use crate::server::error::ServerError;
-use crate::state::samples::jobs::{alloc_placed, job_key, job_registered};
+use crate::state::samples::jobs::{alloc_placed, alloc_reported, job_key, job_registered};
 use crate::state::samples::{key, node_registered, registered, started};
-use crate::state::{EventKind, JobEvent, NamespaceEvent, VariableEvent};
+use crate::state::{AllocEvent, EventKind, JobEvent, NamespaceEvent, VariableEvent};
 
 async fn cell_with(limits: StateLimits) -> StateCell {
     let options = CellOptions {
@@ -118,6 +118,54 @@ async fn a_limit_refuses_growth_and_nothing_else() {
         }
     }
     assert!(refused > 0);
+}
+
+/// A plugin gives volumes back, so it is placed all the same. What is forgotten with a placement makes room for it.
+#[tokio::test]
+async fn plugins_and_what_replaces_something_are_placed_at_the_limit() {
+    let limits = StateLimits {
+        allocations: 1,
+        ..StateLimits::default()
+    };
+    let cell = cell_with(limits).await;
+    let web = job_key("web");
+    commit(&cell, job_registered(&web)).await.unwrap();
+    commit(&cell, node_registered(0)).await.unwrap();
+    let placed = |alloc: &str| alloc_placed(&web, alloc, "node-0");
+    commit(&cell, placed("alloc-0")).await.unwrap();
+    let mut plugin = placed("plugin-0");
+    if let EventKind::PlacedAlloc { event, .. } = &mut plugin
+        && let AllocEvent::Placed { runs_plugin, .. } = &mut **event
+    {
+        *runs_plugin = true;
+    }
+    commit(&cell, plugin).await.unwrap();
+    assert_eq!(
+        reached(commit(&cell, placed("alloc-1")).await),
+        "allocations"
+    );
+    for ended in ["alloc-0", "plugin-0"] {
+        let kind = alloc_reported(ended, ClientStatus::Complete);
+        commit(&cell, kind).await.unwrap();
+    }
+    let forgotten = |alloc: &str| EventKind::AllocForgotten {
+        alloc: AllocId::new(alloc),
+    };
+    let both = |kinds: [EventKind; 3]| {
+        let events = kinds.map(|kind| Event::new(1, kind)).into();
+        cell.commit_all(vec![Expected::Any], events)
+    };
+    both([
+        placed("alloc-1"),
+        forgotten("alloc-0"),
+        forgotten("plugin-0"),
+    ])
+    .await
+    .unwrap();
+    assert_eq!(
+        reached(commit(&cell, placed("alloc-2")).await),
+        "allocations"
+    );
 }
 
 /// What a commit counted is forgotten if it is refused as a whole.

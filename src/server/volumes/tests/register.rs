@@ -230,11 +230,21 @@ async fn the_plugin_validates_new_and_changed_registrations() {
     {
         let validations = sent.validations.lock().unwrap();
         assert_eq!(validations.len(), 1);
-        let validation = &validations[0];
-        assert_eq!(validation.external_id, ExternalId::new("vol-1"));
-        assert_eq!(validation.mount_options, ext4());
-        assert_eq!(validation.parameters.len(), 1);
-        assert!(!validation.secrets.is_empty());
+        // Every field, so that a new one is decided about here.
+        let crate::ports::ValidateVolume {
+            external_id,
+            capabilities,
+            mount_options,
+            parameters,
+            context,
+            secrets,
+        } = &validations[0];
+        assert_eq!(*external_id, ExternalId::new("vol-1"));
+        assert_eq!(*capabilities, request.capabilities);
+        assert_eq!(*mount_options, ext4());
+        assert_eq!(Some(parameters), request.parameters.as_ref());
+        assert_eq!(*context, request.context.clone().unwrap_or_default());
+        assert_eq!(secrets.expose().collect::<Vec<_>>(), [("token", "t")]);
     }
     let before = agent.state();
     let refused = VolumeRequest {
