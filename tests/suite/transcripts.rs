@@ -69,6 +69,7 @@ transcripts! {
     claims_are_listed = "volume/claims.md";
     volumes_of_the_agent_are_diagnosed = "volume/doctor.md";
     volumes_on_nomad_are_diagnosed = "volume/doctor-nomad.md";
+    claims_that_the_server_dropped_count = "volume/dropped-claim.md";
     claims_are_not_shown_by_nomad = "volume/claims-nomad.md";
     a_volume_is_claimed_and_released = "volume/claim.md";
     claims_of_the_embedded_agent = "volume/claim-embedded.md";

@@ -71,6 +71,8 @@ impl CannedServer {
                 500,
                 "unimplemented for this plugin",
             ),
+            // A Nomad, not an agent.
+            ("GET /v1/regions", 200, r#"["global"]"#),
             // No node is known, and no allocation.
             ("GET /v1/nodes", 200, "[]"),
             ("GET /v1/allocations", 200, "[]"),

@@ -757,9 +757,8 @@ async fn a_job_is_placed_again_although_the_clock_was_set_back() {
 /// Nothing more is placed and the job says why, the plugin is placed all the same, and what is forgotten makes room.
 #[tokio::test(start_paused = true)]
 async fn a_full_state_is_the_reason_that_a_job_waits() {
-    // One of them runs the plugin.
     let limits = StateLimits {
-        allocations: 2,
+        allocations: 1,
         ..StateLimits::default()
     };
     let agent = agent().await.restart_within(limits).await.unwrap();
@@ -774,7 +773,7 @@ async fn a_full_state_is_the_reason_that_a_job_waits() {
     assert_eq!(failure.queued, 1);
     assert_eq!(
         failure.nodes[&NodeId::new(FakeAgent::NODE)],
-        ["the limit `allocations` of 2 is reached"]
+        ["the limit `allocations` of 1 is reached"]
     );
     let index = || agent.cell.read(State::index);
     let recorded = index();
@@ -787,10 +786,12 @@ async fn a_full_state_is_the_reason_that_a_job_waits() {
     let config = CsiPluginConfig::new("ebs".into(), CsiPluginType::Monolith);
     plugin.groups[0].tasks[0].csi_plugin = Some(config);
     jobs.register(plugin, None).await.unwrap();
-    assigned_of(&agent, "ebs").await;
+    let of_plugin = assigned_of(&agent, "ebs").await.id;
 
-    jobs.stop(&job_key("web"), true).await.unwrap();
-    report(&agent, &first, ClientStatus::Complete).await;
+    for (job, alloc) in [("web", first), ("ebs", of_plugin)] {
+        jobs.stop(&job_key(job), true).await.unwrap();
+        report(&agent, &alloc, ClientStatus::Complete).await;
+    }
     assigned_of(&agent, "api").await;
 }
 
