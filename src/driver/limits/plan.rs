@@ -86,7 +86,7 @@ pub(super) struct Setting {
 }
 
 impl Setting {
-    fn new(file: &str, value: impl ToString) -> Self {
+    fn new(file: &str, value: &impl ToString) -> Self {
         Self {
             file: file.to_owned(),
             value: value.to_string(),
@@ -101,21 +101,21 @@ pub(super) fn settings(resources: &Resources, controllers: &BTreeSet<Controller>
     for controller in controllers {
         match controller {
             Controller::Cpu => {
-                settings.push(Setting::new("cpu.weight", cpu_weight(resources)));
+                settings.push(Setting::new("cpu.weight", &cpu_weight(resources)));
                 if resources.cores > 0 {
                     let quota = resources.cores.min(MAX_CORES) * PERIOD;
-                    settings.push(Setting::new("cpu.max", format!("{quota} {PERIOD}")));
+                    settings.push(Setting::new("cpu.max", &format!("{quota} {PERIOD}")));
                 }
             }
             Controller::Memory => {
-                settings.push(Setting::new("memory.max", memory_bytes(resources)));
+                settings.push(Setting::new("memory.max", &memory_bytes(resources)));
                 // A kernel without swap has no such file.
                 settings.push(Setting {
                     is_optional: true,
-                    ..Setting::new("memory.swap.max", 0)
+                    ..Setting::new("memory.swap.max", &0)
                 });
             }
-            Controller::Pids => settings.push(Setting::new("pids.max", MAX_PROCESSES)),
+            Controller::Pids => settings.push(Setting::new("pids.max", &MAX_PROCESSES)),
         }
     }
     settings

@@ -180,14 +180,12 @@ fn ended_message(end: &RunEnd) -> String {
             signal,
             limits,
         } => {
-            let mut message = format!("Exit Code: {}", shell_status(*code, *signal));
-            if let Some(signal) = signal {
-                message += &format!(", Signal: {signal}");
-            }
-            if let Some(reached) = limits_message(limits) {
-                message += &format!(", Exit Message: \"{reached}\"");
-            }
-            message
+            let status = format!("Exit Code: {}", shell_status(*code, *signal));
+            let signal = signal.map(|signal| format!("Signal: {signal}"));
+            let reached = limits_message(limits);
+            let reached = reached.map(|reached| format!("Exit Message: \"{reached}\""));
+            let parts = [Some(status), signal, reached].into_iter().flatten();
+            parts.collect::<Vec<_>>().join(", ")
         }
         RunEnd::Failed { reason } | RunEnd::SourceLost { reason, .. } => reason.clone(),
         RunEnd::Lost { reason } => format!("the task was lost: {reason}"),
