@@ -111,7 +111,7 @@ impl RunSpec {
         })
     }
 
-    /// Returns the specification with the limits of the run. A task of `raw_exec` has none, as in Nomad.
+    /// Returns the specification with the limits of the run. A task of `raw_exec` has none.
     pub(super) fn limited(self, group: Option<ControlGroup>, has_own_numbers: bool) -> Self {
         let control_group = match self.root {
             TaskRoot::Own | TaskRoot::OwnPrivileged => group,
