@@ -24,7 +24,7 @@ use super::rotate_key::finish_if_resealed;
 use super::running_plugin::running_plugin;
 use super::seal_clear_secrets::{any_sealed, seal_clear_secrets};
 use super::step_hosts::StepHosts;
-use super::tasks::{TaskDrivers, task_drivers};
+use super::tasks::{TaskDrivers, prepare_limits, task_drivers};
 use super::unused_endpoint::report_unused_endpoints;
 use crate::csi::GrpcConnector;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
@@ -157,7 +157,7 @@ async fn wire(
     let id = this_node(dirs.node_id_file(), cell, &*ids).await?;
     // The agent of one command ends with it, and a task would not.
     let drivers = match config.http {
-        Some(_) => task_drivers(),
+        Some(_) => task_drivers(prepare_limits().await?),
         None => TaskDrivers::new(),
     };
     let offered = NodeOffer {

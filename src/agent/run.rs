@@ -327,10 +327,6 @@ impl Agent {
                 "volumes and state are deleted when the agent stops; keep them with `--data-dir DIR`"
             );
         }
-        tracing::info!(
-            "`resources` of tasks, their number of processes and the space of their directories are not limited; \
-             limit all tasks together in the unit of the agent"
-        );
         if !rustix::process::geteuid().is_root() {
             tracing::info!(
                 "the agent does not run as root: its plugin cannot mount volumes, and a task cannot have another user"

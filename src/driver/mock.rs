@@ -13,8 +13,8 @@ use tokio::time::{sleep, timeout};
 
 use crate::model::MountConfig;
 use crate::ports::{
-    DriverConfig, LogFile, LogSlice, LogStream, MockScript, RunDriver, RunEnd, RunError,
-    RunRequest, RunStart, RunStatus,
+    DriverConfig, LimitsReached, LogFile, LogSlice, LogStream, MockScript, RunDriver, RunEnd,
+    RunError, RunRequest, RunStart, RunStatus,
 };
 
 /// The signal of a task that is stopped.
@@ -23,11 +23,13 @@ const INTERRUPTED: i32 = 2;
 const CANCELLED: RunEnd = RunEnd::Exited {
     code: None,
     signal: None,
+    limits: LimitsReached::NONE,
 };
 /// The end of a run that is killed.
 const KILLED: RunEnd = RunEnd::Exited {
     code: None,
     signal: Some(9),
+    limits: LimitsReached::NONE,
 };
 
 /// Pretends to run tasks.
@@ -99,12 +101,14 @@ async fn play(script: MockScript, mut stop: watch::Receiver<bool>) -> RunEnd {
         return RunEnd::Exited {
             code: None,
             signal: Some(INTERRUPTED),
+            limits: LimitsReached::NONE,
         };
     }
     let code = script.exit_signal.is_none().then_some(script.exit_code);
     RunEnd::Exited {
         code,
         signal: script.exit_signal,
+        limits: LimitsReached::NONE,
     }
 }
 
@@ -239,11 +243,13 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::model::PropagationMode;
+    use crate::model::{PropagationMode, Resources};
     use crate::ports::{LogLimits, TaskMount};
 
     fn request(script: MockScript) -> RunRequest {
         RunRequest {
+            alloc: "a".into(),
+            resources: Resources::default(),
             task: "web".to_owned(),
             config: DriverConfig::Mock(script),
             environment: BTreeMap::new(),

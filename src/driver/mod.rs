@@ -6,6 +6,7 @@
 //! runs already ([`RunningPlugin`]).
 
 mod descriptors;
+mod limits;
 mod mock;
 mod output;
 mod predecessor;
@@ -16,6 +17,7 @@ mod running_plugin;
 mod shim;
 
 pub use descriptors::{InheritedDescriptor, inherited_descriptors};
+pub use limits::{NotEnforced, TaskLimits};
 pub use mock::MockDriver;
 pub use raw_exec::{RawExec, end_earlier_process};
 pub use running_plugin::{ProcessRecord, RunningPlugin, process_on_record};

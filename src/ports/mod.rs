@@ -108,8 +108,8 @@ pub use step_text::{StepSubject, nomad_step_text};
 pub use storage::{CreateSnapshot, ExpandVolume, ExpandedVolume, ListSnapshots, Page, PageRequest};
 pub use task_logs::{LogChunk, LogOrigin, LogPosition, TaskLogError, TaskLogs, TaskOutput};
 pub use task_run::{
-    DriverConfig, LogFile, LogLimits, LogSlice, LogStream, MockScript, RunDriver, RunEnd, RunError,
-    RunRequest, RunStart, RunStatus, TaskMount, TaskProgram, TaskUser,
+    DriverConfig, LimitReached, LimitsReached, LogFile, LogLimits, LogSlice, LogStream, MockScript,
+    RunDriver, RunEnd, RunError, RunRequest, RunStart, RunStatus, TaskMount, TaskProgram, TaskUser,
 };
 pub use variable_api::VariableReader;
 pub use verdict::{verdict_of, verdict_unsent};

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use super::mounter::SourceIdentity;
-use crate::model::{MountConfig, PropagationMode};
+use crate::model::{AllocId, MountConfig, PropagationMode, Resources};
 
 /// One mount of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -114,8 +114,12 @@ impl DriverConfig {
 /// What is needed to run a task once.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RunRequest {
+    /// The allocation, for names that a person sees.
+    pub alloc: AllocId,
     /// The name of the task, for messages.
     pub task: String,
+    /// What the task may use, as far as the machine can limit it.
+    pub resources: Resources,
     /// The driver.
     pub config: DriverConfig,
     /// The complete environment; the task inherits nothing.
@@ -140,7 +144,9 @@ impl std::fmt::Debug for RunRequest {
     /// Shows neither arguments nor values of the environment, which may be secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RunRequest")
+            .field("alloc", &self.alloc)
             .field("task", &self.task)
+            .field("resources", &self.resources)
             .field("driver", &self.config.driver())
             .field("environment", &self.environment.keys())
             .field("user", &self.user)
@@ -178,6 +184,39 @@ pub enum RunStatus {
     Ended(RunEnd),
 }
 
+/// A limit that a task reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitReached {
+    /// How often the kernel acted on it.
+    pub count: u64,
+    /// The limit.
+    pub limit: u64,
+}
+
+/// The limits that a task reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitsReached {
+    /// How many of its processes were killed for want of memory. The limit is in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<LimitReached>,
+    /// How often it could not have another process or thread. The limit is a number of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processes: Option<LimitReached>,
+}
+
+impl LimitsReached {
+    /// No limit was reached.
+    pub const NONE: Self = Self {
+        memory: None,
+        processes: None,
+    };
+
+    /// Whether no limit was reached.
+    pub fn is_none(&self) -> bool {
+        *self == Self::NONE
+    }
+}
+
 /// How a run ended. No process and no mount of the task exists any more, so its volumes can be unpublished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunEnd {
@@ -187,6 +226,8 @@ pub enum RunEnd {
         code: Option<i32>,
         /// The signal that killed it.
         signal: Option<i32>,
+        /// The limits that it reached before.
+        limits: LimitsReached,
     },
     /// The task could not be started.
     Failed {

@@ -3,7 +3,8 @@
 //!
 //! An incompletely created database looks damaged and would be refused. The file is therefore created
 //! under another name and renamed when it is complete; an interrupted first start is repeated.
-//! A file beside it holds space for what must be recorded when the disk is full: it is removed then.
+//! A file beside it holds space for what must be recorded when the disk is full: the database gets it then, piece by piece,
+//! because whatever fills the disk takes what is given free.
 //! The files are private (`private`): a link or a file of another user is not opened.
 
 use std::fs::File;
@@ -12,11 +13,15 @@ use std::path::{Path, PathBuf};
 
 use redb::StorageBackend;
 use redb::backends::FileBackend;
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
 
 use crate::private;
 
 /// The space that is kept for a full disk: some thousand releases. On a small disk, it is a sixteenth.
 const RESERVE_BYTES: u64 = 16 << 20;
+/// How much of that space is given free at once, and taken by the database at once.
+const PIECE: u64 = 256 << 10;
 
 /// The storage of the database.
 pub trait Storage: Send + Sync + 'static {
@@ -117,6 +122,9 @@ impl Storage for FileStorage {
     }
 
     fn free_reserve(&self) -> io::Result<bool> {
+        if let Err(error) = hand_over(&self.reserve(), &self.path) {
+            tracing::debug!(%error, "the space that was kept for a full disk is given free as a whole");
+        }
         match std::fs::remove_file(self.reserve()) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -137,7 +145,7 @@ impl Storage for FileStorage {
             self.free_reserve()?;
             return Ok(false);
         }
-        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, size)?;
+        fallocate(&file, FallocateFlags::empty(), 0, size)?;
         Ok(true)
     }
 
@@ -147,6 +155,58 @@ impl Storage for FileStorage {
     }
 }
 
+/// Gives the space of a reserve to a file: to the holes in it, then behind its end, where it grows. Between a piece that is
+/// given free and the one that is taken, another program may get it, so there are many pieces.
+///
+/// # Errors
+/// If the file system cannot do this.
+fn hand_over(reserve: &Path, file: &Path) -> io::Result<()> {
+    let reserve = private::open_existing(reserve)?;
+    let file = private::open_existing(file)?;
+    let mut kept = reserve.metadata()?.len();
+    let end = file.metadata()?.len() + kept;
+    let mut start = 0;
+    while start < end {
+        let piece = PIECE.min(end - start);
+        match fallocate(&file, FallocateFlags::KEEP_SIZE, start, piece) {
+            Ok(()) => start += piece,
+            Err(Errno::NOSPC | Errno::DQUOT) if kept > 0 => {
+                kept = kept.saturating_sub(PIECE);
+                reserve.set_len(kept)?;
+            }
+            Err(Errno::NOSPC | Errno::DQUOT) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
 fn backend(file: File) -> io::Result<FileBackend> {
     FileBackend::new(file).map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
+    use super::*;
+
+    /// The file gets the space, whether it has holes or grows, and keeps its content.
+    #[test]
+    fn a_file_gets_the_space_of_a_reserve_without_a_change_of_its_content() {
+        let directory = tempfile::tempdir().unwrap();
+        let storage = FileStorage::new(directory.path().join("database"));
+        let content = |file: &Path| std::fs::read(file).unwrap();
+        let file = private::open_or_create(storage.path()).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, b"content", 3 << 20).unwrap();
+        let before = content(storage.path());
+        assert!(!storage.free_reserve().unwrap(), "nothing is kept");
+        let reserve = private::open_or_create(&storage.reserve()).unwrap();
+        fallocate(&reserve, FallocateFlags::empty(), 0, 1 << 20).unwrap();
+        assert!(storage.free_reserve().unwrap());
+        assert!(!storage.reserve().exists());
+        assert_eq!(content(storage.path()), before);
+        let blocks = file.metadata().unwrap().blocks() * 512;
+        assert!(blocks >= 4 << 20, "{blocks}");
+    }
 }

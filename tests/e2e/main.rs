@@ -23,6 +23,7 @@ mod alloc_runner;
 mod browsers;
 mod claims_kill;
 mod claims_load;
+mod control_groups;
 mod crowds;
 mod cut_offs;
 #[path = "../support/damage.rs"]
@@ -76,6 +77,7 @@ mod task_attacks;
 mod task_crash;
 mod task_failures;
 mod task_fixture;
+mod task_limits;
 mod task_propagation;
 mod task_root;
 mod task_runs;

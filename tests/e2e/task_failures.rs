@@ -11,7 +11,8 @@ use crate::task_fixture::{
 use crate::task_root::{exec_request, run_command, run_isolated};
 use crate::wait::{until_async, until_true};
 
-/// The shim stays and tries again, because the status of the task would be lost with it.
+/// Without the space that was kept for its end, the shim stays and tries again, because the status of the task would be lost
+/// with it.
 #[test]
 fn a_full_disk_delays_the_end_of_a_run_and_loses_nothing() {
     run_isolated(
@@ -39,6 +40,7 @@ fn a_full_disk_delays_the_end_of_a_run_and_loses_nothing() {
             run.start(request(DriverConfig::RawExec(shell(&script))))
                 .await;
             let filler = disk.join("filler");
+            std::fs::remove_file(run.directory.join("state.reserve")).unwrap();
             assert!(std::fs::write(&filler, vec![0; 1 << 20]).is_err());
             std::fs::write(go, "").unwrap();
             until_true("the task to end", || {

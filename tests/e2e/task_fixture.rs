@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use nomad_csi::driver::ShimDriver;
-use nomad_csi::model::PropagationMode;
+use nomad_csi::model::{PropagationMode, Resources};
 use nomad_csi::ports::{
-    DriverConfig, LogLimits, LogStream, RunDriver as _, RunEnd, RunRequest, RunStart, RunStatus,
-    TaskMount, TaskProgram,
+    DriverConfig, LimitsReached, LogLimits, LogStream, RunDriver as _, RunEnd, RunRequest,
+    RunStart, RunStatus, TaskMount, TaskProgram,
 };
 
 use crate::agent_process::{PROGRAM, processes_with};
@@ -36,6 +36,8 @@ pub(crate) fn shell(script: &str) -> TaskProgram {
 
 pub(crate) fn request(config: DriverConfig) -> RunRequest {
     RunRequest {
+        alloc: "test".into(),
+        resources: Resources::default(),
         task: "test".to_owned(),
         config,
         environment: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
@@ -156,6 +158,7 @@ pub(crate) const fn exited(code: i32) -> RunEnd {
     RunEnd::Exited {
         code: Some(code),
         signal: None,
+        limits: LimitsReached::NONE,
     }
 }
 
@@ -163,6 +166,7 @@ pub(crate) const fn killed_by(signal: i32) -> RunEnd {
     RunEnd::Exited {
         code: None,
         signal: Some(signal),
+        limits: LimitsReached::NONE,
     }
 }
 

@@ -14,7 +14,8 @@ fn the_unit_file_lets_tasks_and_mounts_outlive_the_agent() {
     for needed in [
         ("KillMode", "process"),
         ("OOMPolicy", "continue"),
-        ("Delegate", "yes"),
+        ("Delegate", "cpu memory pids"),
+        ("DelegateSubgroup", "agent"),
         ("Type", "notify"),
     ] {
         assert!(settings.contains(&needed), "{needed:?}");

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
+use super::super::limits::HostGroups;
 use super::super::process_id::{ProcessId, is_no_such_process, register};
 use super::living::recover;
 use super::run_files::RunFiles;
@@ -129,6 +130,7 @@ async fn settle(run: &RunFiles) -> io::Result<()> {
             let boot_id = boot_id()?;
             if let Some(lost) = state.and_then(|state| settled(&state, &boot_id)) {
                 run.write_state(&lost)?;
+                remove_group(run);
             }
             Ok(true)
         });
@@ -138,6 +140,18 @@ async fn settle(run: &RunFiles) -> io::Result<()> {
         tokio::time::sleep(LOCK_RETRY.delay(attempt, 1.0)).await;
     }
     Ok(())
+}
+
+/// Removes the control group of a run whose shim could not. The next agent removes what is left.
+fn remove_group(run: &RunFiles) {
+    let removed = run.read_spec().and_then(|spec| match spec.control_group {
+        Some(group) => group.remove(&HostGroups),
+        None => Ok(()),
+    });
+    if let Err(error) = removed {
+        let run = run.directory().display();
+        tracing::warn!(%run, %error, "cannot remove the control group of a task whose supervisor was killed");
+    }
 }
 
 /// Runs a call that blocks on a thread for such calls.

@@ -8,6 +8,7 @@ use std::io;
 
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group};
 
+use super::super::limits::limit_process_numbers;
 use super::super::process_id::ProcessId;
 
 /// The number of ended processes that are collected before other events are looked at. A task that forks without
@@ -65,6 +66,14 @@ impl OwnPidNamespace {
     /// Returns this process, with its number on the host.
     pub(super) fn process(&self) -> &ProcessId {
         &self.process
+    }
+
+    /// Limits the number of processes in the namespace.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub(super) fn limit_process_numbers(&self) -> io::Result<()> {
+        limit_process_numbers()
     }
 
     /// Sends a signal to a child that has not been collected, so that its number cannot belong to another process.

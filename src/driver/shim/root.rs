@@ -95,7 +95,7 @@ pub(super) fn enter_new_root(run: &RunFiles, spec: &RunSpec) -> io::Result<()> {
     let root = &run.root();
     // In the mount namespace of the agent: mounts have other numbers in the next one.
     let held = hold_sources(&spec.mounts)?;
-    unshare(namespaces_of(spec.root))
+    unshare(namespaces_of(spec))
         .map_err(|error| about("create the namespaces of the task", &error))?;
     let detached = detach_mounts(held, spec.root)?;
     make_slave_below(Path::new("/"))?;
@@ -150,9 +150,11 @@ fn lost(source: &Path, reason: &str) -> io::Error {
 }
 
 /// A plugin shares the host's IPC namespace, where it waits for `udev`.
-fn namespaces_of(root: TaskRoot) -> UnshareFlags {
-    match root {
-        TaskRoot::Own => UnshareFlags::NEWNS | UnshareFlags::NEWIPC | UnshareFlags::NEWUTS,
+fn namespaces_of(spec: &RunSpec) -> UnshareFlags {
+    let own = UnshareFlags::NEWNS | UnshareFlags::NEWIPC | UnshareFlags::NEWUTS;
+    match spec.root {
+        TaskRoot::Own if spec.control_group.is_some() => own | UnshareFlags::NEWCGROUP,
+        TaskRoot::Own => own,
         TaskRoot::OwnPrivileged | TaskRoot::Host => UnshareFlags::NEWNS,
     }
 }
@@ -211,6 +213,9 @@ fn make_skeleton(run: &RunFiles, spec: &RunSpec) -> io::Result<()> {
         TaskRoot::Own | TaskRoot::Host => {
             make_private_below(&root.join("sys"))?;
             make_read_only_below(&root.join("sys"))?;
+            if spec.control_group.is_some() {
+                show_own_group(&root.join("sys/fs/cgroup"))?;
+            }
             make_devices(&root.join("dev"))?;
             protect_kernel_files(root)
         }
@@ -238,6 +243,21 @@ fn mount_proc(path: &Path, root: TaskRoot) -> io::Result<()> {
             &error.into(),
         )
     })
+}
+
+/// Shows the task its own control group and nothing above it, read-only: programs look there for their limits.
+fn show_own_group(path: &Path) -> io::Result<()> {
+    let flags = DATA_ONLY | MountFlags::RDONLY;
+    // The kernel mounts no file system over itself, and the host's groups are there.
+    mount(
+        "tmpfs",
+        path,
+        "tmpfs",
+        flags,
+        c"mode=0555,size=4k,nr_inodes=2",
+    )
+    .and_then(|()| mount("cgroup2", path, "cgroup2", flags, None))
+    .map_err(|error| about("show the control group of the task", &error.into()))
 }
 
 /// Shows a directory of the host, with the mounts below it, read-only.

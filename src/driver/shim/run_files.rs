@@ -5,6 +5,7 @@
 //! | `spec.json` | the agent, before anything else | what to run |
 //! | `lock` | | the shim holds its `flock` as long as it lives; an agent takes it to settle a run whose shim is gone |
 //! | `state.json` | the shim; an agent under the lock | where the run is |
+//! | `state.reserve` | the shim, before the task starts | space for the final state, which a task that fills the disk cannot take |
 //! | `stop.json` | the agent | its existence requests the stop |
 //! | `stdout.N`, `stderr.N` | the shim | output, the highest number newest |
 //! | `shim.log` | `launch` and the shim | their own errors, normally empty |
@@ -17,9 +18,10 @@
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +32,10 @@ use crate::private;
 
 /// The version of the files that this program writes. It reads every version up to this one.
 const FORMAT: u32 = 1;
+/// The file whose space the final state gets on a full disk.
+const RESERVE: &str = "state.reserve";
+/// Its size. A final state that is longer waits for space.
+const RESERVED: usize = 32 << 10;
 /// No file is longer: an environment has at most 6 MiB.
 const LONGEST: u64 = 16 << 20;
 
@@ -107,11 +113,52 @@ impl RunFiles {
         self.read("state.json")
     }
 
-    /// Writes the state. A final one is durable when this returns.
+    /// Writes the state. A final one is durable when this returns, and has space of its own on a full disk.
     pub(super) fn write_state(&self, state: &RunState) -> io::Result<()> {
-        let file = self.temporary("state.json", state)?;
-        let written = persist(file, &self.path("state.json"), state.is_final());
-        written.map_err(|error| self.about("write", "state.json", &error))
+        let path = self.path("state.json");
+        let written = self.temporary("state.json", state).and_then(|file| {
+            let written = persist(file, &path, state.is_final());
+            written.map_err(|error| self.about("write", "state.json", &error))
+        });
+        let written = match written {
+            Err(error) if state.is_final() && is_full(&error) => {
+                self.write_reserved(state).map_err(|_| error)
+            }
+            written => written,
+        };
+        if written.is_ok() && state.is_final() {
+            // What is not needed any more is removed with the run at the latest.
+            let _is_gone = std::fs::remove_file(self.path(RESERVE)).is_ok();
+        }
+        written
+    }
+
+    /// Keeps space for the final state.
+    pub(super) fn reserve_state(&self) -> io::Result<()> {
+        let reserved = private::open_or_create(&self.path(RESERVE)).and_then(|file| {
+            let size = u64::try_from(RESERVED).unwrap_or(u64::MAX);
+            match fallocate(&file, FallocateFlags::empty(), 0, size) {
+                // A file system without this has the space after a write.
+                Err(rustix::io::Errno::OPNOTSUPP) => file.write_all_at(&[b' '; RESERVED], 0),
+                kept => Ok(kept?),
+            }
+        });
+        reserved.map_err(|error| self.about("keep space in", RESERVE, &error))
+    }
+
+    /// Writes a final state into the space that was kept for it. The text is as long as that, so no block is given back
+    /// before the new content is safe.
+    fn write_reserved(&self, state: &RunState) -> io::Result<()> {
+        let mut text = versioned(state)?;
+        if text.len() > RESERVED {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        text.resize(RESERVED, b' ');
+        let file = private::open_existing(&self.path(RESERVE))?;
+        file.write_all_at(&text, 0)?;
+        file.sync_all()?;
+        std::fs::rename(self.path(RESERVE), self.path("state.json"))?;
+        File::open(&self.directory)?.sync_all()
     }
 
     /// Writes the state of a run whose files do not name its shim, which lives, unless the shim does meanwhile.
@@ -211,8 +258,7 @@ impl RunFiles {
         name: &str,
         content: &T,
     ) -> io::Result<tempfile::NamedTempFile> {
-        let version = FORMAT;
-        let text = serde_json::to_vec(&Versioned { version, content })?;
+        let text = versioned(content)?;
         let written = private::temporary_in(&self.directory).and_then(|mut file| {
             file.write_all(&text)?;
             Ok(file)
@@ -225,6 +271,19 @@ impl RunFiles {
         let message = format!("cannot {action} `{}`: {error}", path.display());
         io::Error::new(error.kind(), message)
     }
+}
+
+fn versioned<T: Serialize>(content: &T) -> serde_json::Result<Vec<u8>> {
+    let version = FORMAT;
+    serde_json::to_vec(&Versioned { version, content })
+}
+
+/// Whether the disk, or the user's part of it, has no space left.
+fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
 }
 
 /// Whether a power failure has taken the content of a file that was not synced: nothing is left, or zeros.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
+use super::super::limits::ControlGroup;
 use crate::model::{PropagationMode, shared_mount_around};
 use crate::ports::{DriverConfig, LogLimits, RunRequest, TaskMount, TaskProgram, TaskUser};
 
@@ -43,6 +44,12 @@ pub(super) struct RunSpec {
     /// The specification of an earlier version has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) earlier_runs: Vec<PathBuf>,
+    /// What the task may use, if the agent can limit it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) control_group: Option<ControlGroup>,
+    /// Whether the PID namespace limits the number of processes, because no control group does.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) limits_process_numbers: bool,
 }
 
 /// What the agent may do.
@@ -99,7 +106,25 @@ impl RunSpec {
             kill_timeout_ms: u64::try_from(request.kill_timeout.as_millis()).unwrap_or(u64::MAX),
             logs: request.logs,
             earlier_runs: request.earlier_runs,
+            control_group: None,
+            limits_process_numbers: false,
         })
+    }
+
+    /// Returns the specification with the limits of the run. A task of `raw_exec` has none.
+    pub(super) fn limited(self, group: Option<ControlGroup>, has_own_numbers: bool) -> Self {
+        let control_group = match self.root {
+            TaskRoot::Own | TaskRoot::OwnPrivileged => group,
+            TaskRoot::Host => None,
+        };
+        let has_limit = |group: &ControlGroup| group.limits_processes();
+        Self {
+            limits_process_numbers: has_own_numbers
+                && self.root != TaskRoot::Host
+                && !control_group.as_ref().is_some_and(has_limit),
+            control_group,
+            ..self
+        }
     }
 
     /// Returns the signal that asks the task to stop.

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::super::process_id::ProcessId;
-use crate::ports::{RunEnd, RunStatus};
+use crate::ports::{LimitsReached, RunEnd, RunStatus};
 
 /// The content of `state.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +23,9 @@ pub(super) enum RunState {
     Exited {
         code: Option<i32>,
         signal: Option<i32>,
+        /// The state of an earlier version has none.
+        #[serde(default, skip_serializing_if = "LimitsReached::is_none")]
+        limits: LimitsReached,
     },
     /// The task could not be started.
     Failed { reason: String },
@@ -37,6 +40,7 @@ impl RunState {
     pub(super) const CANCELLED: Self = Self::Exited {
         code: None,
         signal: None,
+        limits: LimitsReached::NONE,
     };
 
     /// Returns the shim, unless the state is final.
@@ -50,6 +54,22 @@ impl RunState {
         }
     }
 
+    /// Returns the state of a run whose task reached these limits.
+    pub(super) fn with_limits(self, limits: LimitsReached) -> Self {
+        match self {
+            Self::Exited { code, signal, .. } => Self::Exited {
+                code,
+                signal,
+                limits,
+            },
+            Self::Starting { .. }
+            | Self::Running { .. }
+            | Self::Failed { .. }
+            | Self::SourceLost { .. }
+            | Self::Lost { .. } => self,
+        }
+    }
+
     /// Whether the state never changes again.
     pub(super) fn is_final(&self) -> bool {
         self.shim().is_none()
@@ -60,9 +80,14 @@ impl RunState {
         let ended = match self {
             Self::Starting { .. } => return RunStatus::Starting,
             Self::Running { task, .. } => return RunStatus::Running { pid: task.pid },
-            Self::Exited { code, signal } => RunEnd::Exited {
+            Self::Exited {
+                code,
+                signal,
+                limits,
+            } => RunEnd::Exited {
                 code: *code,
                 signal: *signal,
+                limits: *limits,
             },
             Self::Failed { reason } => RunEnd::Failed {
                 reason: reason.clone(),
@@ -163,6 +188,7 @@ mod tests {
             RunState::Exited {
                 code: Some(3),
                 signal: None,
+                limits: LimitsReached::NONE,
             },
             RunState::CANCELLED,
             RunState::Failed { reason: reason() },

@@ -6,11 +6,13 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::process::Command;
 
+use super::super::limits::{TaskLimits, process_numbers_are_own};
 use super::attach::{blocking, kill, known_state, request_stop, wait_for_end};
 use super::living::recover_below;
 use super::log_reader;
@@ -34,6 +36,7 @@ pub struct ShimDriver {
     name: &'static str,
     mount_config: MountConfig,
     program: PathBuf,
+    limits: Arc<TaskLimits>,
 }
 
 impl ShimDriver {
@@ -43,6 +46,7 @@ impl ShimDriver {
             name: "exec",
             mount_config: MountConfig::All,
             program: OWN_PROGRAM.into(),
+            limits: Arc::default(),
         }
     }
 
@@ -52,6 +56,7 @@ impl ShimDriver {
             name: "raw_exec",
             mount_config: MountConfig::None,
             program: OWN_PROGRAM.into(),
+            limits: Arc::default(),
         }
     }
 
@@ -61,14 +66,23 @@ impl ShimDriver {
         Self { program, ..self }
     }
 
-    fn check(&self, request: RunRequest) -> Result<RunSpec, RunError> {
+    /// Sets what the agent can limit of tasks.
+    #[must_use]
+    pub fn with_limits(self, limits: Arc<TaskLimits>) -> Self {
+        Self { limits, ..self }
+    }
+
+    fn check(&self, run: &Path, request: RunRequest) -> Result<RunSpec, RunError> {
         let task = request.task.clone();
         let driver = request.config.driver();
+        let (alloc, resources) = (&request.alloc, &request.resources);
+        let group = self.limits.group_of(run, alloc, &task, resources);
         let spec = if driver == self.name {
             RunSpec::of(request, AgentRights::current())
         } else {
             Err(format!("this is driver `{}`", self.name))
         };
+        let spec = spec.map(|spec| spec.limited(group, process_numbers_are_own()));
         spec.map_err(|reason| RunError::Refused {
             task,
             driver,
@@ -137,8 +151,8 @@ impl RunDriver for ShimDriver {
     }
 
     async fn start(&self, run: &Path, request: RunRequest) -> Result<RunStart, RunError> {
-        let spec = self.check(request)?;
         let run = files(run, "start")?;
+        let spec = self.check(run.directory(), request)?;
         self.start_run(&run, spec)
             .await
             .map_err(failed("start", run.directory()))

@@ -1,4 +1,4 @@
-//! The stage: prepares the task's root and rights, and becomes the task.
+//! The stage: enters the control group of the task, prepares its root and rights, and becomes the task.
 //!
 //! Its standard input is a socket to the shim. It reports its process first. The socket closes when the program of
 //! the task is executed; before that, the reason of a failure goes through it.
@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 
 use rustix::fs::Mode;
 
+use super::super::limits::HostGroups;
 use super::super::process_id::ProcessId;
 use super::action_error::about;
 use super::privileges::{drop_privileges, join_session_keyring};
@@ -40,6 +41,9 @@ pub(super) fn become_task(run: &RunFiles) -> io::Result<()> {
 
 fn prepare_and_execute(run: &RunFiles, mut socket: &UnixStream) -> io::Result<Infallible> {
     let spec = run.read_spec()?;
+    if let Some(group) = &spec.control_group {
+        group.enter(&HostGroups)?;
+    }
     // The shim's preference is not for the task. A user namespace may forbid it, and needs no change.
     let _was_reset = std::fs::write("/proc/self/oom_score_adj", "0").is_ok();
     rustix::process::setsid()?;

@@ -2,7 +2,7 @@
 //!
 //! One thread waits for events and acts outside of the runtime, so its blocking calls hold up nothing else; two more
 //! threads copy the output. The lock of the run is held until the process ends. The final state comes last: after
-//! the last process of the task, which takes the mount namespace with it, and after the output. If the state cannot
+//! the last process of the task, which takes the mount namespace with it, after the output, and after the control group. If the state cannot
 //! be written, the shim stays and tries again, because the status of the task would be lost with it; unless the directory
 //! of the run was removed.
 
@@ -19,6 +19,7 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
 use tokio::time::{Instant, sleep_until};
 
+use super::super::limits::HostGroups;
 use super::super::process_id::ProcessId;
 use super::log_file::LogFile;
 use super::messages::ShimMessage;
@@ -29,7 +30,7 @@ use super::run_spec::RunSpec;
 use super::run_state::{RunState, ShimStep, shim_step};
 use super::stage_report::StageReport;
 use super::supervision::{OUTPUT_GRACE, ShimAction, ShimEvent, Supervision};
-use crate::ports::LogStream;
+use crate::ports::{LimitsReached, LogStream};
 use crate::retry::RetryPolicy;
 
 /// The pauses between attempts to take the lock, whose holder has not written a state yet.
@@ -63,6 +64,10 @@ pub(super) fn supervise_run(run: &RunFiles) -> io::Result<()> {
     let signals = Signals::install(&runtime)?;
     // Without the right to do this, the kernel chooses by size.
     let _may_lower = std::fs::write("/proc/self/oom_score_adj", OOM_SCORE).is_ok();
+    run.reserve_state()?;
+    if spec.limits_process_numbers {
+        namespace.limit_process_numbers()?;
+    }
     run.write_state(&RunState::Starting {
         shim: namespace.process().clone(),
     })?;
@@ -75,7 +80,7 @@ pub(super) fn supervise_run(run: &RunFiles) -> io::Result<()> {
             Err(error) => failure(&error),
         }
     };
-    write_final_state(run, &state);
+    write_final_state(run, &state.with_limits(end_group(&spec)));
     message.inspect(ShimMessage::send);
     drop(lock);
     Ok(())
@@ -92,6 +97,18 @@ fn lock_new_run(run: &RunFiles, own: &ProcessId) -> io::Result<Option<RunLock>> 
             (ShimStep::Begin | ShimStep::TryAgain, _) => std::thread::sleep(LOCK_PAUSE),
         }
     }
+}
+
+/// Removes the control group of the task, which has no process any more. Returns the limits that the task reached.
+fn end_group(spec: &RunSpec) -> LimitsReached {
+    let Some(group) = &spec.control_group else {
+        return LimitsReached::NONE;
+    };
+    let reached = group.reached(&HostGroups);
+    if let Err(error) = group.remove(&HostGroups) {
+        report(&error);
+    }
+    reached
 }
 
 fn failure(error: &io::Error) -> (RunState, Option<ShimMessage>) {

@@ -11,6 +11,7 @@ use super::messages::ShimMessage;
 use super::pid_namespace::{Reaped, Remaining, TaskExit};
 use super::run_state::RunState;
 use super::stage_report::StageReport;
+use crate::ports::LimitsReached;
 
 /// What happened.
 #[derive(Debug)]
@@ -119,7 +120,11 @@ impl Supervision {
                     code,
                     signal: signal @ Some(_),
                 }),
-            ) => RunState::Exited { code, signal },
+            ) => RunState::Exited {
+                code,
+                signal,
+                limits: LimitsReached::NONE,
+            },
             (_, Some(TaskExit { signal: None, .. })) => {
                 failed("its process ended without a reason before it executed the command")
             }
@@ -169,6 +174,7 @@ mod tests {
         let state = RunState::Exited {
             code: Some(3),
             signal: None,
+            limits: LimitsReached::NONE,
         };
         assert_eq!(supervision.final_state(), state);
     }
@@ -204,6 +210,7 @@ mod tests {
         let state = RunState::Exited {
             code: None,
             signal: Some(15),
+            limits: LimitsReached::NONE,
         };
         assert_eq!(supervision.final_state(), state);
     }

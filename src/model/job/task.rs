@@ -139,7 +139,7 @@ impl CsiPluginConfig {
     }
 }
 
-/// The resources that a task asks for. They are kept, not enforced.
+/// The resources that a task asks for. A node limits its tasks to them as far as its machine can.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Resources {

@@ -112,6 +112,7 @@ pub(super) fn nanoseconds(duration: Duration) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ports::LimitsReached;
 
     const SECOND: i64 = 1_000_000_000;
 
@@ -128,6 +129,7 @@ mod tests {
         RunEnd::Exited {
             code: Some(code),
             signal: None,
+            limits: LimitsReached::NONE,
         }
     }
 
@@ -195,6 +197,7 @@ mod tests {
             RunEnd::Exited {
                 code: None,
                 signal: Some(9),
+                limits: LimitsReached::NONE,
             },
             RunEnd::Failed {
                 reason: String::new(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::restart::nanoseconds;
 use crate::model::{GoDuration, PluginId, TaskEvent};
-use crate::ports::RunEnd;
+use crate::ports::{LimitReached, LimitsReached, RunEnd};
 
 /// Something that happened to a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,11 +128,22 @@ impl Occurrence<'_> {
                 ("fails_task", "true".to_owned()),
             ]
             .into(),
-            Self::Ended(RunEnd::Exited { code, signal }) => [
-                ("exit_code", shell_status(*code, *signal).to_string()),
-                ("signal", signal.unwrap_or_default().to_string()),
-            ]
-            .into(),
+            Self::Ended(RunEnd::Exited {
+                code,
+                signal,
+                limits,
+            }) => {
+                let mut details = BTreeMap::from([
+                    ("exit_code", shell_status(*code, *signal).to_string()),
+                    ("signal", signal.unwrap_or_default().to_string()),
+                ]);
+                if limits.memory.is_some() {
+                    details.insert("oom_killed", "true".to_owned());
+                }
+                let reached = limits_message(limits);
+                details.extend(reached.map(|message| ("exit_message", message)));
+                details
+            }
             Self::Ended(RunEnd::Failed { reason } | RunEnd::SourceLost { reason, .. }) => {
                 [("driver_error", reason.clone())].into()
             }
@@ -164,16 +175,48 @@ impl Occurrence<'_> {
 
 fn ended_message(end: &RunEnd) -> String {
     match end {
-        RunEnd::Exited { code, signal } => {
-            let status = shell_status(*code, *signal);
-            match signal {
-                Some(signal) => format!("Exit Code: {status}, Signal: {signal}"),
-                None => format!("Exit Code: {status}"),
-            }
+        RunEnd::Exited {
+            code,
+            signal,
+            limits,
+        } => {
+            let status = format!("Exit Code: {}", shell_status(*code, *signal));
+            let signal = signal.map(|signal| format!("Signal: {signal}"));
+            let reached = limits_message(limits);
+            let reached = reached.map(|reached| format!("Exit Message: \"{reached}\""));
+            let parts = [Some(status), signal, reached].into_iter().flatten();
+            parts.collect::<Vec<_>>().join(", ")
         }
         RunEnd::Failed { reason } | RunEnd::SourceLost { reason, .. } => reason.clone(),
         RunEnd::Lost { reason } => format!("the task was lost: {reason}"),
     }
+}
+
+/// Returns which limits a task reached, and what to do; `None` if it reached none.
+fn limits_message(limits: &LimitsReached) -> Option<String> {
+    let memory = limits.memory.map(|LimitReached { count, limit }| {
+        let processes = match count {
+            1 => "1 process was".to_owned(),
+            count => format!("{count} processes were"),
+        };
+        let limit = limit >> 20;
+        format!(
+            "OOM Killed: {processes} killed at the memory limit of {limit} MiB; raise `memory` or `memory_max` of the \
+             task's `resources`"
+        )
+    });
+    let processes = limits.processes.map(|LimitReached { count, limit }| {
+        let times = match count {
+            1 => "once".to_owned(),
+            count => format!("{count} times"),
+        };
+        format!(
+            "the limit of {limit} processes and threads was reached {times}; a task that needs more has to be divided \
+             into several"
+        )
+    });
+    let reached: Vec<_> = memory.into_iter().chain(processes).collect();
+    (!reached.is_empty()).then(|| reached.join("; "))
 }
 
 /// Returns the status that a shell shows: 128 and the signal for a task that a signal killed.
@@ -204,6 +247,30 @@ mod tests {
         let killed = RunEnd::Exited {
             code: None,
             signal: Some(2),
+            limits: LimitsReached::NONE,
+        };
+        let memory = LimitReached {
+            count: 1,
+            limit: 32 << 20,
+        };
+        let out_of_memory = RunEnd::Exited {
+            code: None,
+            signal: Some(9),
+            limits: LimitsReached {
+                memory: Some(memory),
+                processes: None,
+            },
+        };
+        let bomb = RunEnd::Exited {
+            code: Some(1),
+            signal: None,
+            limits: LimitsReached {
+                memory: Some(LimitReached { count: 2, ..memory }),
+                processes: Some(LimitReached {
+                    count: 3,
+                    limit: 4096,
+                }),
+            },
         };
         let failed = RunEnd::Failed {
             reason: "no such file".to_owned(),
@@ -217,6 +284,22 @@ mod tests {
             (
                 Occurrence::Ended(&killed),
                 "Terminated | Exit Code: 130, Signal: 2 | exit_code=130 signal=2",
+            ),
+            (
+                Occurrence::Ended(&out_of_memory),
+                "Terminated | Exit Code: 137, Signal: 9, Exit Message: \"OOM Killed: 1 process was killed at the memory \
+                 limit of 32 MiB; raise `memory` or `memory_max` of the task's `resources`\" | exit_code=137 \
+                 exit_message=OOM Killed: 1 process was killed at the memory limit of 32 MiB; raise `memory` or \
+                 `memory_max` of the task's `resources` oom_killed=true signal=9",
+            ),
+            (
+                Occurrence::Ended(&bomb),
+                "Terminated | Exit Code: 1, Exit Message: \"OOM Killed: 2 processes were killed at the memory limit of \
+                 32 MiB; raise `memory` or `memory_max` of the task's `resources`; the limit of 4096 processes and \
+                 threads was reached 3 times; a task that needs more has to be divided into several\" | exit_code=1 \
+                 exit_message=OOM Killed: 2 processes were killed at the memory limit of 32 MiB; raise `memory` or \
+                 `memory_max` of the task's `resources`; the limit of 4096 processes and threads was reached 3 times; \
+                 a task that needs more has to be divided into several oom_killed=true signal=0",
             ),
             (
                 Occurrence::Ended(&failed),

@@ -12,12 +12,15 @@ use super::super::task_mounts::{MountedVolumes, mount_problem, nested_mount_prob
 use super::super::task_program::driver_config;
 use super::task_environment::{VisibleDirectories, task_environment};
 use crate::job::{ROOT_REFUSED, may_be_refused_as_root};
-use crate::model::{Job, Node, Payload, PropagationMode, SHARED_DIRECTORY, Task, TaskGroup};
+use crate::model::{
+    AllocId, Job, Node, Payload, PropagationMode, SHARED_DIRECTORY, Task, TaskGroup,
+};
 use crate::ports::{AssignedAlloc, DriverConfig, LogLimits, RunRequest, TaskMount, TaskUser};
 
 /// What a task runs with.
 #[derive(Clone)]
 pub(super) struct TaskPlan {
+    alloc: AllocId,
     task: Task,
     config: DriverConfig,
     environment: BTreeMap<String, String>,
@@ -95,6 +98,7 @@ impl TaskPlan {
             return Err(about(ROOT_REFUSED.to_owned()));
         }
         Ok(Self {
+            alloc: alloc.clone(),
             task: task.clone(),
             config,
             environment,
@@ -144,7 +148,9 @@ impl TaskPlan {
             mounts.extend(self.plugin_mounts.iter().cloned());
         }
         Ok(RunRequest {
+            alloc: self.alloc.clone(),
             task: self.task.name.clone(),
+            resources: self.task.resources.clone(),
             config: self.config.clone(),
             environment: self.environment.clone(),
             user: self.user,

@@ -6,8 +6,11 @@ use super::*;
 use crate::driver::process_id::ProcessId;
 use crate::driver::shim::attach::{request_stop, wait_for_end};
 use crate::driver::shim::run_spec::AgentRights;
-use crate::model::PropagationMode;
-use crate::ports::{DriverConfig, LogLimits, RunEnd, RunRequest, TaskMount, TaskProgram, TaskUser};
+use crate::model::{PropagationMode, Resources};
+use crate::ports::{
+    DriverConfig, LimitReached, LimitsReached, LogLimits, RunEnd, RunRequest, TaskMount,
+    TaskProgram, TaskUser,
+};
 
 fn run() -> (tempfile::TempDir, RunFiles) {
     let directory = tempfile::tempdir().unwrap();
@@ -29,6 +32,8 @@ fn spec(command: &str) -> RunSpec {
         working_directory: Some("/data".into()),
     };
     let request = RunRequest {
+        alloc: "a".into(),
+        resources: Resources::default(),
         task: "web".to_owned(),
         config: DriverConfig::Exec(program),
         environment: [("A".to_owned(), "b".to_owned())].into(),
@@ -84,6 +89,7 @@ fn the_files_keep_their_format() {
             RunState::Exited {
                 code: Some(3),
                 signal: None,
+                limits: LimitsReached::NONE,
             },
             r#"{"version":1,"state":"exited","code":3,"signal":null}"#,
         ),
@@ -185,6 +191,7 @@ async fn a_run_whose_supervisor_lives_is_not_settled() {
     let state = RunState::Exited {
         code: Some(0),
         signal: None,
+        limits: LimitsReached::NONE,
     };
     run.write_state(&state).unwrap();
     drop(lock);
@@ -205,6 +212,7 @@ fn a_recovered_state_replaces_no_end() {
     let end = RunState::Exited {
         code: Some(0),
         signal: None,
+        limits: LimitsReached::NONE,
     };
     run.write_state(&end).unwrap();
     run.recover(process(9)).unwrap();
@@ -214,4 +222,54 @@ fn a_recovered_state_replaces_no_end() {
         run.recover(process(9)).unwrap();
         assert_eq!(run.read_state().unwrap(), starting(), "{damaged:?}");
     }
+}
+
+/// On a full disk, the final state takes the place of the space that was kept.
+#[test]
+fn a_final_state_has_space_of_its_own() {
+    let (_directory, run) = run();
+    run.create(&spec("/bin/server")).unwrap();
+    let starting = RunState::Starting { shim: process(5) };
+    run.write_state(&starting).unwrap();
+    run.reserve_state().unwrap();
+    let reserve = run.directory().join(RESERVE);
+    let kept = std::fs::metadata(&reserve).unwrap();
+    assert_eq!(kept.len(), 32 << 10);
+    assert!(std::os::unix::fs::MetadataExt::blocks(&kept) * 512 >= 32 << 10);
+    let failed = |reason: String| RunState::Failed { reason };
+    let long = failed("x".repeat(RESERVED));
+    assert!(run.write_reserved(&long).is_err(), "it has no place there");
+    assert_eq!(run.read_state().unwrap(), Some(starting));
+    for state in [failed("no space".to_owned()), RunState::CANCELLED] {
+        run.reserve_state().unwrap();
+        run.write_reserved(&state).unwrap();
+        assert_eq!(run.read_state().unwrap(), Some(state));
+        assert!(!reserve.exists());
+    }
+    // With space on the disk, the reserve is given back.
+    run.reserve_state().unwrap();
+    run.write_state(&RunState::CANCELLED).unwrap();
+    assert!(!reserve.exists());
+    assert!(text(&run, "state.json").len() < 200);
+}
+
+/// An earlier version wrote neither limits nor what was reached.
+#[test]
+fn limits_are_read_from_the_files_of_every_version() {
+    let (_directory, run) = run();
+    let limits = LimitsReached {
+        memory: Some(LimitReached { count: 1, limit: 2 }),
+        processes: None,
+    };
+    let state = RunState::CANCELLED.with_limits(limits);
+    run.create(&spec("/bin/server")).unwrap();
+    run.write_state(&state).unwrap();
+    assert_eq!(
+        text(&run, "state.json"),
+        r#"{"version":1,"state":"exited","code":null,"signal":null,"limits":{"memory":{"count":1,"limit":2}}}"#
+    );
+    assert_eq!(run.read_state().unwrap(), Some(state));
+    let spec = run.read_spec().unwrap();
+    assert_eq!(spec.control_group, None);
+    assert!(!spec.limits_process_numbers);
 }

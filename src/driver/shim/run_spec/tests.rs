@@ -1,6 +1,7 @@
 //! What drivers and agents can do, and what they refuse.
 
 use super::*;
+use crate::model::Resources;
 
 fn program() -> TaskProgram {
     TaskProgram {
@@ -11,6 +12,8 @@ fn program() -> TaskProgram {
 
 fn request(config: DriverConfig) -> RunRequest {
     RunRequest {
+        alloc: "a".into(),
+        resources: Resources::default(),
         task: "web".to_owned(),
         config,
         environment: BTreeMap::new(),
@@ -200,4 +203,28 @@ fn a_request_shows_no_values_of_the_environment() {
         shown.contains("PASSWORD") && !shown.contains("hunter2"),
         "{shown}"
     );
+}
+
+/// A task of `raw_exec` has no limits, and a PID namespace limits the others where no control group does.
+#[test]
+fn the_driver_decides_whether_a_task_is_limited() {
+    let group = |controllers: &[&str]| ControlGroup::for_tests(controllers);
+    for (config, is_limited) in [
+        (DriverConfig::Exec(program()), true),
+        (DriverConfig::ExecPlugin(program()), true),
+        (DriverConfig::RawExec(program()), false),
+    ] {
+        let spec = |group, has_own_numbers| {
+            let spec = RunSpec::of(request(config.clone()), AgentRights::Root).ok();
+            let spec = spec.unwrap().limited(group, has_own_numbers);
+            (spec.control_group.is_some(), spec.limits_process_numbers)
+        };
+        let pids = || Some(group(&["pids.max"]));
+        let memory = || Some(group(&["memory.max"]));
+        assert_eq!(spec(pids(), true), (is_limited, false));
+        assert_eq!(spec(memory(), true), (is_limited, is_limited));
+        assert_eq!(spec(memory(), false), (is_limited, false));
+        assert_eq!(spec(None, true), (false, is_limited));
+        assert_eq!(spec(None, false), (false, false));
+    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::fixture::{ID, Node, alloc, lasting, policy, task};
-use crate::model::JobType;
+use crate::model::{JobType, Resources};
 use crate::ports::{
     AssignedAlloc, DriverConfig, LogLimits, MockScript, RunDriver as _, RunRequest,
 };
@@ -55,6 +55,8 @@ async fn a_forgotten_allocation_leaves_no_directory() {
 
 fn request(task: &str) -> RunRequest {
     RunRequest {
+        alloc: "a".into(),
+        resources: Resources::default(),
         task: task.to_owned(),
         config: DriverConfig::Exec(crate::ports::TaskProgram::default()),
         environment: [].into(),
