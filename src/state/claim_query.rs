@@ -52,6 +52,11 @@ impl State {
         keys.take_while(move |(key, _)| key.alloc == *alloc)
     }
 
+    /// Whether an allocation has one claim at most.
+    pub fn has_one_claim(&self, alloc: &AllocId) -> bool {
+        self.claims_of(alloc).nth(1).is_none()
+    }
+
     /// Returns an allocation.
     pub fn alloc(&self, id: &AllocId) -> Option<&AllocRecord> {
         self.allocs.get(id)

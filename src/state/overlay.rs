@@ -8,9 +8,9 @@ use std::collections::HashSet;
 
 use super::event::{EventKind, Subject};
 use super::snapshot::StateNumbers;
-use super::subjects::{subjects, with_registrations};
+use super::subjects::{claims_of, subjects, with_registrations};
 use super::tables::State;
-use crate::model::RemoteVolume;
+use crate::model::{AllocId, RemoteVolume};
 
 /// A state and changes to it that only the overlay has.
 pub struct Overlay<'a> {
@@ -44,6 +44,11 @@ impl<'a> Overlay<'a> {
             Subject::Plugin(volume.plugin_id.clone()),
         ];
         nodes.chain(own).collect()
+    }
+
+    /// Returns the claims of every volume that an allocation uses.
+    pub fn subjects_of_claims(&self, alloc: &AllocId) -> Vec<Subject> {
+        claims_of(&[self.base, &self.changed], alloc).collect()
     }
 
     /// Returns every volume that is registered with this data.

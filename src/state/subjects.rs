@@ -39,9 +39,8 @@ fn own_subjects(parts: &[&State], kind: &EventKind) -> Vec<Subject> {
         EventKind::AllocStarted { alloc, .. }
         | EventKind::AllocEnded { alloc }
         | EventKind::AllocForgotten { alloc } => {
-            let claims = parts.iter().flat_map(|state| state.claims_of(alloc));
-            let claims = claims.map(|(_, volume)| Subject::Claims(volume.clone()));
-            claims.chain([Subject::Alloc(alloc.clone())]).collect()
+            let own = [Subject::Alloc(alloc.clone())];
+            claims_of(parts, alloc).chain(own).collect()
         }
         EventKind::Job { job, event } => subjects_of_job(parts, job, event),
         EventKind::PlacedAlloc { alloc, event } => subjects_of_alloc(alloc, event),
@@ -78,6 +77,15 @@ fn own_subjects(parts: &[&State], kind: &EventKind) -> Vec<Subject> {
             Vec::from_iter(kind.volume().cloned().map(Subject::Volume))
         }
     }
+}
+
+/// The claims of every volume that an allocation uses.
+pub(super) fn claims_of<'a>(
+    parts: &'a [&State],
+    alloc: &'a AllocId,
+) -> impl Iterator<Item = Subject> {
+    let claims = parts.iter().flat_map(|state| state.claims_of(alloc));
+    claims.map(|(_, volume)| Subject::Claims(volume.clone()))
 }
 
 /// Only an empty namespace is deleted.

@@ -1,4 +1,5 @@
-//! `kill -9` of the agent, and of its plugin, at every kind of step, under load with real mounts.
+//! `kill -9` of the agent, and of its plugin, at every kind of step, under load with real mounts, of which one vanishes
+//! after every second kill, before the next process is there.
 //!
 //! A kill is aimed with the fault options of the embedded plugin. `RPC:delay` holds a call before its
 //! work, and the plugin logs when it does. `RPC:lose-reply` lets a call do its work and keeps the answer
@@ -17,7 +18,7 @@ use nomad_csi::store::EmbeddedJournal;
 use rustix::process::Signal;
 
 use crate::agent_process::{AgentProcess, processes_with, program, signal_process};
-use crate::claims_load::Load;
+use crate::claims_load::{Load, Losses, MOUNTS};
 use crate::hostpath_fixture::run_in_namespace_with_devices;
 use crate::random::Random;
 use crate::wait::{until, until_true};
@@ -54,6 +55,14 @@ const SHORT: Duration = Duration::from_millis(25);
 struct Aim {
     rpc: &'static str,
     moment: Moment,
+}
+
+/// One kill.
+#[derive(Clone, Copy)]
+struct Kill {
+    aim: Aim,
+    /// The mount that vanishes after it, one of [`MOUNTS`].
+    loses: Option<&'static str>,
 }
 
 /// The process that is killed.
@@ -173,17 +182,55 @@ async fn state_of(data: &Path) -> State {
     state
 }
 
+/// What happened in a run of kills.
+#[derive(Debug, Default)]
+struct Seen {
+    /// The kills that met their call under way.
+    hits: BTreeMap<Aim, usize>,
+    /// The claims that were held at the kills.
+    held: usize,
+    /// The mounts that vanished after a kill, by their kind.
+    lost: BTreeMap<&'static str, usize>,
+    /// How often the next process found that a mount was gone.
+    noticed: usize,
+}
+
+impl Seen {
+    fn lose_mount(&mut self, kill: Kill, losses: &mut Losses<'_>, data: &Path) {
+        if let Some(kind) = kill.loses
+            && losses.lose_mount(data, kind)
+        {
+            *self.lost.entry(kind).or_default() += 1;
+        }
+    }
+
+    /// Counts what an agent found gone.
+    fn notice(&mut self, agent: &AgentProcess) {
+        let says = |line: &&String| line.contains("a mount of a volume vanished");
+        self.noticed += agent.log().iter().filter(says).count();
+    }
+}
+
 /// An agent lives under load until a call is where the aim wants it. Returns whether that call was under
 /// way at the kill.
-async fn kill_agent(load: &mut Load, data: &Path, aim: Aim, random: &mut Random) -> bool {
+async fn kill_agent(
+    load: &mut Load,
+    data: &Path,
+    kill: Kill,
+    random: &mut Random,
+    seen: &mut Seen,
+) -> bool {
+    let aim = kill.aim;
     let agent = start(data, Some(&aim.fault(Victim::Agent)));
     let address = agent.address.clone();
     load.check(&address);
     let (calls, pause) = (aim.calls(random), aim.pause(random));
-    load.run_while(&address, |_| {
+    load.run_while(&address, |_, losses| {
         aim.wait(&agent, calls);
         spin(pause);
+        seen.notice(&agent);
         agent.kill();
+        seen.lose_mount(kill, losses, data);
     });
     let state = state_of(data).await;
     assert_eq!(violations(&state), Vec::<String>::new(), "{aim:?}");
@@ -192,7 +239,14 @@ async fn kill_agent(load: &mut Load, data: &Path, aim: Aim, random: &mut Random)
 
 /// The plugin of an agent is killed when a call is where the aim wants it, and the clients go on.
 /// Returns whether the agent saw a call of that kind fail.
-fn kill_plugin(load: &mut Load, data: &Path, aim: Aim, random: &mut Random) -> bool {
+fn kill_plugin(
+    load: &mut Load,
+    data: &Path,
+    kill: Kill,
+    random: &mut Random,
+    seen: &mut Seen,
+) -> bool {
+    let aim = kill.aim;
     let agent = start(data, Some(&aim.fault(Victim::Plugin)));
     load.check(&agent.address);
     let (calls, pause) = (aim.calls(random), aim.pause(random));
@@ -200,10 +254,11 @@ fn kill_plugin(load: &mut Load, data: &Path, aim: Aim, random: &mut Random) -> b
     let [plugin] = processes_with(&["plugin", "serve", &text])[..] else {
         panic!("there is no plugin, or several");
     };
-    load.run_while(&agent.address, |requests| {
+    load.run_while(&agent.address, |requests, losses| {
         aim.wait(&agent, calls);
         spin(pause);
         signal_process(plugin, Signal::KILL);
+        seen.lose_mount(kill, losses, data);
         until("another plugin", || {
             crate::volumes::is_healthy(&agent.address)
         });
@@ -217,6 +272,7 @@ fn kill_plugin(load: &mut Load, data: &Path, aim: Aim, random: &mut Random) -> b
     };
     let hit = agent.log().iter().any(has_failed);
     load.check(&agent.address);
+    seen.notice(&agent);
     assert!(agent.stop().success());
     hit
 }
@@ -231,36 +287,65 @@ async fn kill(victim: Victim, kills: usize, least: impl Fn(Moment) -> usize) {
     let agent = start(&data, None);
     load.create_volumes(&agent.address);
     assert!(agent.stop().success());
-    let mut hits: BTreeMap<Aim, usize> = BTreeMap::new();
-    let mut held = 0;
+    let mut seen = Seen::default();
     let aims = Aim::all();
     for at in 0..kills {
-        let aim = aims[at % aims.len()];
-        let is_hit = match victim {
-            Victim::Agent => kill_agent(&mut load, &data, aim, &mut random).await,
-            Victim::Plugin => kill_plugin(&mut load, &data, aim, &mut random),
+        let (round, place) = (at / aims.len(), at % aims.len());
+        // Each aim loses a mount in every second round, and in turn one of each kind.
+        let loses = (round + place) % 2 == 0;
+        let kind = MOUNTS[(round / 2 + place / 2) % MOUNTS.len()];
+        let kill = Kill {
+            aim: aims[place],
+            loses: loses.then_some(kind),
         };
-        *hits.entry(aim).or_default() += usize::from(is_hit);
-        held += load.held();
+        let is_hit = match victim {
+            Victim::Agent => kill_agent(&mut load, &data, kill, &mut random, &mut seen).await,
+            Victim::Plugin => kill_plugin(&mut load, &data, kill, &mut random, &mut seen),
+        };
+        *seen.hits.entry(kill.aim).or_default() += usize::from(is_hit);
+        seen.held += load.held();
         if at % aims.len() == aims.len() - 1 || at == kills - 1 {
             let agent = start(&data, None);
             load.check(&agent.address);
             load.release_all(&agent.address, &data);
+            seen.notice(&agent);
             assert!(agent.stop().success());
         }
     }
-    eprintln!("{kills} kills, {held} claims were held at them; hits:");
-    for (aim, hits) in &hits {
-        eprintln!("  {:26} {:?}: {hits}", aim.rpc, aim.moment);
-    }
+    report(kills, &seen);
+    let Seen {
+        hits,
+        held,
+        lost,
+        noticed,
+    } = seen;
     assert!(held >= kills / 2, "hardly a claim was held");
     for (aim, hits) in hits {
         assert!(hits >= least(aim.moment), "{aim:?} was hit {hits} times");
     }
+    for kind in MOUNTS {
+        let lost = lost.get(kind).copied().unwrap_or(0);
+        assert!(lost >= kills / 9, "{lost} mounts of {kind} vanished");
+    }
+    assert!(noticed >= kills / 9, "{noticed} losses were noticed");
     let agent = start(&data, None);
     load.delete_volumes(&agent.address);
     assert!(crate::volumes::provided(&agent.address).is_empty());
     assert!(agent.stop().success());
+}
+
+fn report(kills: usize, seen: &Seen) {
+    eprintln!(
+        "{kills} kills, {} claims were held at them; hits:",
+        seen.held
+    );
+    for (aim, hits) in &seen.hits {
+        eprintln!("  {:26} {:?}: {hits}", aim.rpc, aim.moment);
+    }
+    eprintln!(
+        "mounts that vanished: {:?}; noticed: {}",
+        seen.lost, seen.noticed
+    );
 }
 
 /// Calls are held long enough before and after their work that each kill hits; the work itself is short.

@@ -1,9 +1,10 @@
 //! Clients that claim, use and release volumes over HTTP while processes die, and what each of them was
-//! promised.
+//! promised, also where mounts vanish.
 //!
 //! A client whose request was interrupted repeats it, as a real client does. A claim that was answered
 //! with a target path is held until its client releases it: the claim is on record, its path is mounted,
-//! and the data that the client wrote is there. A volume for one writer has one holder at any time.
+//! and the data that the client wrote is there. A volume for one writer has one holder at any time. A client
+//! whose target vanished asks for it again, as a task that is restarted does, and finds its data.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -14,6 +15,7 @@ use std::thread;
 
 use nomad_csi::mounts::LinuxBlockStorage;
 use nomad_csi::ports::BlockStorage as _;
+use rustix::mount::UnmountFlags;
 use serde_json::{Value, json};
 
 use crate::http::Address;
@@ -104,6 +106,8 @@ impl Holders {
 enum Knowledge {
     Requested,
     Held(PathBuf),
+    /// It was held, and its target vanished.
+    Lost,
     Releasing,
 }
 
@@ -124,15 +128,30 @@ impl Claim {
 
     /// The path is mounted, and no one else wrote the data.
     fn check_data(&self, target: &Path) {
-        let path = target.to_str().unwrap();
+        let path = target.display();
         assert!(
-            mounts().iter().any(|mounted| mounted == path),
+            is_mounted(target),
             "{path} of {} is not mounted",
             self.alloc
         );
         let found = std::fs::read_to_string(self.file(target)).unwrap();
         assert_eq!(found, self.alloc, "{path}");
     }
+}
+
+fn is_mounted(target: &Path) -> bool {
+    mounts().iter().any(|mounted| Path::new(mounted) == target)
+}
+
+/// The mounts that vanished and that no client got back. A client holds the lock while it looks at a target, so that
+/// none vanishes between two looks.
+type Lost = Mutex<BTreeSet<PathBuf>>;
+
+/// What all clients share.
+#[derive(Default)]
+struct Shared {
+    holders: Holders,
+    lost: Lost,
 }
 
 struct Client {
@@ -148,15 +167,16 @@ fn failed(answer: &crate::http::Answer) -> io::Error {
 
 impl Client {
     /// Does one request. Fails if its outcome is unknown; then the next request repeats it.
-    fn act(&mut self, agent: &Address, holders: &Holders) -> io::Result<()> {
+    fn act(&mut self, agent: &Address, shared: &Shared) -> io::Result<()> {
+        self.notice_losses(&shared.lost);
         let is_open = |claim: &Claim| !matches!(claim.knowledge, Knowledge::Held(_));
         if let Some(at) = self.claims.iter().position(is_open) {
-            return self.request(at, agent, holders);
+            return self.request(at, agent, shared);
         }
         let is_release = self.claims.len() == HELD || self.random.below(2) == 0;
         if is_release && !self.claims.is_empty() {
-            self.give_back(0, holders);
-            return self.request(0, agent, holders);
+            self.give_back(0, shared);
+            return self.request(0, agent, shared);
         }
         self.number += 1;
         self.claims.push(Claim {
@@ -164,36 +184,63 @@ impl Client {
             alloc: format!("{}-{}", self.name, self.number),
             knowledge: Knowledge::Requested,
         });
-        self.request(self.claims.len() - 1, agent, holders)
+        self.request(self.claims.len() - 1, agent, shared)
     }
 
-    fn give_back(&mut self, at: usize, holders: &Holders) {
-        let claim = &mut self.claims[at];
-        if let Knowledge::Held(target) = &claim.knowledge {
-            claim.check_data(target);
-            holders.remove(claim.volume, &claim.alloc);
-            claim.knowledge = Knowledge::Releasing;
+    fn notice_losses(&mut self, lost: &Lost) {
+        let lost = lost.lock().unwrap();
+        for claim in &mut self.claims {
+            if matches!(&claim.knowledge, Knowledge::Held(target) if lost.contains(target)) {
+                claim.knowledge = Knowledge::Lost;
+            }
         }
     }
 
-    fn request(&mut self, at: usize, agent: &Address, holders: &Holders) -> io::Result<()> {
+    /// Gives a held claim back; one whose target vanished at this moment is asked for again first.
+    fn give_back(&mut self, at: usize, shared: &Shared) {
+        let lost = shared.lost.lock().unwrap();
+        let claim = &mut self.claims[at];
+        if let Knowledge::Held(target) = &claim.knowledge {
+            claim.knowledge = if lost.contains(target) {
+                Knowledge::Lost
+            } else {
+                claim.check_data(target);
+                shared.holders.remove(claim.volume, &claim.alloc);
+                Knowledge::Releasing
+            };
+        }
+    }
+
+    fn request(&mut self, at: usize, agent: &Address, shared: &Shared) -> io::Result<()> {
         let claim = &mut self.claims[at];
         let path = format!("/v1/volume/csi/{}/claim", claim.volume.id);
         match claim.knowledge {
             Knowledge::Held(_) => return Ok(()),
-            Knowledge::Requested => {
+            Knowledge::Requested | Knowledge::Lost => {
+                let was_held = matches!(claim.knowledge, Knowledge::Lost);
                 let body = json!({"AllocID": claim.alloc, "Alias": "data", "Wait": "5s"});
                 let answer = agent.ask("PUT", &path, Some(&body))?;
                 match answer.status {
                     200 => {
                         let answer = answer.json();
                         let target = PathBuf::from(answer["TargetPath"].as_str().unwrap());
-                        holders.add(claim.volume, &claim.alloc);
-                        std::fs::write(claim.file(&target), &claim.alloc).unwrap();
+                        shared.holders.add(claim.volume, &claim.alloc);
+                        let mut lost = shared.lost.lock().unwrap();
+                        if lost.contains(&target) && !is_mounted(&target) {
+                            // The agent has not noticed yet.
+                            return Ok(());
+                        }
+                        lost.remove(&target);
+                        if !was_held {
+                            std::fs::write(claim.file(&target), &claim.alloc).unwrap();
+                        }
                         claim.check_data(&target);
                         claim.knowledge = Knowledge::Held(target);
                     }
                     202 => {}
+                    400..500 if was_held => {
+                        panic!("{} is lost: {}", claim.alloc, answer.text());
+                    }
                     400..500 => drop(self.claims.remove(at)),
                     _ => return Err(failed(&answer)),
                 }
@@ -235,7 +282,8 @@ fn claims_of(agent: &Address, volume: Volume) -> Vec<Value> {
 /// All clients.
 pub(crate) struct Load {
     clients: Vec<Client>,
-    holders: Holders,
+    shared: Shared,
+    random: Random,
 }
 
 /// Stops the clients when it is dropped.
@@ -257,7 +305,8 @@ impl Load {
         };
         Self {
             clients: (0..clients).map(client).collect(),
-            holders: Holders::default(),
+            shared: Shared::default(),
+            random: Random(clients),
         }
     }
 
@@ -273,32 +322,39 @@ impl Load {
         }
     }
 
-    /// Runs the clients until `act` has returned or panicked. It gets the number of their requests so far.
-    pub(crate) fn run_while(&mut self, agent: &Address, act: impl FnOnce(&AtomicUsize)) {
+    /// Runs the clients until `act` has returned or panicked. It gets the number of their requests so far, and what
+    /// lets mounts vanish.
+    pub(crate) fn run_while(
+        &mut self,
+        agent: &Address,
+        act: impl FnOnce(&AtomicUsize, &mut Losses<'_>),
+    ) {
         let (stop, requests) = (AtomicBool::new(false), AtomicUsize::new(0));
-        let holders = &self.holders;
+        let shared = &self.shared;
         thread::scope(|scope| {
             for client in &mut self.clients {
                 let (stop, requests) = (&stop, &requests);
                 scope.spawn(move || {
-                    while !stop.load(Ordering::Relaxed) && client.act(agent, holders).is_ok() {
+                    while !stop.load(Ordering::Relaxed) && client.act(agent, shared).is_ok() {
                         requests.fetch_add(1, Ordering::Relaxed);
                     }
                 });
             }
             // Also after a panic, which the clients would outlast.
             let _stop = StopAtEnd(&stop);
-            act(&requests);
+            let (lost, random) = (&shared.lost, &mut self.random);
+            act(&requests, &mut Losses { lost, random });
         });
     }
 
     /// No claim is lost, and no volume for one writer is claimed twice.
-    pub(crate) fn check(&self, agent: &Address) {
+    pub(crate) fn check(&mut self, agent: &Address) {
         for volume in VOLUMES {
             let claims = claims_of(agent, volume);
             assert!(!volume.has_one_writer || claims.len() < 2, "{claims:?}");
         }
-        for client in &self.clients {
+        for client in &mut self.clients {
+            client.notice_losses(&self.shared.lost);
             client.check(agent);
         }
     }
@@ -315,8 +371,8 @@ impl Load {
         for client in &mut self.clients {
             until("the claims of a client to be released", || {
                 while let Some(last) = client.claims.len().checked_sub(1) {
-                    client.give_back(last, &self.holders);
-                    let requested = client.request(last, agent, &self.holders);
+                    client.give_back(last, &self.shared);
+                    let requested = client.request(last, agent, &self.shared);
                     requested.map_err(|error| error.to_string())?;
                 }
                 Ok(())
@@ -330,6 +386,37 @@ impl Load {
             }
         });
         assert_nothing_mounted(data);
+    }
+}
+
+/// The two kinds of mounts of a volume.
+pub(crate) const MOUNTS: [&str; 2] = ["/targets/", "/staging/"];
+
+/// Lets mounts of volumes vanish.
+pub(crate) struct Losses<'a> {
+    lost: &'a Lost,
+    random: &'a mut Random,
+}
+
+impl Losses<'_> {
+    /// Unmounts one of an agent's mounts of this kind, as the end of a FUSE process or a person does. Returns whether
+    /// there was any.
+    pub(crate) fn lose_mount(&mut self, data: &Path, kind: &str) -> bool {
+        let mut lost = self.lost.lock().unwrap();
+        let is_own = |path: &PathBuf| {
+            path.starts_with(data.join("mounts")) && path.to_string_lossy().contains(kind)
+        };
+        let all = mounts().into_iter().map(PathBuf::from);
+        let mut own: Vec<_> = all.filter(is_own).collect();
+        if own.is_empty() {
+            return false;
+        }
+        let number = u64::try_from(own.len()).unwrap();
+        let at = usize::try_from(self.random.below(number)).unwrap();
+        let path = own.swap_remove(at);
+        rustix::mount::unmount(&path, UnmountFlags::DETACH).unwrap();
+        lost.insert(path);
+        true
     }
 }
 

@@ -13,8 +13,8 @@ use nomad_csi::state::{EventKind, State, Table, Topic};
 use tokio::time::Instant;
 
 use super::claims::{
-    LONG, PLUGINS, agent_with, assert_nothing_is_left, claim, is_published, mount, release,
-    settings, wait_until_released,
+    LONG, PLUGINS, agent_with, assert_nothing_is_left, claim, held_claims, is_published, mount,
+    release, settings, wait_until_released,
 };
 
 const MODE: AccessMode = AccessMode::SingleNodeWriter;
@@ -114,47 +114,92 @@ async fn a_publication_that_cannot_be_journalled_pauses() {
     }
 }
 
-/// A claim that can never be published is released, and its requester hears of it only when that is on
-/// record.
+/// A claim that can never be published is released, and no requester hears of it before that is on record: neither the
+/// one that waits, nor one that looks at every moment.
 #[tokio::test(start_paused = true)]
 async fn a_requester_hears_of_a_failure_after_its_commit() {
-    let agent = agent_with(PLUGINS[3], MODE).await;
-    agent
-        .backend
-        .inject_faults(Rpc::NodePublishVolume, [Fault::Hang]);
-    let claims = agent.services.claims.clone();
-    let calls = agent.backend.calls().len() as u64;
-    let story = async {
-        agent.backend.wait_for_calls(calls + 1).await;
+    for refuses in [false, true] {
+        let agent = agent_with(PLUGINS[3], MODE).await;
         let permanent = std::iter::repeat_n(Fault::Fail(StatusCode::InvalidArgument), MANY);
+        agent
+            .backend
+            .inject_faults(Rpc::NodePublishVolume, [Fault::Hang]);
+        let claims = agent.services.claims.clone();
+        let calls = agent.backend.calls().len() as u64;
+        claims.claim(&mount("a1"), Duration::ZERO).await.unwrap();
+        agent.backend.wait_for_calls(calls + 1).await;
         agent
             .backend
             .inject_faults(Rpc::NodePublishVolume, permanent);
         agent.backend.crash();
         agent.backend.restart();
+        if refuses {
+            refuse_appends(&agent);
+        }
+        let request = mount("a1");
+        let waiting = claims.claim(&request, LONG);
+        let looks = async {
+            let mut early = 0;
+            loop {
+                match claims.claim(&request, Duration::ZERO).await {
+                    Ok(_) => early += 1,
+                    Err(_) => break early,
+                }
+                if early == 10_000 {
+                    agent.journal.accept();
+                }
+                tokio::time::advance(Duration::from_millis(1)).await;
+            }
+        };
+        let waiting = async {
+            let failed = waiting.await;
+            (failed, held_claims(&agent.state()))
+        };
+        let looks = async {
+            let early = looks.await;
+            (early, held_claims(&agent.state()))
+        };
+        let ((failed, held), (early, still_held)) = tokio::join!(waiting, looks);
+        let failed = failed.unwrap_err();
+        assert!(failed.text().contains("InvalidArgument"), "{failed:?}");
+        let none = Vec::<AllocId>::new();
+        assert_eq!(
+            (held, still_held),
+            (none.clone(), none),
+            "a requester heard of it before its commit"
+        );
+        assert!(early >= if refuses { 10_000 } else { 1 }, "{early}");
+        wait_until_released(&agent).await;
+        assert_nothing_is_left(&agent, "");
+    }
+}
+
+/// A refusal whose release was not committed is no failure: the step is repeated, and may succeed.
+#[tokio::test(start_paused = true)]
+async fn a_requester_does_not_hear_of_a_failure_that_was_not_committed() {
+    let agent = agent_with(PLUGINS[3], MODE).await;
+    let publish = Rpc::NodePublishVolume;
+    agent.backend.inject_faults(publish, [Fault::Hang]);
+    let claims = agent.services.claims.clone();
+    let calls = agent.backend.calls().len() as u64;
+    let story = async {
+        agent.backend.wait_for_calls(calls + 1).await;
+        let refusal = [Fault::Fail(StatusCode::InvalidArgument)];
+        agent.backend.inject_faults(publish, refusal);
+        agent.backend.crash();
+        agent.backend.restart();
         refuse_appends(&agent);
         ten_minutes().await;
-        let state = agent.state();
-        let record = state.all_claims().next().unwrap();
         assert!(
-            record
-                .claims
-                .claims
-                .values()
-                .all(nomad_csi::claim::Claim::is_held)
+            agent.backend.count(publish) > 2,
+            "it was refused, and tried again"
         );
         agent.journal.accept();
     };
     let request = mount("a1");
-    let waiting = claims.claim(&request, LONG);
-    let answer = tokio::select! {
-        answer = waiting => Some(answer),
-        () = story => None,
-    };
-    assert!(answer.is_none(), "answered before the commit: {answer:?}");
-    let failed = claim(&agent, "a1").await;
-    assert!(failed.is_err(), "{failed:?}");
-    wait_until_released(&agent).await;
+    let (claimed, ()) = tokio::join!(claims.claim(&request, LONG), story);
+    assert!(is_published(claimed.as_ref().unwrap()), "{claimed:?}");
+    release(&agent, "a1").await.unwrap();
     assert_nothing_is_left(&agent, "");
 }
 

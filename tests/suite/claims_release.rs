@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use nomad_csi::claim::{ClaimProgress, Known};
 use nomad_csi::model::{
-    AccessMode, AllocId, ExternalId, ExternalNodeId, NodeId, PluginId, VolumeId,
+    AccessMode, AllocId, ExternalId, ExternalNodeId, NodeId, PluginId, VolumeAlias, VolumeId,
+    VolumeRequest,
 };
 use nomad_csi::ports::fake::Fault;
 use nomad_csi::ports::{Clock as _, Rpc, StatusCode};
@@ -16,7 +17,7 @@ use tokio::time::{Instant, timeout};
 
 use super::claims::{
     LONG, PLUGINS, agent_with, assert_nothing_is_left, claim, held_claims, is_published, mount,
-    release, request, settings, wait_until_released,
+    pass, release, request, settings, wait_until_released,
 };
 
 async fn record(agent: &FakeAgent, kind: EventKind) -> Result<u64, CommitError> {
@@ -115,6 +116,59 @@ async fn a_claim_is_detached_by_its_own_node_id_after_the_node_is_gone() {
     wait_until_released(&agent).await;
     assert_eq!(agent.backend.count(Rpc::NodeUnpublishVolume), 0);
     assert_eq!(agent.backend.attachments().len(), 0);
+}
+
+/// An allocation that was not placed for a job is forgotten with the last of its claims, also where several of them go at
+/// the same moment: those of two volumes, of two registrations of one, and of a reader beside a writer.
+#[tokio::test(start_paused = true)]
+async fn an_allocation_is_forgotten_with_the_last_of_its_claims() {
+    let mode = AccessMode::MultiNodeMultiWriter;
+    for steps in PLUGINS {
+        for second in ["another volume", "another registration", "another name"] {
+            let context = format!("{steps:?}, {second}");
+            let agent = agent_with(steps, mode).await;
+            let state = agent.state();
+            let first = state.record(&FakeAgent::key("db")).unwrap();
+            let mut there = mount("a1");
+            match second {
+                "another volume" => {
+                    let created = agent.volumes.create(vec![FakeAgent::request("web").into()]);
+                    created.await.unwrap();
+                    there.volume = FakeAgent::key("web");
+                }
+                "another registration" => {
+                    let again = VolumeRequest {
+                        id: VolumeId::new("web"),
+                        external_id: first.provided.external_id.clone(),
+                        context: Some(first.provided.context.to_map()),
+                        share: true,
+                        ..request(mode)
+                    };
+                    agent.volumes.register(vec![again.into()]).await.unwrap();
+                    there.volume = FakeAgent::key("web");
+                }
+                _ => {
+                    there.alias = Some(VolumeAlias::new("data"));
+                    there.read_only = true;
+                }
+            }
+            let at_once = if second == "another volume" { 2 } else { 1 };
+            for request in [mount("a1"), there] {
+                let claims = &agent.services.claims;
+                assert!(is_published(&claims.claim(&request, LONG).await.unwrap()));
+            }
+            let unpublish = Rpc::NodeUnpublishVolume;
+            let hang = std::iter::repeat_n(Fault::Hang, at_once);
+            agent.backend.inject_faults(unpublish, hang);
+            end(&agent, "a1").await;
+            while agent.backend.count(unpublish) < at_once {
+                pass(Duration::from_millis(1)).await;
+            }
+            agent.backend.release();
+            wait_until_released(&agent).await;
+            assert_nothing_is_left(&agent, &context);
+        }
+    }
 }
 
 /// B39: the end of an allocation starts the release of its claims, without a pause. B38: without the

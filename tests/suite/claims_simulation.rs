@@ -1,5 +1,5 @@
 //! Seeded histories of claims on a paused clock: allocations that read and write through two registrations,
-//! on one node too, and end; faults, deaths of the plugin, capabilities that it gains and loses, restarts of the
+//! on one node too, under several names, and end; faults, deaths of the plugin, capabilities that it gains and loses, restarts of the
 //! agent, a journal that refuses, a registration that is removed by force and made again, an operator who
 //! releases, mounts that vanish, and a node that is lost and returns, in any order. What a run must have seen
 //! is counted ([`MUST_HAPPEN`]).
@@ -15,9 +15,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use nomad_csi::claim::{ClaimEvent, ClaimKey, Known, PluginSteps};
+use nomad_csi::claim::{Claim, ClaimEvent, ClaimKey, Known, PluginSteps};
 use nomad_csi::model::{
-    AccessMode, AllocId, ExternalNodeId, NodeId, RemoteVolume, Secrets, VolumeRequest,
+    AccessMode, AllocId, ExternalNodeId, NamespacedId, NodeId, RemoteVolume, Secrets, VolumeAlias,
+    VolumeRequest,
 };
 use nomad_csi::ports::fake::{AppendFault, Fault};
 use nomad_csi::ports::{JournalErrorKind, Rpc, StatusCode, verdict_of};
@@ -43,11 +44,13 @@ const MOST_ATTEMPTS: usize = 400;
 const CANARY: &str = "canary-7f3a91";
 
 /// What happens in some history of a run.
-const MUST_HAPPEN: [&str; 14] = [
+const MUST_HAPPEN: [&str; 16] = [
     "a claim of each registration is published",
     "a reader is beside a writer on one node",
     "a claim is denied",
     "an allocation ends",
+    "an allocation that reads and writes ends",
+    "an allocation with claims of both registrations ends",
     "an operator releases",
     "a registration is removed by force while claims are left",
     "a registration is made again",
@@ -74,6 +77,8 @@ const FAULTY: [Rpc; 6] = [
 
 /// What an allocation uses, as the plugin had it when it was first seen published.
 struct Use {
+    /// The registration.
+    volume: NamespacedId,
     node: NodeId,
     external: ExternalNodeId,
     read_only: bool,
@@ -200,8 +205,10 @@ impl History {
     async fn claim(&mut self) {
         let node = self.random.pick(&[FakeAgent::NODE, FakeAgent::SECOND_NODE]);
         let alloc = self.alloc();
+        let alias = self.random.pick(&[None, None, Some("data")]);
         let request = MountRequest {
             volume: FakeAgent::key(self.registration()),
+            alias: alias.map(VolumeAlias::new),
             node: Some(NodeId::new(node)),
             read_only: self.random.below(3) == 0,
             ..mount(alloc)
@@ -218,32 +225,47 @@ impl History {
     async fn release(&mut self) {
         let alloc = AllocId::new(self.alloc());
         let wait = Duration::from_secs(self.random.below(90));
-        let registration = self.registration();
-        let key = FakeAgent::key(registration);
-        let is_meant = |used: &ClaimKey| used.alloc == alloc && used.alias.as_str() == registration;
+        let key = FakeAgent::key(self.registration());
+        let is_other = |used: &ClaimKey, of: &Use| used.alloc != alloc || of.volume != key;
         let claims = self.agent.services.claims.clone();
         match self.random.below(3) {
             0 => {
-                self.in_use.retain(|used, _| !is_meant(used));
+                self.in_use.retain(|used, of| is_other(used, of));
                 claims.release(&key, &alloc, None, wait).await.ok();
             }
             1 => {
-                self.in_use.retain(|used, _| !is_meant(used));
+                self.in_use.retain(|used, of| is_other(used, of));
                 if claims.cut_off(&key, &alloc, None, wait).await.is_ok() {
                     self.happens("an operator releases");
                 }
             }
-            _ => {
-                self.in_use.retain(|used, _| used.alloc != alloc);
-                if self.agent.state().claims_of(&alloc).count() == 1 {
-                    self.happens("an allocation ends");
-                    self.agent
-                        .record_event(EventKind::AllocEnded { alloc })
-                        .await;
-                    pass(wait).await;
-                }
-            }
+            _ => self.end_alloc(alloc, wait).await,
         }
+    }
+
+    async fn end_alloc(&mut self, alloc: AllocId, wait: Duration) {
+        self.in_use.retain(|used, _| used.alloc != alloc);
+        let state = self.agent.state();
+        let records = state.all_claims();
+        let claims = records.flat_map(|record| &record.claims.claims);
+        let own = claims.filter(|(key, claim)| key.alloc == alloc && claim.is_held());
+        let own: Vec<_> = own.map(|(_, claim)| claim).collect();
+        if own.is_empty() {
+            return;
+        }
+        let has = |is_so: &dyn Fn(&Claim) -> bool| own.iter().any(|claim| is_so(claim));
+        let through = |id: &str| has(&|claim| claim.volume == FakeAgent::key(id));
+        self.happens("an allocation ends");
+        if has(&|claim| claim.read_only) && has(&|claim| !claim.read_only) {
+            self.happens("an allocation that reads and writes ends");
+        }
+        if through("db") && through("wb") {
+            self.happens("an allocation with claims of both registrations ends");
+        }
+        self.agent
+            .record_event(EventKind::AllocEnded { alloc })
+            .await;
+        pass(wait).await;
     }
 
     fn inject_fault(&mut self) {
@@ -447,6 +469,7 @@ impl History {
                 }
                 let external = self.external(&claim.node);
                 self.in_use.entry(key.clone()).or_insert_with(|| Use {
+                    volume: claim.volume.clone(),
                     node: claim.node.clone(),
                     read_only: claim.read_only,
                     is_attached: attachments.contains_key(&(id.clone(), external.clone())),
@@ -486,7 +509,10 @@ impl History {
 
     fn note_use(&mut self) {
         let uses: Vec<_> = self.in_use.iter().collect();
-        let through = |id: &str| uses.iter().any(|(key, _)| key.alias.as_str() == id);
+        let through = |id: &str| {
+            let volume = FakeAgent::key(id);
+            uses.iter().any(|(_, used)| used.volume == volume)
+        };
         let is_mixed = |one: &Use| {
             let mut others = uses.iter();
             others.any(|(_, other)| other.node == one.node && other.read_only != one.read_only)

@@ -3,20 +3,20 @@
 use std::time::Duration;
 
 use nomad_csi::model::{
-    AccessMode, AllocId, AllocReport, AttachmentMode, Capability, ClientStatus, Job, JobVolume,
-    JobVolumeKind, NodeId, VolumeAlias,
+    AccessMode, AllocId, AllocReport, AttachmentMode, Bytes, Capability, ClientStatus, Job,
+    JobVolume, JobVolumeKind, NodeId, VolumeAlias,
 };
 use nomad_csi::ports::fake::Fault;
 use nomad_csi::ports::{ControlPlane as _, Rpc, StatusCode};
 use nomad_csi::server::fake::FakeAgent;
 use nomad_csi::server::{MountRequest, VolumeSubmission};
 use nomad_csi::state::samples::jobs::{job, job_key};
-use nomad_csi::state::{State, Table, Topic, volume};
+use nomad_csi::state::{State, Table, Topic, violations, volume};
 use tokio::time::Instant;
 
 use super::claims::{
-    LONG, PLUGINS, agent_with, assert_nothing_is_left, claim, is_published, mount, pass, release,
-    wait_until_released,
+    LONG, PLUGINS, agent_on, agent_with, assert_nothing_is_left, claim, is_published, mount, pass,
+    release, settings, wait_until_released,
 };
 
 fn pair(access_mode: AccessMode) -> Capability {
@@ -76,6 +76,48 @@ async fn the_first_claim_sets_the_modes_and_the_last_one_clears_them() {
         assert_eq!(modes(&agent), None);
         assert_nothing_is_left(&agent, "");
     }
+}
+
+/// B14: the modes go with the last claim, also where something else of the volume stays on record: an expansion that no
+/// node has done. The next claim may have other modes.
+#[tokio::test(start_paused = true)]
+async fn the_modes_go_with_the_last_claim_while_an_expansion_is_pending() {
+    let mut settings = settings(PLUGINS[0]);
+    settings.node_expansion_required = true;
+    if let (Some(controller), Some(node)) = (&mut settings.controller, &mut settings.node) {
+        controller.expand_volume = true;
+        node.expand_volume = true;
+    }
+    let mode = AccessMode::SingleNodeWriter;
+    let agent = agent_on(settings, mode).await;
+    let block = Capability {
+        attachment_mode: AttachmentMode::BlockDevice,
+        ..pair(mode)
+    };
+    let mut request = super::claims::request(mode);
+    request.capabilities = vec![pair(mode), block];
+    request.capacity.min = Bytes::new(2 << 30).unwrap();
+    agent.volumes.create(vec![request.into()]).await.unwrap();
+    let unavailable = [Fault::Fail(StatusCode::Unavailable); 2];
+    let attach = Rpc::ControllerPublishVolume;
+    agent.backend.inject_faults(attach, unavailable);
+    let claims = &agent.services.claims;
+    claims.claim(&mount("a1"), Duration::ZERO).await.unwrap();
+    assert_eq!(modes(&agent), Some((mode, AttachmentMode::FileSystem)));
+    release(&agent, "a1").await.unwrap();
+    let state = agent.state();
+    let left = state.all_claims().next().unwrap();
+    assert!(left.claims.expansion.is_some(), "nothing is left");
+    assert_eq!(violations(&state), Vec::<String>::new());
+    assert_eq!(modes(&agent), None);
+    let device = MountRequest {
+        attachment_mode: Some(AttachmentMode::BlockDevice),
+        ..mount("a2")
+    };
+    assert!(is_published(&claims.claim(&device, LONG).await.unwrap()));
+    assert_eq!(modes(&agent), Some((mode, AttachmentMode::BlockDevice)));
+    release(&agent, "a2").await.unwrap();
+    assert_nothing_is_left(&agent, "");
 }
 
 /// W02, B40: a failed unmount stays to be done, however often it fails: neither the unstage nor the detach is sent before

@@ -10,7 +10,9 @@ use tokio::sync::oneshot;
 
 use super::state_limits::{LimitReached, StateLimits, StateSizes};
 use crate::claim::Step;
-use crate::model::{ExternalId, JobKey, NamespacedId, Node, NodeId, RemoteVolume, VariableKey};
+use crate::model::{
+    AllocId, ExternalId, JobKey, NamespacedId, Node, NodeId, RemoteVolume, VariableKey,
+};
 use crate::ports::JournalError;
 use crate::server::error::NamespaceUser;
 use crate::state::{
@@ -41,6 +43,15 @@ pub enum Expected {
     ClaimsAt(RemoteVolume, Option<u64>),
     /// The step is due for that volume.
     StepDue(RemoteVolume, Step),
+    /// A claim of that volume is the last one of its allocation, of all volumes, or is not.
+    LastClaim {
+        /// The volume.
+        volume: RemoteVolume,
+        /// The allocation.
+        alloc: AllocId,
+        /// Whether it is the last one.
+        is_last: bool,
+    },
     /// The job was last changed at this index; `None` if it does not exist.
     JobAt(JobKey, Option<u64>),
     /// The node is as the author read it.
@@ -69,6 +80,7 @@ impl Expected {
             Self::VariableAt(key, _) => vec![Subject::Variable(key.clone())],
             Self::ClaimsAt(volume, _) => vec![Subject::Claims(volume.clone())],
             Self::StepDue(volume, _) => overlay.subjects_of_steps(volume),
+            Self::LastClaim { alloc, .. } => overlay.subjects_of_claims(alloc),
         }
     }
 
@@ -109,6 +121,16 @@ impl Expected {
                 let volume = volume.clone();
                 let conflict = CommitError::ClaimsConflict { volume };
                 is_due.then_some(()).ok_or(conflict)
+            }
+            Self::LastClaim {
+                volume,
+                alloc,
+                is_last,
+            } => {
+                let is_so = state.has_one_claim(alloc) == *is_last;
+                let volume = volume.clone();
+                let conflict = CommitError::ClaimsConflict { volume };
+                is_so.then_some(()).ok_or(conflict)
             }
             Self::JobAt(key, index) => {
                 let found = state.job(key).map(|record| record.modify_index);

@@ -11,6 +11,7 @@ use crate::claim::{
     ClaimEvent, ClaimKey, Claims, EventPlace, Known, Lane, Step, apply, next_steps,
 };
 use crate::model::{AllocId, NodeId, RemoteVolume};
+use crate::server::cell::Expected;
 use crate::state::{AllocRecord, EventKind, State};
 
 /// A step that is done.
@@ -88,8 +89,12 @@ fn lane(record: &Claims, step: &Step) -> Option<Lane> {
     step.lane(node_of)
 }
 
-/// Returns the events that start the step that follows, or carry it out.
-pub(super) fn follow_up_events(state: &State, done: &DoneStep<'_>, next: &Step) -> Vec<EventKind> {
+/// Returns the events that start the step that follows, or carry it out, and what they rely on.
+pub(super) fn follow_up_events(
+    state: &State,
+    done: &DoneStep<'_>,
+    next: &Step,
+) -> (Vec<Expected>, Vec<EventKind>) {
     match next {
         Step::Release(key) => release_events(state, done.volume, key),
         _ => {
@@ -98,30 +103,39 @@ pub(super) fn follow_up_events(state: &State, done: &DoneStep<'_>, next: &Step) 
             let before = before.map_or(&unclaimed, |record| &record.claims);
             let record = after(before, done.event);
             let event = step_started(state, done.volume, &record, next, done.instance);
-            vec![claim_event(done.volume, event)]
+            let due = Expected::StepDue(done.volume.clone(), next.clone());
+            (vec![due], vec![claim_event(done.volume, event)])
         }
     }
 }
 
 /// Returns the events that remove a claim of which nothing is left, and its allocation with its last
-/// claim. An allocation that was placed for a job stays: its job forgets it.
+/// claim, and what they rely on: other claims of the allocation may go at the same moment, and one of them is
+/// the last. An allocation that was placed for a job stays: its job forgets it.
 pub(super) fn release_events(
     state: &State,
     volume: &RemoteVolume,
     key: &ClaimKey,
-) -> Vec<EventKind> {
+) -> (Vec<Expected>, Vec<EventKind>) {
     let mut events = vec![claim_event(
         volume,
         ClaimEvent::Released { key: key.clone() },
     )];
     let alloc = &key.alloc;
     let is_of_claims = |record: &AllocRecord| record.placement.is_none();
-    if state.alloc(alloc).is_some_and(is_of_claims) && state.claims_of(alloc).count() <= 1 {
+    let is_last = state.has_one_claim(alloc);
+    if state.alloc(alloc).is_some_and(is_of_claims) && is_last {
         events.push(EventKind::AllocForgotten {
             alloc: alloc.clone(),
         });
     }
-    events
+    let due = Expected::StepDue(volume.clone(), Step::Release(key.clone()));
+    let last = Expected::LastClaim {
+        volume: volume.clone(),
+        alloc: alloc.clone(),
+        is_last,
+    };
+    (vec![due, last], events)
 }
 
 /// Returns an event about the claims of a volume.

@@ -97,7 +97,7 @@ impl StepRunner {
     /// Does a step and those that follow at once. Returns the last one with its end.
     pub(super) async fn run(&self, volume: &RemoteVolume, step: Step) -> (Step, StepEnd) {
         let end = match &step {
-            Step::Release(key) => self.release(volume, &step, key).await,
+            Step::Release(key) => self.release(volume, key).await,
             Step::AssumeNodeGone(node) => {
                 let event = ClaimEvent::NodeAssumedGone { node: node.clone() };
                 self.record(volume, &step, event).await
@@ -145,11 +145,10 @@ impl StepRunner {
         end
     }
 
-    async fn release(&self, volume: &RemoteVolume, step: &Step, key: &ClaimKey) -> StepEnd {
+    async fn release(&self, volume: &RemoteVolume, key: &ClaimKey) -> StepEnd {
         let events = |state: &State| release_events(state, volume, key);
-        let events = self.ports.cell.read(events);
-        let due = Expected::StepDue(volume.clone(), step.clone());
-        StepEnd::after(&self.commit(vec![due], events).await)
+        let (expected, events) = self.ports.cell.read(events);
+        StepEnd::after(&self.commit(expected, events).await)
     }
 
     async fn record(&self, volume: &RemoteVolume, step: &Step, event: ClaimEvent) -> StepEnd {
@@ -386,13 +385,12 @@ impl StepRunner {
         };
         let next = self.ports.cell.read(|state| {
             let next = follow_up(state, &done)?;
-            let events = follow_up_events(state, &done, &next);
-            Some((next, events))
+            let write = follow_up_events(state, &done, &next);
+            Some((next, write))
         });
         let mut commits = vec![(vec![], self.events(vec![claim_event(volume, event)]))];
-        let next = next.and_then(|(next, events)| {
-            let due = Expected::StepDue(volume.clone(), next.clone());
-            commits.push((vec![due], self.events(events)));
+        let next = next.and_then(|(next, (expected, events))| {
+            commits.push((expected, self.events(events)));
             (!matches!(next, Step::Release(_))).then_some(next)
         });
         if next.is_none() {

@@ -73,7 +73,9 @@ mutations! {
     NodeIdAtGrant        = "attach: only a claim that was granted with the ID of its node can be attached"
     DropWithoutAttach    = "down: what a plugin attached before it lost the capability is forgotten"
     NewestDecides        = "up: the newest instance of the plugin decides for every node whether it stages"
-    ObeyOldSteps         = "host: a request that was decided for other capabilities of the plugin is carried out"
+    ObeyOldAttach        = "host: an attach that was decided before the plugin lost attach is carried out"
+    ObeyUnattached       = "host: what was decided before the plugin gained attach is carried out without an attachment"
+    ObeyOldStage         = "host: what was decided before the plugin gained or lost stage is carried out"
     SendRefused          = "journal: a call whose start was refused is sent all the same"
 }
 
@@ -274,14 +276,17 @@ impl Rules {
         let is_sweep = matches!(call.step, Step::Sweep(_));
         let is_controller = *lane == Lane::Controller;
         let runs = world.facts.steps_on(&call.node).unwrap_or_default();
-        let needs_attachment = runs.attach && !call.decided_for.attach;
+        let checks = |broken| self.broken != broken;
+        let decided = call.decided_for;
+        let lacks_attachment = checks(Mutation::ObeyUnattached) && runs.attach && !decided.attach;
+        let checks_stage = checks(Mutation::ObeyOldStage);
         let is_out_of_date = match call.step {
-            Step::ControllerPublish(_) => !runs.attach,
-            Step::NodeStage(_) => needs_attachment || !runs.stage,
-            Step::NodePublish(_) => needs_attachment || call.decided_for.stage != runs.stage,
+            Step::ControllerPublish(_) => checks(Mutation::ObeyOldAttach) && !runs.attach,
+            Step::NodeStage(_) => lacks_attachment || checks_stage && !runs.stage,
+            Step::NodePublish(_) => lacks_attachment || checks_stage && decided.stage != runs.stage,
             _ => false,
         };
-        if is_out_of_date && self.broken != Mutation::ObeyOldSteps {
+        if is_out_of_date {
             return false;
         }
         match self.busy {

@@ -133,7 +133,7 @@ fn a_claim_goes_to_its_target_and_back_without_another_decision() {
     assert_eq!(story.after(&unpublish("a1"), true), Some(unstage()));
     let release = Step::Release(samples::key("a1"));
     assert_eq!(story.after(&unstage(), false), Some(release.clone()));
-    let events = release_events(&story.state, &story.volume, &samples::key("a1"));
+    let (_, events) = release_events(&story.state, &story.volume, &samples::key("a1"));
     assert_eq!(events.len(), 2, "the allocation has no other claim");
     for event in events {
         change(&mut story.state, event);
