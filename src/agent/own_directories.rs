@@ -1,10 +1,12 @@
 //! The directories of the agent that no task may see or change, and the host volumes that would show them.
 //!
 //! What a host volume contains of them is hidden from a task by its path. Who may write to the volume could rename a parent,
-//! so such a volume is only for reading. A host volume in one of them is never offered.
+//! so such a volume is only for reading. A host volume in one of them is never offered, and none that shows one of them by
+//! another path, such as a bind mount: nothing would be hidden there.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::model::HostVolume;
@@ -29,6 +31,10 @@ pub(super) fn check_host_volumes(
         };
         let inside = own.iter().find(|own| volume.path.starts_with(own));
         let around = own.iter().find(|own| own.starts_with(&volume.path));
+        if let (None, None, Some(directory)) = (inside, around, shown_by(&volume.path, own)) {
+            let help = "offer another directory, or unmount what shows it there".to_owned();
+            problems.push(refused("shows, by another mount,", directory, help));
+        }
         match (inside, around.filter(|_| !volume.read_only)) {
             (Some(directory), _) => {
                 let help = "offer a directory outside of it".to_owned();
@@ -48,6 +54,23 @@ pub(super) fn check_host_volumes(
         true => Err(problems),
         false => Ok(()),
     }
+}
+
+/// Returns the directory that is in a volume, or around it, by another path.
+fn shown_by<'o>(volume: &Path, own: &'o [PathBuf]) -> Option<&'o PathBuf> {
+    let identity = |path: &Path| {
+        let found = std::fs::metadata(path).ok()?;
+        Some((found.dev(), found.ino()))
+    };
+    let shown = identity(volume)?;
+    own.iter().find(|own| {
+        let mut above_own = own.ancestors();
+        let mut above_volume = volume.ancestors();
+        let is_in_volume = above_own.any(|one| identity(one) == Some(shown));
+        let is_around =
+            identity(own).is_some_and(|own| above_volume.any(|one| identity(one) == Some(own)));
+        is_in_volume || is_around
+    })
 }
 
 #[cfg(test)]
@@ -79,5 +102,21 @@ mod tests {
             });
             assert_eq!(message, expected, "{volume}");
         }
+    }
+
+    /// By its identity, as a bind mount shows it: of a directory around the agent's, of the agent's, and of what is in it.
+    #[test]
+    fn a_host_volume_shows_no_directory_of_the_agent_by_another_mount() {
+        let base = tempfile::tempdir().unwrap();
+        let path = |name: &str| base.path().join(name);
+        let own = [path("srv/agent")];
+        std::fs::create_dir_all(path("srv/agent/allocs")).unwrap();
+        std::fs::create_dir_all(path("other")).unwrap();
+        let shown = |volume: &str| shown_by(&path(volume), &own).is_some();
+        assert!(shown("srv") && shown("srv/agent") && shown("srv/agent/allocs"));
+        assert!(!shown("other") && !shown("missing"));
+        // Two paths of one directory, as a bind mount makes them.
+        std::os::unix::fs::symlink(path("srv"), path("bound")).unwrap();
+        assert!(shown("bound") && shown("bound/agent") && shown("bound/agent/allocs"));
     }
 }
