@@ -171,7 +171,7 @@ async fn a_launch_is_left_out_while_an_earlier_one_waits_for_its_replacement() {
     report(&agent, &alloc, ClientStatus::Failed).await;
     agent.clock.advance(24 * HOUR);
     decided(&agent, 27).await;
-    assert_eq!(children(&agent, "nightly"), [first.clone()]);
+    assert_eq!(children(&agent, "nightly"), std::slice::from_ref(&first));
     agent.clock.advance(10 * HOUR);
     let replacement = assigned_of(&agent, &first).await.id;
     assert_ne!(replacement, alloc);
