@@ -62,7 +62,7 @@ pub(super) fn release_again(facts: &VolumeFacts<'_>, node: &NodeId, is_safe: boo
 }
 
 /// Nomad repeats a release by itself. Its collector (`nomad system gc`) is never offered: it releases nothing that fails,
-/// and removes the records of allocations, so that nobody knows any more what still writes and the clients stop
+/// and removes the records of allocations, so that no one can tell any more what still writes, and the clients stop
 /// unmounting (measured on 2.0.6).
 pub(super) fn wait_for_server(facts: &VolumeFacts<'_>) -> Remedy {
     Remedy {

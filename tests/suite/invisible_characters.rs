@@ -59,7 +59,7 @@ fn reply(request: &ReceivedRequest) -> Reply {
         }
         "/v1/agent/self" => json!({"config": {"Version": {"Version": "2.0.5"}}}),
         "/v1/namespaces" => json!([{"Name": "default"}]),
-        "/v1/vars" | "/v1/acl/policies" => json!([]),
+        "/v1/vars" | "/v1/acl/policies" | "/v1/nodes" | "/v1/allocations" => json!([]),
         "/v1/volumes" => json!([volume(HOSTILE), volume("db")]),
         "/v1/volumes/external" => json!({"Volumes": [{
             "ExternalID": HOSTILE, "Status": HOSTILE, "IsAbnormal": true, "SnapshotID": HOSTILE,

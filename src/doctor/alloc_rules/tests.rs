@@ -371,7 +371,7 @@ fn an_allocation_whose_tasks_did_not_start_is_shown_with_its_reason() {
     }
 }
 
-/// Whoever follows the remedies in their order never makes the second writer.
+/// A person who follows the remedies in their order never makes the second writer.
 #[test]
 fn what_may_get_the_volume_is_stopped_before_a_node_is_started() {
     let waiting = |facts: &mut Facts| {

@@ -1,7 +1,7 @@
 //! Counts the claims that a server dropped although the end of their allocations is not proven.
 //!
 //! Nomad drops the claim of an allocation that it wants to stop or takes for lost, also while its tasks write. A volume
-//! without claims may still be written then, so whoever removes it, or registers its data again, looks at the jobs of such
+//! without claims may still be written then, so what removes it, or registers its data again, looks at the jobs of such
 //! allocations too. What cannot be read is not allowed where data would be deleted or claims be dropped. The agent of
 //! this program keeps each claim until its allocation has ended.
 
@@ -174,7 +174,7 @@ async fn registration_problems(
             id: alloc.id.clone(),
             alloc: Some(alloc),
         });
-        // Whose node is gone was approved when its claim was dropped, or nobody can stop it.
+        // One whose node is gone was approved when its claim was dropped, or cannot be stopped any more.
         let may = |claim: &ClaimingAlloc| drops.writes(claim) == AllocWrites::Possible;
         let claims: Vec<_> = claims.filter(may).collect();
         if !claims.is_empty() {
