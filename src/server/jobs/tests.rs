@@ -778,7 +778,8 @@ async fn a_full_state_is_the_reason_that_a_job_waits() {
     let index = || agent.cell.read(State::index);
     let recorded = index();
     for _ in 0..60 {
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        agent.clock.advance(Duration::from_secs(1));
+        tokio::time::sleep(Duration::from_secs(60)).await;
     }
     assert_eq!(index(), recorded, "the same reason is recorded once");
     let mut plugin = web();
@@ -792,6 +793,7 @@ async fn a_full_state_is_the_reason_that_a_job_waits() {
         jobs.stop(&job_key(job), true).await.unwrap();
         report(&agent, &alloc, ClientStatus::Complete).await;
     }
+    agent.clock.advance(Duration::from_secs(60));
     assigned_of(&agent, "api").await;
 }
 
