@@ -10,7 +10,7 @@ use super::facts::VolumeFacts;
 use super::finding::{Confidence, Evidence, FactSource, Finding, Remedy, Rule};
 use super::remedies::{
     act, deregister_by_force, names_volume, plugin_status, release_again, run, stop_job,
-    stop_waiting_jobs, wait_for_server, wait_schedulable, wait_unclaimed,
+    stop_waiting_jobs, wait_schedulable, wait_unclaimed,
 };
 use crate::model::{
     Alloc, BlockedEvaluation, ClientStatus, DesiredStatus, NodeSight, UnstartedAlloc, ago,
@@ -47,7 +47,9 @@ fn unknown_allocation(facts: &VolumeFacts<'_>, claim: &ClaimingAlloc) -> Finding
     };
     let evidence = format!("the volume lists allocation `{id}`, of which the server has no record");
     let mut remedies = match facts.nodes.away() {
-        Some(away) if away.is_empty() => vec![wait_for_server(facts)],
+        Some(away) if away.is_empty() => vec![act(
+            "make sure on the nodes that none of its processes runs: its job was purged or collected, and nothing on the server shows them any more",
+        )],
         Some(away) => away
             .iter()
             .take(2)
@@ -284,7 +286,7 @@ fn unclaimed_writer(facts: &VolumeFacts<'_>, alloc: &Alloc) -> Finding {
         NodeSight::Gone | NodeSight::Fenced => (
             ", which the server does not call any more".to_owned(),
             act(format!(
-                "make sure that the machine of node `{node}` is off; the record of the allocation goes with its job"
+                "make sure that the machine of node `{node}` is off, and do not purge the job before: its record is all that shows the writer"
             )),
         ),
         NodeSight::Unread => (

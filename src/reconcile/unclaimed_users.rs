@@ -8,9 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
+use super::volume_list::list_all_volumes;
 use crate::model::{
     Alloc, AllocId, AllocWrites, ClientStatus, DesiredStatus, Namespace, NamespacedId, NodeSight,
-    SeenNodes, UnstartedAlloc, Volume, VolumeId,
+    SeenNodes, UnstartedAlloc, Volume, VolumeId, VolumeSummary,
 };
 use crate::ports::{ApiError, ClusterApi};
 use crate::wire::{AllocationDocument, AllocationStub, allocation_from_wire};
@@ -89,11 +90,45 @@ pub(super) async fn unproven_users(
     Ok(found)
 }
 
+/// Returns the allocations whose end is not proven and whose jobs name a volume that is not registered any more, with that
+/// volume. Which data they have is not known.
+///
+/// # Errors
+/// If the volumes or the allocations cannot be read.
+pub(super) async fn unregistered_users(
+    api: &dyn ClusterApi,
+    nodes: &SeenNodes,
+    parallelism: usize,
+) -> Result<Vec<(NamespacedId, Alloc)>, String> {
+    let listed = list_all_volumes(api).await.map_err(|error| error.message)?;
+    let key_of = |one: &VolumeSummary| NamespacedId::new(one.namespace.clone(), one.id.clone());
+    let registered: BTreeSet<NamespacedId> = listed.iter().map(key_of).collect();
+    let all = Namespace::new(Namespace::ALL);
+    let (users, _) = users_in(api, &all, nodes, parallelism)
+        .await
+        .map_err(|why| format!("allocations of all namespaces: {why}"))?;
+    let mut found = vec![];
+    for User {
+        namespace,
+        alloc,
+        volumes,
+    } in users
+    {
+        let named = volumes.into_iter();
+        let keys = named.map(|id| NamespacedId::new(namespace.clone(), id));
+        let gone = keys.filter(|key| !registered.contains(key));
+        found.extend(gone.map(|key| (key, alloc.clone())));
+    }
+    Ok(found)
+}
+
 /// An allocation whose tasks did not start, with the volumes that its job names for it.
 type Unstarted = (UnstartedAlloc, BTreeSet<VolumeId>);
 
 /// An allocation with the volumes that its job names for it.
 struct User {
+    /// As the server lists it.
+    namespace: Namespace,
     alloc: Alloc,
     volumes: BTreeSet<VolumeId>,
 }
@@ -106,10 +141,13 @@ async fn users_in(
 ) -> Result<(Vec<User>, Vec<Unstarted>), String> {
     let listed = api.list_allocations(namespace, "").await;
     let listed = listed.map_err(|error| error.message)?;
-    let suspects: Vec<Alloc> = listed
+    let suspects: Vec<(Namespace, Alloc)> = listed
         .iter()
-        .map(|reading| allocation_from_wire(&reading.value))
-        .filter(|alloc| may_write_without_claim(alloc, nodes))
+        .map(|reading| {
+            let namespace = Namespace::new(&reading.value.namespace);
+            (namespace, allocation_from_wire(&reading.value))
+        })
+        .filter(|(_, alloc)| may_write_without_claim(alloc, nodes))
         .collect();
     if suspects.len() > MAX_READ {
         return Err(format!(
@@ -117,9 +155,13 @@ async fn users_in(
             suspects.len()
         ));
     }
-    let reads = suspects.into_iter().map(async |alloc| {
+    let reads = suspects.into_iter().map(async |(namespace, alloc)| {
         let volumes = read_volumes(api, &alloc.id).await?;
-        Ok::<_, ApiError>(User { alloc, volumes })
+        Ok::<_, ApiError>(User {
+            namespace,
+            alloc,
+            volumes,
+        })
     });
     let reads = stream::iter(reads).buffered(parallelism.max(1));
     let users: Vec<User> = reads.try_collect().await.map_err(|error| error.message)?;

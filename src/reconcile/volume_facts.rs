@@ -173,6 +173,17 @@ impl FactReading {
                     }
                 }
             }
+            if self.claims.is_none() {
+                // Nomad drops the claims of what may still write.
+                let found = unclaimed_users(api, &sharing, &self.nodes, 1).await;
+                for other in &mut sharing {
+                    for alloc in found.allocs.get(&other.key()).into_iter().flatten() {
+                        other.write_allocs.insert(alloc.id.clone());
+                        other.allocs.push(alloc.clone());
+                    }
+                }
+                self.unread.extend(found.unread);
+            }
             self.sharing.insert(volume.key(), sharing);
         }
     }

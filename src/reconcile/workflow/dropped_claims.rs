@@ -14,7 +14,7 @@ use crate::model::{Alloc, AllocWrites, NamespacedId, Volume};
 use crate::plan::{Action, ClaimDrops, ClaimingAlloc, Plan, PlannedVolume};
 use crate::ports::ServerKind;
 use crate::reconcile::seen_nodes::seen_nodes;
-use crate::reconcile::unclaimed_users::{unclaimed_users, unproven_users};
+use crate::reconcile::unclaimed_users::{unclaimed_users, unproven_users, unregistered_users};
 
 /// Volumes with the claims that the server dropped.
 #[derive(Debug, Default)]
@@ -182,6 +182,56 @@ async fn registration_problems(
         }
     }
     Ok(problems)
+}
+
+/// Refuses to take data that is registered nowhere while an allocation may still write to a volume that is registered
+/// nowhere any more: it may be the same data.
+///
+/// # Errors
+/// Every such allocation.
+pub(super) async fn check_orphans(
+    context: &WorkflowContext<'_>,
+    verb: &str,
+) -> Result<(), WorkflowError> {
+    let api = context.api;
+    if api.server().await? == ServerKind::Agent {
+        return Ok(());
+    }
+    let nodes = seen_nodes(api, &[]).await;
+    let users = match unregistered_users(api, &nodes, context.parallelism).await {
+        Ok(users) => users,
+        Err(why) => {
+            let problem = unread_problem(Diagnostic::error, &format!("{verb}ed"), &[why]);
+            return Err(WorkflowError::blocked([problem]));
+        }
+    };
+    let drops = ClaimDrops {
+        nodes,
+        ..ClaimDrops::default()
+    };
+    let mut problems = vec![];
+    for (volume, alloc) in users {
+        let claim = ClaimingAlloc {
+            id: alloc.id.clone(),
+            alloc: Some(alloc),
+        };
+        if drops.writes(&claim) == AllocWrites::Possible {
+            let message = format!(
+                "cannot {verb} data that is not registered: an allocation may still write to volume {}, which is not registered any more",
+                volume.quoted()
+            );
+            let problem = Diagnostic::error(Code::VolumeInUse, message)
+                .note(claim.to_string())
+                .note(drops.why(&claim))
+                .note("its data may be this data")
+                .help("stop its job without `-purge`, and wait until the client reports `complete` or `failed`; start a node that is away again");
+            problems.push(problem);
+        }
+    }
+    match problems.is_empty() {
+        true => Ok(()),
+        false => Err(WorkflowError::blocked(problems)),
+    }
 }
 
 fn may_write(verb: &str, key: &NamespacedId, claims: &[ClaimingAlloc]) -> Diagnostic {
