@@ -4,7 +4,8 @@
 //! so such a volume is only for reading. A host volume in one of them is never offered, and none that shows one of them by
 //! another path, such as a bind mount: nothing would be hidden there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -31,9 +32,15 @@ pub(super) fn check_host_volumes(
         };
         let inside = own.iter().find(|own| volume.path.starts_with(own));
         let around = own.iter().find(|own| own.starts_with(&volume.path));
-        if let (None, None, Some(directory)) = (inside, around, shown_by(&volume.path, own)) {
-            let help = "offer another directory, or unmount what shows it there".to_owned();
-            problems.push(refused("shows, by another mount,", directory, help));
+        if inside.is_none() && around.is_none() {
+            match shown_by(&volume.path, own) {
+                Ok(None) => {}
+                Ok(Some(directory)) => {
+                    let help = "offer another directory, or unmount what shows it there".to_owned();
+                    problems.push(refused("shows, by another mount,", directory, help));
+                }
+                Err(error) => problems.push(unreadable(name, &error)),
+            }
         }
         match (inside, around.filter(|_| !volume.read_only)) {
             (Some(directory), _) => {
@@ -56,21 +63,46 @@ pub(super) fn check_host_volumes(
     }
 }
 
-/// Returns the directory that is in a volume, or around it, by another path.
-fn shown_by<'o>(volume: &Path, own: &'o [PathBuf]) -> Option<&'o PathBuf> {
-    let identity = |path: &Path| {
-        let found = std::fs::metadata(path).ok()?;
-        Some((found.dev(), found.ino()))
+/// Returns the directory that is in a volume, or around it, by another path. What does not exist is nowhere.
+fn shown_by<'o>(volume: &Path, own: &'o [PathBuf]) -> io::Result<Option<&'o PathBuf>> {
+    let Some(shown) = identity(volume)? else {
+        return Ok(None);
     };
-    let shown = identity(volume)?;
-    own.iter().find(|own| {
-        let mut above_own = own.ancestors();
-        let mut above_volume = volume.ancestors();
-        let is_in_volume = above_own.any(|one| identity(one) == Some(shown));
-        let is_around =
-            identity(own).is_some_and(|own| above_volume.any(|one| identity(one) == Some(own)));
-        is_in_volume || is_around
-    })
+    let above_volume = identities_above(volume)?;
+    for directory in own {
+        let is_in_volume = identities_above(directory)?.contains(&shown);
+        let is_around = identity(directory)?.is_some_and(|own| above_volume.contains(&own));
+        if is_in_volume || is_around {
+            return Ok(Some(directory));
+        }
+    }
+    Ok(None)
+}
+
+/// The device and the number of a directory: the same by whatever path.
+type Identity = (u64, u64);
+
+fn identity(path: &Path) -> io::Result<Option<Identity>> {
+    match std::fs::metadata(path) {
+        Ok(found) => Ok(Some((found.dev(), found.ino()))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The identities of a path and of every directory above it.
+fn identities_above(path: &Path) -> io::Result<BTreeSet<Identity>> {
+    let found = path.ancestors().map(identity);
+    let found = found.filter_map(io::Result::transpose);
+    found.collect()
+}
+
+fn unreadable(name: &str, error: &io::Error) -> Diagnostic {
+    let message = format!(
+        "cannot offer the host volume `{name}`: whether it shows a directory of the agent cannot be found out: {error}"
+    );
+    Diagnostic::error(Code::AgentBadHostVolume, message)
+        .help("make the directory and those above it readable for the agent, or offer another one")
 }
 
 #[cfg(test)]
@@ -112,11 +144,14 @@ mod tests {
         let own = [path("srv/agent")];
         std::fs::create_dir_all(path("srv/agent/allocs")).unwrap();
         std::fs::create_dir_all(path("other")).unwrap();
-        let shown = |volume: &str| shown_by(&path(volume), &own).is_some();
+        let shown = |volume: &str| shown_by(&path(volume), &own).unwrap().is_some();
         assert!(shown("srv") && shown("srv/agent") && shown("srv/agent/allocs"));
         assert!(!shown("other") && !shown("missing"));
         // Two paths of one directory, as a bind mount makes them.
         std::os::unix::fs::symlink(path("srv"), path("bound")).unwrap();
         assert!(shown("bound") && shown("bound/agent") && shown("bound/agent/allocs"));
+        // A file is no directory, so what is below it cannot be looked at.
+        std::fs::write(path("file"), "").unwrap();
+        assert!(shown_by(&path("file/below"), &own).is_err());
     }
 }

@@ -10,7 +10,7 @@ use super::facts::VolumeFacts;
 use super::finding::{Confidence, Evidence, FactSource, Finding, Remedy, Rule};
 use super::remedies::{
     act, deregister_by_force, names_volume, plugin_status, release_again, run, stop_job,
-    stop_waiting_jobs, wait_for_server, wait_schedulable, wait_unclaimed,
+    stop_waiting_jobs, wait_schedulable, wait_unclaimed,
 };
 use crate::model::{
     Alloc, BlockedEvaluation, ClientStatus, DesiredStatus, NodeSight, UnstartedAlloc, ago,
@@ -47,7 +47,9 @@ fn unknown_allocation(facts: &VolumeFacts<'_>, claim: &ClaimingAlloc) -> Finding
     };
     let evidence = format!("the volume lists allocation `{id}`, of which the server has no record");
     let mut remedies = match facts.nodes.away() {
-        Some(away) if away.is_empty() => vec![wait_for_server(facts)],
+        Some(away) if away.is_empty() => vec![act(
+            "make sure on the nodes that none of its processes runs: its job was purged or collected, and nothing on the server shows them any more",
+        )],
         Some(away) => away
             .iter()
             .take(2)
@@ -95,8 +97,8 @@ fn unheard(facts: &VolumeFacts<'_>, alloc: &Alloc) -> Finding {
         ),
         NodeSight::Away(word) => (
             format!("node `{node}` is {}", one_line(&word)),
-            stop_waiting_jobs(facts)
-                .into_iter()
+            std::iter::once(stop_own_job(facts, alloc))
+                .chain(stop_waiting_jobs(facts))
                 .chain([act(after_return(&node, alloc)), look])
                 .collect(),
         ),
@@ -130,6 +132,13 @@ fn unheard(facts: &VolumeFacts<'_>, alloc: &Alloc) -> Finding {
         ],
         remedies,
     }
+}
+
+/// The server replaces a lost or stopping allocation elsewhere, which is the next writer. A job that is purged shows no
+/// writer any more.
+fn stop_own_job(facts: &VolumeFacts<'_>, alloc: &Alloc) -> Remedy {
+    let why = "without `-purge`: the server replaces the allocation elsewhere while it may write";
+    stop_job(facts, &alloc.job_id, why)
 }
 
 /// What becomes of an allocation when its node is started again.
@@ -284,7 +293,7 @@ fn unclaimed_writer(facts: &VolumeFacts<'_>, alloc: &Alloc) -> Finding {
         NodeSight::Gone | NodeSight::Fenced => (
             ", which the server does not call any more".to_owned(),
             act(format!(
-                "make sure that the machine of node `{node}` is off; the record of the allocation goes with its job"
+                "make sure that the machine of node `{node}` is off, and do not purge the job before: its record is all that shows the writer"
             )),
         ),
         NodeSight::Unread => (
@@ -315,6 +324,7 @@ fn unclaimed_writer(facts: &VolumeFacts<'_>, alloc: &Alloc) -> Finding {
         .into_iter()
         .map(|job| stop_job(facts, job, "until the other allocation has ended"))
         .collect();
+    remedies.push(stop_own_job(facts, alloc));
     remedies.extend(stop_waiting_jobs(facts));
     remedies.push(last);
     Finding {

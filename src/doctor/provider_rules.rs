@@ -147,7 +147,8 @@ pub(super) fn written_twice(facts: &VolumeFacts<'_>) -> Option<Finding> {
         })
     };
     let own = facts.volume;
-    if own.write_allocs.is_empty() {
+    let unclaimed = facts.unclaimed.unwrap_or_default();
+    if own.write_allocs.is_empty() && unclaimed.is_empty() {
         return None;
     }
     let others = facts.sharing.unwrap_or_default().iter();
@@ -158,8 +159,11 @@ pub(super) fn written_twice(facts: &VolumeFacts<'_>) -> Option<Finding> {
     let first = others.first()?;
     let names: Vec<_> = others.iter().map(|other| other.key().quoted()).collect();
     let writers = |volume: &Volume| {
-        let ids = volume.write_allocs.iter();
+        let without_claim = unclaimed.iter().filter(|_| volume.key() == own.key());
+        let without_claim = without_claim.map(|alloc| &alloc.id);
+        let ids: BTreeSet<&AllocId> = volume.write_allocs.iter().chain(without_claim).collect();
         let ids: Vec<_> = ids
+            .iter()
             .map(|id| format!("`{}`", one_line(id.as_str())))
             .collect();
         format!(

@@ -175,6 +175,12 @@ impl VolumeSummary {
     pub fn key(&self) -> NamespacedId {
         NamespacedId::new(self.namespace.clone(), self.id.clone())
     }
+
+    /// Returns the provider's ID of the volume, as [`Volume::remote_id`] does.
+    pub fn remote_id(&self) -> &str {
+        let external = self.external_id.as_ref();
+        external.map_or(self.id.as_str(), ExternalId::as_str)
+    }
 }
 
 /// A registered volume on a server.

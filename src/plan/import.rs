@@ -183,14 +183,11 @@ fn origin(volume: &Volume) -> Option<String> {
 
 /// Returns the volumes with the same external ID; deleting one deletes the data of all.
 fn shared(volume: &Volume, registered: &[VolumeSummary]) -> Vec<NamespacedId> {
-    let remote = |other: &VolumeSummary| {
-        let of_id = || ExternalId::new(other.id.as_str());
-        other.external_id.clone().unwrap_or_else(of_id)
-    };
-    let others = registered
-        .iter()
-        .filter(|other| other.plugin_id == volume.plugin_id && remote(other) == volume.remote_id());
-    let keys = others.map(|other| NamespacedId::new(other.namespace.clone(), other.id.clone()));
+    let remote = volume.remote_id();
+    let others = registered.iter().filter(|other| {
+        other.plugin_id == volume.plugin_id && other.remote_id() == remote.as_str()
+    });
+    let keys = others.map(VolumeSummary::key);
     keys.filter(|key| *key != volume.key()).collect()
 }
 

@@ -110,13 +110,11 @@ pub(super) fn claimed_error(
 /// by its volume ID (B35).
 pub fn shares_data(volume: &Volume, other: &VolumeSummary) -> bool {
     let is_itself = other.namespace == volume.namespace && other.id == volume.id;
-    let remote = other
-        .external_id
-        .as_ref()
-        .map_or(other.id.as_str(), |id| id.as_str());
     let serves = (&volume.plugin_id, volume.provider.as_str());
     let is_served = (&other.plugin_id, other.provider.as_str());
-    !is_itself && may_be_one_provider(serves, is_served) && remote == volume.remote_id().as_str()
+    !is_itself
+        && may_be_one_provider(serves, is_served)
+        && other.remote_id() == volume.remote_id().as_str()
 }
 
 /// Whether two plugins, each with the name of its provider, may serve the same volumes: a new version of a driver runs

@@ -65,7 +65,7 @@ impl Inventory {
         let of = |volume: ExternalVolume| {
             let id = volume.external_id.as_str();
             let temporary = deletion_name(plugin, &volume.external_id);
-            let same = registered.iter().filter(|one| remote_id(one) == id);
+            let same = registered.iter().filter(|one| one.remote_id() == id);
             let (deletion, registered): (Vec<_>, Vec<_>) =
                 same.cloned().partition(|one| one.id == temporary);
             ListedVolume {
@@ -80,7 +80,7 @@ impl Inventory {
             all.any(|one| one.volume.external_id.as_str() == id)
         };
         let of_plugin = registered.iter().filter(|one| one.plugin_id == *plugin);
-        let missing = of_plugin.filter(|one| !is_listed(remote_id(one)));
+        let missing = of_plugin.filter(|one| !is_listed(one.remote_id()));
         Self {
             missing: missing.cloned().collect(),
             listed,
@@ -97,12 +97,6 @@ impl Inventory {
         let mut listed = self.listed.iter();
         listed.find(|listed| listed.volume.external_id.as_str() == id)
     }
-}
-
-/// Returns the ID by which the provider knows a volume: its external ID, or its own ID if it has none.
-fn remote_id(volume: &VolumeSummary) -> &str {
-    let external = volume.external_id.as_ref();
-    external.map_or(volume.id.as_str(), ExternalId::as_str)
 }
 
 /// Returns the ID of the registration that deletes an external volume. It is always the same for one
@@ -130,7 +124,7 @@ pub(super) async fn register_orphan(
     let remote = remote.map_or(request.id.as_str(), ExternalId::as_str);
     let all = list_all_volumes(api).await;
     let all = all.map_err(|error| error.diagnostic())?;
-    let mut same = all.iter().filter(|one| remote_id(one) == remote);
+    let mut same = all.iter().filter(|one| one.remote_id() == remote);
     if let Some(other) = same.find(|one| (&one.namespace, &one.id) != (&key.namespace, &key.id)) {
         return Err(already_registered(remote, other));
     }
@@ -260,7 +254,7 @@ async fn deletion_problems(
             removal_problems(&volume, Removal::Delete, &others, &ClaimDrops::default());
         let remote = volume.remote_id();
         let elsewhere = others.iter().find(|other| {
-            other.plugin_id != volume.plugin_id && remote_id(other) == remote.as_str()
+            other.plugin_id != volume.plugin_id && other.remote_id() == remote.as_str()
         });
         problems.extend(elsewhere.map(|other| already_registered(remote.as_str(), other)));
         problems

@@ -8,17 +8,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
+use super::volume_list::list_all_volumes;
+use crate::diagnostic::Code;
 use crate::model::{
     Alloc, AllocId, AllocWrites, ClientStatus, DesiredStatus, Namespace, NamespacedId, NodeSight,
-    SeenNodes, UnstartedAlloc, Volume, VolumeId,
+    SeenNodes, UnstartedAlloc, Volume, VolumeId, VolumeSummary,
 };
 use crate::ports::{ApiError, ClusterApi};
 use crate::wire::{AllocationDocument, AllocationStub, allocation_from_wire};
 
 /// How many allocations of a namespace whose tasks did not start are read, the newest first.
 const MAX_UNSTARTED: usize = 50;
-/// How many allocations of a namespace are read.
-const MAX_READ: usize = 200;
+/// How many allocations are read: those of some nodes that are away.
+const MAX_READ: usize = 2_000;
 
 /// The allocations that use volumes without a claim.
 #[derive(Debug, Default)]
@@ -27,8 +29,30 @@ pub(super) struct UnclaimedUsers {
     pub(super) allocs: BTreeMap<NamespacedId, Vec<Alloc>>,
     /// The allocations of each volume that should run, and whose tasks did not start.
     pub(super) unstarted: BTreeMap<NamespacedId, Vec<UnstartedAlloc>>,
-    /// What could not be read, and why.
-    pub(super) unread: Vec<String>,
+    /// The namespaces whose allocations could not be read, and why.
+    pub(super) unread: Vec<(Namespace, ApiError)>,
+}
+
+impl UnclaimedUsers {
+    /// Counts the allocations without a claim as if they had one, and returns them.
+    pub(super) fn count_in(&self, volume: &mut Volume) -> &[Alloc] {
+        let users = self
+            .allocs
+            .get(&volume.key())
+            .map_or(&[][..], Vec::as_slice);
+        for alloc in users {
+            volume.write_allocs.insert(alloc.id.clone());
+            volume.allocs.push(alloc.clone());
+        }
+        users
+    }
+
+    /// Returns what could not be read, for a report.
+    pub(super) fn reasons(&self) -> impl Iterator<Item = String> {
+        self.unread.iter().map(|(namespace, error)| {
+            format!("allocations of namespace `{namespace}`: {}", error.message)
+        })
+    }
 }
 
 /// Returns the allocations that use the volumes without a claim, and whose end is not proven.
@@ -53,38 +77,37 @@ pub(super) async fn unclaimed_users(
                     found.unstarted.insert(key, names.collect());
                 }
             }
-            Err(why) => found
-                .unread
-                .push(format!("allocations of namespace `{namespace}`: {why}")),
+            Err(why) => found.unread.push((namespace.clone(), why)),
         }
     }
     found
 }
 
-/// Returns the allocations whose jobs name these volumes, which need not exist, and whose end is not proven although
-/// they may have no claim. A volume without any is missing.
+/// Returns the allocations whose end is not proven and whose jobs name a volume that is not registered, with that
+/// volume. Which data they have is not known.
 ///
 /// # Errors
-/// If the allocations of a namespace cannot be read.
-pub(super) async fn unproven_users(
+/// If the volumes or the allocations cannot be read.
+pub(super) async fn unregistered_users(
     api: &dyn ClusterApi,
-    volumes: &BTreeSet<NamespacedId>,
     nodes: &SeenNodes,
     parallelism: usize,
-) -> Result<BTreeMap<NamespacedId, Vec<Alloc>>, String> {
-    let mut found: BTreeMap<NamespacedId, Vec<Alloc>> = BTreeMap::new();
-    let namespaces: BTreeSet<&Namespace> = volumes.iter().map(|key| &key.namespace).collect();
-    for namespace in namespaces {
-        let (users, _) = users_in(api, namespace, nodes, parallelism)
-            .await
-            .map_err(|why| format!("allocations of namespace `{namespace}`: {why}"))?;
-        for key in volumes.iter().filter(|key| key.namespace == *namespace) {
-            let own = users.iter().filter(|user| user.volumes.contains(&key.id));
-            let own: Vec<_> = own.map(|user| user.alloc.clone()).collect();
-            if !own.is_empty() {
-                found.insert(key.clone(), own);
-            }
-        }
+) -> Result<Vec<(NamespacedId, Alloc)>, ApiError> {
+    let listed = list_all_volumes(api).await?;
+    let registered: BTreeSet<NamespacedId> = listed.iter().map(VolumeSummary::key).collect();
+    let all = Namespace::new(Namespace::ALL);
+    let (users, _) = users_in(api, &all, nodes, parallelism).await?;
+    let mut found = vec![];
+    for User {
+        namespace,
+        alloc,
+        volumes,
+    } in users
+    {
+        let named = volumes.into_iter();
+        let keys = named.map(|id| NamespacedId::new(namespace.clone(), id));
+        let gone = keys.filter(|key| !registered.contains(key));
+        found.extend(gone.map(|key| (key, alloc.clone())));
     }
     Ok(found)
 }
@@ -94,6 +117,8 @@ type Unstarted = (UnstartedAlloc, BTreeSet<VolumeId>);
 
 /// An allocation with the volumes that its job names for it.
 struct User {
+    /// As the server lists it.
+    namespace: Namespace,
     alloc: Alloc,
     volumes: BTreeSet<VolumeId>,
 }
@@ -103,26 +128,29 @@ async fn users_in(
     namespace: &Namespace,
     nodes: &SeenNodes,
     parallelism: usize,
-) -> Result<(Vec<User>, Vec<Unstarted>), String> {
-    let listed = api.list_allocations(namespace, "").await;
-    let listed = listed.map_err(|error| error.message)?;
-    let suspects: Vec<Alloc> = listed
+) -> Result<(Vec<User>, Vec<Unstarted>), ApiError> {
+    let listed = api.list_allocations(namespace, "").await?;
+    let suspects: Vec<(Namespace, Alloc)> = listed
         .iter()
-        .map(|reading| allocation_from_wire(&reading.value))
-        .filter(|alloc| may_write_without_claim(alloc, nodes))
+        .map(|reading| {
+            let namespace = Namespace::new(&reading.value.namespace);
+            (namespace, allocation_from_wire(&reading.value))
+        })
+        .filter(|(_, alloc)| may_write_without_claim(alloc, nodes))
         .collect();
     if suspects.len() > MAX_READ {
-        return Err(format!(
-            "{} of them have not ended as far as is known, more than are read",
-            suspects.len()
-        ));
+        return Err(too_many(suspects.len()));
     }
-    let reads = suspects.into_iter().map(async |alloc| {
+    let reads = suspects.into_iter().map(async |(namespace, alloc)| {
         let volumes = read_volumes(api, &alloc.id).await?;
-        Ok::<_, ApiError>(User { alloc, volumes })
+        Ok::<_, ApiError>(User {
+            namespace,
+            alloc,
+            volumes,
+        })
     });
     let reads = stream::iter(reads).buffered(parallelism.max(1));
-    let users: Vec<User> = reads.try_collect().await.map_err(|error| error.message)?;
+    let users: Vec<User> = reads.try_collect().await?;
     let mut unstarted: Vec<UnstartedAlloc> = listed
         .iter()
         .filter_map(|reading| unstarted_alloc(&reading.value))
@@ -134,8 +162,23 @@ async fn users_in(
         Ok::<_, ApiError>((one, volumes))
     });
     let reads = stream::iter(reads).buffered(parallelism.max(1));
-    let unstarted = reads.try_collect().await;
-    Ok((users, unstarted.map_err(|error: ApiError| error.message)?))
+    Ok((users, reads.try_collect().await?))
+}
+
+fn too_many(count: usize) -> ApiError {
+    ApiError {
+        code: Code::ApiTooLarge,
+        status: None,
+        message: format!(
+            "{count} allocations have not ended as far as is known, and at most {MAX_READ} are read"
+        ),
+        help: vec![
+            "start the nodes that are away, or remove those that are off for good from the server"
+                .to_owned(),
+        ],
+        notes: vec![],
+        server_text: None,
+    }
 }
 
 /// Returns the volumes that the job of an allocation names for it; none if the server has forgotten the allocation.

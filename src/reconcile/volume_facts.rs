@@ -16,7 +16,7 @@ use crate::diagnostic::Diagnostic;
 use crate::doctor::VolumeFacts;
 use crate::model::{
     Alloc, BlockedEvaluation, Namespace, NamespacedId, PluginId, SeenNodes, UnstartedAlloc, Volume,
-    VolumeClaim, VolumeHealth,
+    VolumeClaim, VolumeHealth, VolumeSummary,
 };
 use crate::plan::{
     AskedPlugins, DetachRule, PluginState, ProviderList, UnlistedReason, shares_data,
@@ -121,9 +121,9 @@ impl FactReading {
         if options.reads_evaluations && !is_agent {
             reading.read_evaluations(api, volumes).await;
             let found = unclaimed_users(api, volumes, &reading.nodes, options.parallelism).await;
+            reading.unread.extend(found.reasons());
             reading.unclaimed = found.allocs;
             reading.unstarted = found.unstarted;
-            reading.unread.extend(found.unread);
         }
         Ok(reading)
     }
@@ -159,22 +159,46 @@ impl FactReading {
                 return self.unread.push(why);
             }
         };
-        for volume in volumes {
-            let mut sharing = vec![];
-            for other in listed.iter().filter(|other| shares_data(volume, other)) {
-                let key = NamespacedId::new(other.namespace.clone(), other.id.clone());
-                match api.read_volume(&key).await {
-                    Ok(read) => sharing.extend(read.map(|reading| reading.value)),
-                    Err(error) => {
-                        let key = key.quoted();
-                        let why = format!("registration {key} of the same data: {}", error.message);
-                        self.unread.push(why);
-                        break;
-                    }
-                }
-            }
-            self.sharing.insert(volume.key(), sharing);
+        let mut by_data: BTreeMap<&str, Vec<&VolumeSummary>> = BTreeMap::new();
+        for one in &listed {
+            by_data.entry(one.remote_id()).or_default().push(one);
         }
+        for volume in volumes {
+            let same = by_data.get(volume.remote_id().as_str());
+            let same = same.into_iter().flatten();
+            let others = same.filter(|other| shares_data(volume, other));
+            let others: Vec<_> = others.map(|other| other.key()).collect();
+            match self.read_others(api, &others).await {
+                Ok(sharing) => {
+                    self.sharing.insert(volume.key(), sharing);
+                }
+                Err(why) => self.unread.push(why),
+            }
+        }
+    }
+
+    /// Reads volumes, with the claims that Nomad dropped although the allocations may still write.
+    async fn read_others(
+        &mut self,
+        api: &dyn ClusterApi,
+        keys: &[NamespacedId],
+    ) -> Result<Vec<Volume>, String> {
+        let mut volumes = vec![];
+        for key in keys {
+            let read = api.read_volume(key).await.map_err(|error| {
+                let key = key.quoted();
+                format!("registration {key} of the same data: {}", error.message)
+            })?;
+            volumes.extend(read.map(|reading| reading.value));
+        }
+        if self.claims.is_none() && !volumes.is_empty() {
+            let users = unclaimed_users(api, &volumes, &self.nodes, 1).await;
+            for volume in &mut volumes {
+                users.count_in(volume);
+            }
+            self.unread.extend(users.reasons());
+        }
+        Ok(volumes)
     }
 
     /// Reads what the plugins report of the volumes that are in use, for which nodes can answer.

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::agent_process::signal_process;
 use crate::job_machine::{Machine, WRITER, volume};
-use crate::task_fixture::{TestRun, exec, exited};
+use crate::task_fixture::{TestRun, exec, exited, was_killed};
 use crate::task_root::exec_request;
 use crate::wait::{until, until_true, until_within};
 
@@ -77,16 +77,7 @@ async fn a_task_gets_no_more_memory_than_its_resources_allow() {
     let limit = reached(&end).memory.unwrap();
     assert_eq!(limit.limit, 32 << 20);
     assert!(limit.count >= 1);
-    assert!(
-        matches!(
-            end,
-            RunEnd::Exited {
-                signal: Some(9),
-                ..
-            }
-        ),
-        "{end:?}"
-    );
+    assert!(was_killed(&end), "{end:?}");
     assert_eq!(groups(), [] as [String; 0]);
     // What one process takes ends that process, and the end of the task says it.
     let run = limited_run(base.path());

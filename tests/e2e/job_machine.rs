@@ -236,6 +236,15 @@ impl Machine {
         assert!(ended.success());
     }
 
+    /// A job with one task, a shell script, and no volume.
+    pub(crate) fn job_without_volume(&self, id: &str, kind: &str, script: &str) -> Value {
+        let mut job = self.job(id, kind, &json!({}), script);
+        let group = &mut job["TaskGroups"][0];
+        group["Volumes"] = json!({});
+        group["Tasks"][0]["VolumeMounts"] = json!([]);
+        job
+    }
+
     /// A job with one task, a shell script, and one volume at `/data`.
     pub(crate) fn job(&self, id: &str, kind: &str, volume: &Value, script: &str) -> Value {
         json!({

@@ -5,12 +5,14 @@
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::agent_process::{AgentProcess, processes_with, program, signal_process};
+use crate::agent_process::{
+    AgentProcess, PROGRAM, processes_with, program, runtime_directory, signal_process,
+};
 use crate::hostpath_fixture::{run_in_namespace, run_in_namespace_with_devices};
 use crate::job_machine::{Machine, WRITER, volume};
 use crate::namespace::{has_all_users, mounts};
@@ -348,5 +350,39 @@ fn an_agent_with_a_temporary_directory_leaves_nothing() {
         assert!(machine.agent.take().unwrap().stop().success());
         assert_eq!(machine.tasks(), Vec::<u32>::new());
         assert!(!socket.exists());
+    });
+}
+
+/// What a shell starts in the background ignores interrupts, and so does everything that it starts, unless someone changes
+/// that: a task could only be killed.
+#[test]
+fn an_agent_that_ignores_signals_starts_tasks_that_do_not() {
+    let test = "jobs::an_agent_that_ignores_signals_starts_tasks_that_do_not";
+    run_in_namespace(test, async {
+        let mut machine = Machine::without_agent();
+        let script = "trap '' INT QUIT HUP USR1 USR2; exec \"$0\" \"$@\"";
+        let mut command = Command::new("sh");
+        command.args(["-c", script, PROGRAM, "agent", "--dev"]);
+        command.args(["--http", "127.0.0.1:0", "--data-dir"]);
+        command.arg(machine.data());
+        command.env("XDG_RUNTIME_DIR", runtime_directory());
+        machine.agent = Some(AgentProcess::run_with_its_log(command));
+        let script = "grep SigIgn: /proc/self/status";
+        machine.run(&machine.job_without_volume("a", "batch", script));
+        let alloc = machine.wait_for("a", "complete", 1).remove(0);
+        let output = machine.output(&alloc);
+        let mask = output.trim().trim_start_matches("SigIgn:").trim();
+        let mask = u64::from_str_radix(mask, 16).unwrap();
+        let bit = |signal: Signal| 1 << (signal.as_raw() - 1);
+        for signal in [
+            Signal::INT,
+            Signal::QUIT,
+            Signal::HUP,
+            Signal::USR1,
+            Signal::USR2,
+        ] {
+            assert_eq!(mask & bit(signal), 0, "{signal:?} is ignored: {output}");
+        }
+        machine.end();
     });
 }

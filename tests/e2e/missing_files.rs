@@ -151,9 +151,10 @@ fn an_agent_elsewhere_with_the_same_path_touches_none_of_our_tasks() {
         let machine = Machine::new();
         machine.create_volume("data", WRITER, "file-system");
         machine.run(&machine.job("a", "service", &volume("data", WRITER), LONELY));
-        machine.wait_for("a", "running", 1);
-        until_true("the task to run", || !machine.tasks().is_empty());
-        let tasks = machine.tasks();
+        let alloc = machine.wait_for("a", "running", 1).remove(0);
+        let shims = || processes_with(&["task-process", "shim", alloc["ID"].as_str().unwrap()]);
+        let before = shims();
+        assert_eq!(before.len(), 1);
 
         let other = tempfile::tempdir().unwrap();
         let script = "mount --bind \"$1\" \"$2\" || exit 1; data=$2; program=$3; shift 3; \
@@ -177,10 +178,7 @@ fn an_agent_elsewhere_with_the_same_path_touches_none_of_our_tasks() {
         let token = operator_token(&other.path().to_string_lossy());
         let address = Address::Tcp(address, Some(token));
         // Its first task starts after it has looked for those of an earlier run.
-        let mut job = machine.job("b", "batch", &volume("data", WRITER), "true");
-        let group = &mut job["TaskGroups"][0];
-        group["Volumes"] = json!({});
-        group["Tasks"][0]["VolumeMounts"] = json!([]);
+        let job = machine.job_without_volume("b", "batch", "true");
         let ask = |method, path: &str, body| address.ask(method, path, body).unwrap().json();
         let job = json!({ "Job": job });
         ask("PUT", "/v1/jobs", Some(&job));
@@ -191,7 +189,45 @@ fn an_agent_elsewhere_with_the_same_path_touches_none_of_our_tasks() {
                 .then_some(())
                 .ok_or_else(|| format!("{allocs:#}"))
         });
-        assert_eq!(machine.tasks(), tasks, "{:#?}", agent.log());
+        assert_eq!(shims(), before, "{:#?}", agent.log());
+        assert!(agent.stop().success());
+        machine.stop("a");
+        machine.wait_for("a", "complete", 1);
+        machine.end();
+    });
+}
+
+/// A copy that was made while tasks ran, as for the rehearsal of a restore: its files name processes of the original.
+#[test]
+fn an_agent_on_a_copy_of_our_directory_touches_none_of_our_tasks() {
+    let test = "missing_files::an_agent_on_a_copy_of_our_directory_touches_none_of_our_tasks";
+    run_in_namespace(test, async {
+        let machine = Machine::new();
+        machine.create_volume("data", WRITER, "file-system");
+        machine.run(&machine.job("a", "service", &volume("data", WRITER), LONELY));
+        let alloc = machine.wait_for("a", "running", 1).remove(0);
+        let shims = || processes_with(&["task-process", "shim", alloc["ID"].as_str().unwrap()]);
+        let before = shims();
+        assert_eq!(before.len(), 1);
+        let base = tempfile::tempdir().unwrap();
+        let copy = base.path().join("copy");
+        // Without what is mounted below it.
+        let copied = Command::new("cp")
+            .args(["--archive", "--one-file-system"])
+            .args([&machine.data(), &copy])
+            .status();
+        assert!(copied.unwrap().success());
+        let agent = AgentProcess::start(&copy);
+        agent.wait_for_lines(1, |line| line.contains("this directory is a copy of"));
+        let Address::Tcp(address, _) = agent.address else {
+            unreachable!("the agent listens on TCP");
+        };
+        let token = operator_token(&copy.to_string_lossy());
+        let address = Address::Tcp(address, Some(token));
+        let stopped = address.ask("DELETE", "/v1/job/a", None).unwrap();
+        assert_eq!(stopped.status, 200);
+        agent.wait_for_lines(2, |line| line.contains("this directory is a copy of"));
+        assert_eq!(shims(), before, "{:#?}", agent.log());
         assert!(agent.stop().success());
         machine.stop("a");
         machine.wait_for("a", "complete", 1);

@@ -170,6 +170,17 @@ pub(crate) const fn killed_by(signal: i32) -> RunEnd {
     }
 }
 
+/// Whether SIGKILL ended a task, whatever limits it reached.
+pub(crate) const fn was_killed(end: &RunEnd) -> bool {
+    matches!(
+        end,
+        RunEnd::Exited {
+            signal: Some(9),
+            ..
+        }
+    )
+}
+
 /// A number that is the argument of `sleep` in one test only, so that its processes are found.
 pub(crate) fn unique_seconds() -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(0);

@@ -2,9 +2,9 @@
 //!
 //! One thread waits for events and acts outside of the runtime, so its blocking calls hold up nothing else; two more
 //! threads copy the output. The lock of the run is held until the process ends. The final state comes last: after
-//! the last process of the task, which takes the mount namespace with it, after the output, and after the control group. If the state cannot
-//! be written, the shim stays and tries again, because the status of the task would be lost with it; unless the directory
-//! of the run was removed.
+//! the last process of the task, which takes the mount namespace with it, after the output, and after the control group.
+//! If the state cannot be written, the shim stays and tries again, because the status of the task would be lost with it;
+//! unless the directory of the run was removed.
 
 use std::io::{self, PipeReader};
 use std::os::fd::OwnedFd;
@@ -134,6 +134,9 @@ fn write_final_state(run: &RunFiles, state: &RunState) {
 struct Signals {
     child: SignalStream,
     terminate: SignalStream,
+    /// Those that a program in the background ignores, as does everything that it starts: a task could not be asked to
+    /// stop. A signal with a handler has its default effect in the next program.
+    _not_ignored: [SignalStream; 5],
 }
 
 impl Signals {
@@ -142,6 +145,13 @@ impl Signals {
         Ok(Self {
             child: signal(SignalKind::child())?,
             terminate: signal(SignalKind::terminate())?,
+            _not_ignored: [
+                signal(SignalKind::interrupt())?,
+                signal(SignalKind::quit())?,
+                signal(SignalKind::hangup())?,
+                signal(SignalKind::user_defined1())?,
+                signal(SignalKind::user_defined2())?,
+            ],
         })
     }
 }

@@ -4,6 +4,9 @@
 //! without claims may still be written then, so what removes it, or registers its data again, looks at the jobs of such
 //! allocations too. What cannot be read is not allowed where data would be deleted or claims be dropped. The agent of
 //! this program keeps each claim until its allocation has ended.
+//!
+//! Nomad also lets a registration go while a task of a stopped job writes. Which data such an allocation has is not known
+//! any more, so nothing that is registered nowhere is registered under another ID, adopted or deleted before its end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,9 +15,12 @@ use super::error::WorkflowError;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{Alloc, AllocWrites, NamespacedId, Volume};
 use crate::plan::{Action, ClaimDrops, ClaimingAlloc, Plan, PlannedVolume};
-use crate::ports::ServerKind;
+use crate::ports::{ApiError, ServerKind};
 use crate::reconcile::seen_nodes::seen_nodes;
-use crate::reconcile::unclaimed_users::{unclaimed_users, unproven_users};
+use crate::reconcile::unclaimed_users::{unclaimed_users, unregistered_users};
+
+/// What ends an allocation that may write.
+const END_IT: &str = "stop the job without `-purge`, and wait until the client reports `complete` or `failed`; start a node that is away again";
 
 /// Volumes with the claims that the server dropped.
 #[derive(Debug, Default)]
@@ -24,7 +30,7 @@ pub(super) struct CountedClaims {
     /// The allocations whose claims were dropped.
     dropped: Vec<Alloc>,
     /// Why the allocations of some could not be read.
-    pub(super) unread: Vec<String>,
+    unread: Vec<ApiError>,
 }
 
 impl CountedClaims {
@@ -43,14 +49,10 @@ impl CountedClaims {
         }
         let nodes = seen_nodes(api, volumes).await;
         let users = unclaimed_users(api, volumes, &nodes, context.parallelism).await;
-        counted.unread = users.unread;
         for volume in &mut counted.volumes {
-            for alloc in users.allocs.get(&volume.key()).into_iter().flatten() {
-                volume.write_allocs.insert(alloc.id.clone());
-                volume.allocs.push(alloc.clone());
-                counted.dropped.push(alloc.clone());
-            }
+            counted.dropped.extend_from_slice(users.count_in(volume));
         }
+        counted.unread = users.unread.into_iter().map(|(_, error)| error).collect();
         Ok(counted)
     }
 
@@ -64,14 +66,13 @@ impl CountedClaims {
         notes.into_iter().fold(problem, Diagnostic::note)
     }
 
-    /// Returns the error if allocations could not be read.
-    pub(super) fn unread_error(&self, what: &str) -> Option<Diagnostic> {
-        (!self.unread.is_empty()).then(|| unread_problem(Diagnostic::error, what, &self.unread))
-    }
-
-    /// Returns the warning if allocations could not be read.
-    pub(super) fn unread_warning(&self, what: &str) -> Option<Diagnostic> {
-        (!self.unread.is_empty()).then(|| unread_problem(Diagnostic::warning, what, &self.unread))
+    /// Returns what to say if allocations could not be read, as an error or as a warning.
+    pub(super) fn unread(
+        &self,
+        kind: fn(Code, String) -> Diagnostic,
+        what: &str,
+    ) -> Option<Diagnostic> {
+        (!self.unread.is_empty()).then(|| unread_problem(kind, what, &self.unread))
     }
 }
 
@@ -85,16 +86,23 @@ fn note(alloc: &Alloc) -> String {
 fn unread_problem(
     kind: fn(Code, String) -> Diagnostic,
     what: &str,
-    unread: &[String],
+    unread: &[ApiError],
 ) -> Diagnostic {
     let message = format!(
         "cannot tell whether an allocation without a claim still writes to what would be {what}"
     );
-    let problem = kind(Code::VolumeInUse, message);
-    unread
-        .iter()
-        .fold(problem, |problem, why| problem.note(why.clone()))
-        .help("use a token with `read-job` in the namespaces of the volumes")
+    let mut problem = kind(Code::VolumeInUse, message);
+    let mut helps = BTreeSet::new();
+    for error in unread {
+        problem = problem.note(error.message.clone());
+        helps.extend(match error.code {
+            Code::ApiForbidden => {
+                vec!["use a token with `read-job` in the namespaces of the volumes".to_owned()]
+            }
+            _ => error.diagnostic().help,
+        });
+    }
+    helps.into_iter().fold(problem, Diagnostic::help)
 }
 
 /// Refuses a plan that would delete, deregister or register data to which an allocation without a claim may still
@@ -133,14 +141,22 @@ async fn removal_problems(
     removed: &[Volume],
 ) -> Result<Vec<Diagnostic>, WorkflowError> {
     let counted = CountedClaims::of(context, removed).await?;
-    let mut problems = vec![];
-    problems.extend(counted.unread_error("removed"));
+    let mut problems: Vec<_> = counted
+        .unread(Diagnostic::error, "removed")
+        .into_iter()
+        .collect();
     for volume in &counted.volumes {
-        let claims = ClaimingAlloc::of(volume);
+        let claims = ClaimingAlloc::of(volume).into_iter();
         let dropped = |claim: &ClaimingAlloc| counted.dropped.iter().any(|one| one.id == claim.id);
-        let claims: Vec<_> = claims.into_iter().filter(dropped).collect();
-        if !claims.is_empty() {
-            problems.push(counted.explain(may_write("remove", &volume.key(), &claims)));
+        for claim in claims.filter(dropped) {
+            let message = format!(
+                "cannot remove volume {}: an allocation without a claim may still write to it",
+                volume.key().quoted()
+            );
+            let problem = Diagnostic::error(Code::VolumeInUse, message)
+                .note(claim.to_string())
+                .help(END_IT);
+            problems.push(counted.explain(problem));
         }
     }
     Ok(problems)
@@ -150,52 +166,96 @@ async fn registration_problems(
     context: &WorkflowContext<'_>,
     registered: &[&PlannedVolume],
 ) -> Result<Vec<Diagnostic>, WorkflowError> {
-    let api = context.api;
-    if registered.is_empty() || api.server().await? == ServerKind::Agent {
+    if registered.is_empty() {
         return Ok(vec![]);
     }
-    let keys: BTreeSet<NamespacedId> = registered.iter().map(|entry| entry.key.clone()).collect();
-    let nodes = seen_nodes(api, &[]).await;
-    let users = match unproven_users(api, &keys, &nodes, context.parallelism).await {
-        Ok(users) => users,
+    let writers = match UnregisteredWriter::all(context).await? {
+        Ok(writers) => writers,
         Err(why) => {
             let warning = unread_problem(Diagnostic::warning, "registered", &[why]);
             context.reporter.diagnostic(warning);
             return Ok(vec![]);
         }
     };
-    let drops = ClaimDrops {
-        nodes,
-        ..ClaimDrops::default()
-    };
     let mut problems = vec![];
-    for (key, allocs) in users {
-        let claims = allocs.into_iter().map(|alloc| ClaimingAlloc {
-            id: alloc.id.clone(),
-            alloc: Some(alloc),
-        });
-        // One whose node is gone was approved when its claim was dropped, or cannot be stopped any more.
-        let may = |claim: &ClaimingAlloc| drops.writes(claim) == AllocWrites::Possible;
-        let claims: Vec<_> = claims.filter(may).collect();
-        if !claims.is_empty() {
-            problems.push(may_write("register", &key, &claims));
-        }
+    for entry in registered {
+        let is_new = matches!(entry.action, Action::Register(_));
+        let what = format!("register volume {}", entry.key.quoted());
+        let meant = writers
+            .iter()
+            .filter(|writer| is_new || writer.volume == entry.key);
+        problems.extend(meant.map(|writer| writer.problem(&what)));
     }
     Ok(problems)
 }
 
-fn may_write(verb: &str, key: &NamespacedId, claims: &[ClaimingAlloc]) -> Diagnostic {
-    let count = match claims.len() {
-        1 => "1 allocation without a claim".to_owned(),
-        count => format!("{count} allocations without a claim"),
+/// Refuses to take data that is registered nowhere while an allocation may still write to a volume that is not registered
+/// any more.
+///
+/// # Errors
+/// Every such allocation.
+pub(super) async fn check_orphans(
+    context: &WorkflowContext<'_>,
+    verb: &str,
+    verbed: &str,
+) -> Result<(), WorkflowError> {
+    let what = format!("{verb} data that is not registered");
+    let problems: Vec<_> = match UnregisteredWriter::all(context).await? {
+        Ok(writers) => writers.iter().map(|writer| writer.problem(&what)).collect(),
+        Err(why) => vec![unread_problem(Diagnostic::error, verbed, &[why])],
     };
-    let message = format!(
-        "cannot {verb} volume {}: {count} may still write to its data",
-        key.quoted()
-    );
-    let problem = Diagnostic::error(Code::VolumeInUse, message);
-    claims
-        .iter()
-        .fold(problem, |problem, claim| problem.note(claim.to_string()))
-        .help("stop the jobs that use the volume, and wait until the clients report `complete` or `failed`; start a node that is away again")
+    match problems.is_empty() {
+        true => Ok(()),
+        false => Err(WorkflowError::blocked(problems)),
+    }
+}
+
+/// An allocation that may write to a volume that is not registered. One whose node is gone is none: that was approved when
+/// its claim was dropped, or nothing can stop it any more.
+struct UnregisteredWriter {
+    volume: NamespacedId,
+    claim: ClaimingAlloc,
+    why: String,
+}
+
+impl UnregisteredWriter {
+    /// Returns all of them, or why they could not be read.
+    async fn all(
+        context: &WorkflowContext<'_>,
+    ) -> Result<Result<Vec<Self>, ApiError>, WorkflowError> {
+        let api = context.api;
+        if api.server().await? == ServerKind::Agent {
+            return Ok(Ok(vec![]));
+        }
+        let nodes = seen_nodes(api, &[]).await;
+        let users = match unregistered_users(api, &nodes, context.parallelism).await {
+            Ok(users) => users,
+            Err(why) => return Ok(Err(why)),
+        };
+        let drops = ClaimDrops {
+            nodes,
+            ..ClaimDrops::default()
+        };
+        let writer = |(volume, alloc): (NamespacedId, Alloc)| {
+            let claim = ClaimingAlloc {
+                id: alloc.id.clone(),
+                alloc: Some(alloc),
+            };
+            let why = drops.why(&claim);
+            let may_write = drops.writes(&claim) == AllocWrites::Possible;
+            may_write.then_some(Self { volume, claim, why })
+        };
+        Ok(Ok(users.into_iter().filter_map(writer).collect()))
+    }
+
+    fn problem(&self, what: &str) -> Diagnostic {
+        let message = format!(
+            "cannot {what}: an allocation may still write to volume {}, which is not registered, and may have the same data",
+            self.volume.quoted()
+        );
+        Diagnostic::error(Code::VolumeInUse, message)
+            .note(self.claim.to_string())
+            .note(self.why.clone())
+            .help(END_IT)
+    }
 }

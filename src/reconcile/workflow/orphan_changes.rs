@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use super::approval::{NamedApproval, require_named_approvals};
 use super::context::WorkflowContext;
+use super::dropped_claims::check_orphans;
 use super::error::{FailureKind, Failures, WorkflowError};
 use super::orphan_inventory::{OrphanInventory, registered};
 use super::reporter::ApprovalPrompt;
@@ -92,6 +93,8 @@ pub async fn adopt_orphans(
     names: &[String],
 ) -> Result<(), WorkflowError> {
     let adoptions = adoptions(request.inventory, names)?;
+    let checking = check_orphans(context, "adopt", "adopted");
+    context.unless_interrupted(checking).await??;
     request.inventory.warn_if_incomplete(context);
     if request.capabilities.is_empty() {
         request.capabilities = vec![ask_for_capability(prompt).await?];
@@ -154,6 +157,9 @@ fn adoption<'a>(
         );
         return Err(Box::new(registered(listed, other, help)));
     }
+    if let Some(problem) = in_use(listed, "register") {
+        return Err(Box::new(problem));
+    }
     let id = VolumeId::new(id);
     if let Some(problem) = id.problem_in_specification() {
         let message = format!("a volume cannot have the ID `{}`", one_line(id.as_str()));
@@ -191,6 +197,8 @@ pub async fn delete_orphans(
     approved: &[String],
 ) -> Result<(), WorkflowError> {
     let deletions = deletions(request.inventory, ids)?;
+    let checking = check_orphans(context, "delete", "deleted");
+    context.unless_interrupted(checking).await??;
     if request.capabilities.is_empty() {
         // The registration exists for one call, and nothing uses it.
         request.capabilities = vec![Capability {
@@ -286,13 +294,18 @@ fn not_deletable(listed: &ListedVolume) -> Option<Diagnostic> {
         );
         return Some(registered(listed, other, help));
     }
+    in_use(listed, "delete")
+}
+
+/// Returns why a volume that is registered nowhere is left alone: some node has it.
+fn in_use(listed: &ListedVolume, verb: &str) -> Option<Diagnostic> {
     let id = &listed.volume.external_id;
     let nodes = listed.volume.published_nodes.iter();
     let nodes: Vec<_> = nodes.map(ExternalNodeId::as_str).collect();
     if nodes.is_empty() {
         return None;
     }
-    let message = format!("cannot delete volume `{id}` of the provider: it may be in use");
+    let message = format!("cannot {verb} volume `{id}` of the provider: it may be in use");
     Some(
         Diagnostic::error(Code::OrphanInUse, message)
             .note(format!(

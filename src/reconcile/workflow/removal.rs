@@ -19,7 +19,7 @@ use super::find_volume::{
 use super::ledger_access::LedgerAccess;
 use super::removal_ownership::check_ownership;
 use super::reporter::ApprovalPrompt;
-use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
+use crate::diagnostic::{Code, Diagnostic, Diagnostics, Severity, SourceMap};
 use crate::model::{AllocId, Namespace, Secrets, Volume, one_line};
 use crate::plan::{
     CUTS_OFF, ClaimDrops, Plan, Removal, VolumeVersion, forced_claims_warning, removal_problems,
@@ -103,17 +103,21 @@ fn report_unread(
     removal: Removal,
     counted: &CountedClaims,
 ) -> Result<(), WorkflowError> {
-    let error = match removal {
-        Removal::Delete => counted.unread_error("deleted"),
-        Removal::Deregister { force: true } => counted.unread_error("deregistered"),
-        Removal::Deregister { force: false } => {
-            if let Some(warning) = counted.unread_warning("deregistered") {
-                context.reporter.diagnostic(warning);
-            }
-            None
-        }
+    let (kind, what): (fn(Code, String) -> Diagnostic, _) = match removal {
+        Removal::Delete => (Diagnostic::error, "deleted"),
+        Removal::Deregister { force: true } => (Diagnostic::error, "deregistered"),
+        Removal::Deregister { force: false } => (Diagnostic::warning, "deregistered"),
     };
-    error.map_or(Ok(()), |error| Err(WorkflowError::blocked([error])))
+    match counted.unread(kind, what) {
+        None => Ok(()),
+        Some(problem) if problem.severity == Severity::Error => {
+            Err(WorkflowError::blocked([problem]))
+        }
+        Some(warning) => {
+            context.reporter.diagnostic(warning);
+            Ok(())
+        }
+    }
 }
 
 /// Returns each volume once.
