@@ -7,6 +7,7 @@
 
 mod boot;
 mod copy;
+mod copy_tree;
 mod file_system;
 mod kernel_flags;
 mod linux;

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use super::{copy, file_system, loop_device};
+use super::{copy, copy_tree, file_system, loop_device};
 use crate::ports::{
     AttachOptions, AttachedDevice, BlockStorage, BlockStorageFeatures, CopyMethod, DeviceTuning,
     FileContent, FileSystem, LoopDevice,
@@ -127,7 +127,7 @@ impl BlockStorage for LinuxBlockStorage {
     }
 
     fn copy_directory(&self, from: &Path, to: &Path) -> io::Result<()> {
-        copy::copy_directory(from, to)
+        copy_tree::copy_directory(from, to)
     }
 }
 

@@ -102,7 +102,8 @@ pub(in crate::hostpath) fn unstage(
     let mut volume = Volume::open::<UnstageVolumeError>(plugin, volume_id)?;
     match volume.paths.get(path) {
         Some(PathRecord::Staging { .. }) => {}
-        Some(PathRecord::Target { .. }) | None => return Ok(()),
+        Some(PathRecord::Target { .. }) => return Ok(()),
+        None => return Ok(volume.unmount_unrecorded(path)?),
     }
     volume.unmount::<UnstageVolumeError>(path)?;
     volume.release_devices(path)?;
