@@ -4,13 +4,15 @@
 //! launch, and one that comes twice in autumn has two, as in Nomad. Expressions have five fields, six with a year, or
 //! seven with seconds before and a year after them. Time zones are those of the program, not of the machine.
 //!
-//! Nomad accepts ranges that end before they start and never launches such a job. They are errors here.
+//! Nomad accepts ranges that end before they start, and dates that do not exist, and never launches such a job. They are
+//! errors here.
 
 use std::ops::RangeInclusive;
 
 use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
 use jiff::Timestamp;
+use jiff::civil::Date;
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 
 use crate::model::Periodic;
@@ -55,6 +57,9 @@ const LARGEST_STEPS: [u32; 7] = [59, 59, 23, 31, 12, 6, 2099];
 
 /// How many changes of the clock are looked at for one launch: those of a century.
 const MAX_CLOCK_CHANGES: usize = 400;
+
+/// How many expressions a job may have: each is searched for its next time whenever one of its launches is decided.
+pub(super) const MOST_EXPRESSIONS: usize = 100;
 
 /// Why a periodic job has no launch times.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -202,14 +207,30 @@ fn parse(text: &str) -> Result<Cron, String> {
             YEARS.end()
         ));
     }
+    fields[6] = years_of(&fields[6]);
     let parser = CronParser::builder()
         .seconds(Seconds::Required)
         .year(Year::Required)
         .sloppy_ranges(true)
         .build();
-    parser
+    let expression = parser
         .parse(&fields.join(" "))
-        .map_err(|error| error.to_string())
+        .map_err(|error| error.to_string())?;
+    let before_all = Date::constant(1969, 12, 31).at(23, 59, 59, 0);
+    match expression.find_next_occurrence(&before_all, false) {
+        Ok(_) => Ok(expression),
+        Err(_) => Err("it names no date that exists".to_owned()),
+    }
+}
+
+/// The years of an expression, without those that it cannot name: a search for a date that does not exist ends after the
+/// last one.
+fn years_of(field: &str) -> String {
+    let items = field.split(',').map(|item| match item.strip_prefix('*') {
+        Some(step) => format!("{}-{}{step}", YEARS.start(), YEARS.end()),
+        None => item.to_owned(),
+    });
+    items.collect::<Vec<_>>().join(",")
 }
 
 /// Whether the parser reads an item of a field that Nomad refuses.

@@ -391,6 +391,18 @@ fn a_pattern_that_is_too_large_is_refused() {
 }
 
 #[test]
+fn a_job_has_few_launch_times() {
+    let found = |count: usize| {
+        let crons = vec!["\"0 3 * * *\""; count].join(",");
+        let periodic = format!("type = \"batch\"\nperiodic {{\ncrons = [{crons}]\n}}\ngroup");
+        read(&job("", "").replacen("group", &periodic, 1), Syntax::Hcl).1
+    };
+    assert_eq!(found(100), [] as [&str; 0]);
+    let refused = found(101);
+    assert!(refused[0].starts_with("job/invalid-value"), "{refused:?}");
+}
+
+#[test]
 fn misspelt_keys_are_refused_with_a_suggestion_and_not_reported_as_missing() {
     let task = "volume_mount {\nvolume = \"data\"\ndestinaton = \"/x\"\n}";
     let (_, shown, diagnostics) = read(&job(VOLUME, task), Syntax::Hcl);

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::rules::{GroupAt, Rules, name_problem};
+use super::rules::{GroupAt, Rules, name_problem, shown_duration};
 use crate::diagnostic::Code;
 use crate::job::place::JobPlace;
 use crate::job::problem::JobProblem;
-use crate::model::{GoDuration, RestartMode, RestartPolicy, TaskGroup};
+use crate::model::{RestartMode, RestartPolicy, TaskGroup};
 
 /// The shortest interval of a restart policy.
 const SHORTEST_INTERVAL: Duration = Duration::from_secs(5);
@@ -107,10 +107,6 @@ impl<'j> Rules<'j> {
             }
             return;
         }
-        let shown = |duration: Duration| {
-            let nanoseconds = i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
-            GoDuration(nanoseconds).to_string()
-        };
         let RestartPolicy {
             attempts,
             interval,
@@ -120,7 +116,7 @@ impl<'j> Rules<'j> {
         if *interval < SHORTEST_INTERVAL {
             let text = format!(
                 "Interval can not be less than 5s (got {})",
-                shown(*interval)
+                shown_duration(*interval)
             );
             self.error(
                 Code::JobRestart,
@@ -132,8 +128,8 @@ impl<'j> Rules<'j> {
         if delay.saturating_mul(*attempts) > *interval {
             let text = format!(
                 "Nomad can't restart the TaskGroup {attempts} times in an interval of {} with a delay of {}",
-                shown(*interval),
-                shown(*delay)
+                shown_duration(*interval),
+                shown_duration(*delay)
             );
             let label = "lengthen `interval`, or reduce `attempts` or `delay`";
             self.error(Code::JobRestart, place.field("interval"), text, label);

@@ -4,7 +4,7 @@ use std::path::{Component, Path};
 
 use super::rules::Rules;
 use crate::diagnostic::Code;
-use crate::job::launch_times::{LaunchTimes, LaunchTimesProblem};
+use crate::job::launch_times::{LaunchTimes, LaunchTimesProblem, MOST_EXPRESSIONS};
 use crate::job::place::JobPlace;
 use crate::model::{JobType, Parameterized, Periodic, Task};
 
@@ -50,6 +50,12 @@ impl Rules<'_> {
                 "Must specify a spec",
                 label,
             );
+        }
+        if periodic.expressions().count() > MOST_EXPRESSIONS {
+            let text = format!("A periodic job has at most {MOST_EXPRESSIONS} cron specs");
+            let label = "split it into several jobs";
+            self.error(Code::JobInvalidValue, place.field("crons"), text, label);
+            return;
         }
         for problem in LaunchTimes::of(periodic).err().unwrap_or_default() {
             let (field, label) = match &problem {

@@ -1,9 +1,11 @@
 //! The problems that the rules of one job find.
 
+use std::time::Duration;
+
 use crate::diagnostic::Code;
 use crate::job::place::JobPlace;
 use crate::job::problem::JobProblem;
-use crate::model::{Job, TaskGroup, is_invisible};
+use crate::model::{GoDuration, Job, TaskGroup, is_invisible};
 
 /// The longest name of a job, a group or a task. It is part of names of directories, of URLs and of every table.
 const LONGEST_NAME: usize = 255;
@@ -62,6 +64,11 @@ impl Rules<'_> {
         self.problems
             .push(JobProblem::warning(code, place, text).label(label));
     }
+}
+
+/// Returns a duration as Nomad writes it.
+pub(super) fn shown_duration(duration: Duration) -> GoDuration {
+    GoDuration(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]

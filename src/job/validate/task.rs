@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 
-use super::rules::{GroupAt, Rules};
+use super::rules::{GroupAt, Rules, shown_duration};
 use crate::diagnostic::Code;
 use crate::job::place::JobPlace;
 use crate::job::problem::JobProblem;
@@ -33,6 +33,19 @@ impl<'j> Rules<'j> {
                 place,
                 "Missing task driver",
                 "add `driver`",
+            );
+        }
+        if task.kill_timeout > Task::MAX_KILL_TIMEOUT {
+            let most = shown_duration(Task::MAX_KILL_TIMEOUT);
+            let text = format!(
+                "Task kill_timeout is longer than {most}, and nothing ends such a task sooner"
+            );
+            let label = "write a shorter time";
+            self.error(
+                Code::JobInvalidValue,
+                place.field("kill_timeout"),
+                text,
+                label,
             );
         }
         self.hidden_settings(task, place);

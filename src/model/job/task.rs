@@ -53,6 +53,13 @@ pub struct Task {
 impl Task {
     /// The time to end of a task that names none.
     pub const DEFAULT_KILL_TIMEOUT: Duration = Duration::from_secs(5);
+    /// The longest time to end that a job may ask for. Nothing ends the task sooner.
+    pub const MAX_KILL_TIMEOUT: Duration = Duration::from_secs(60 * 60);
+
+    /// Returns the time between the kill signal and SIGKILL, also of a job that was recorded before it was limited.
+    pub fn time_to_end(&self) -> Duration {
+        self.kill_timeout.min(Self::MAX_KILL_TIMEOUT)
+    }
 
     /// Creates a main task without volumes, with Nomad's defaults.
     pub fn new(name: impl Into<String>, driver: impl Into<String>, restart: RestartPolicy) -> Self {
@@ -161,6 +168,21 @@ impl Default for Resources {
             cores: 0,
             memory_mb: 300,
             memory_max_mb: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recorded_task_without_a_limit_ends_in_time() {
+        let restart = RestartPolicy::of_type(crate::model::JobType::Service);
+        let mut task = Task::new("t", "exec", restart);
+        for (asked, given) in [(30, 30), (3600, 3600), (3601, 3600), (u64::MAX, 3600)] {
+            task.kill_timeout = Duration::from_secs(asked);
+            assert_eq!(task.time_to_end().as_secs(), given);
         }
     }
 }

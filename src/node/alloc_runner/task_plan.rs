@@ -157,7 +157,7 @@ impl TaskPlan {
             mounts,
             hidden: if self.has_own_root() { hidden } else { vec![] },
             kill_signal: self.kill_signal,
-            kill_timeout: self.task.kill_timeout,
+            kill_timeout: self.task.time_to_end(),
             logs: LogLimits::default(),
             earlier_runs: vec![],
         })

@@ -26,7 +26,7 @@ use super::restart::{EndFacts, NextRun, next_run};
 use super::run_outcome::RunOutcome;
 use super::task_events::Occurrence;
 use super::task_plan::TaskPlan;
-use crate::model::{RestartPolicy, TaskGroup, VolumeAlias};
+use crate::model::{RestartPolicy, Task, TaskGroup, VolumeAlias};
 use crate::ports::{Clock, IdSource, Mounter, RunDriver, RunEnd, RunRequest};
 use crate::retry::RetryPolicy;
 
@@ -486,7 +486,7 @@ impl TaskRunner {
     /// Returns the time between the kill signal and SIGKILL.
     pub(super) fn kill_timeout(&self) -> Duration {
         let task = self.group.tasks.get(self.position);
-        task.map_or(Duration::ZERO, |task| task.kill_timeout)
+        task.map_or(Duration::ZERO, Task::time_to_end)
     }
 
     async fn record(&self) -> TaskRecord {

@@ -57,14 +57,15 @@ pub(super) struct DueLaunch {
     pub(super) is_left_out: bool,
 }
 
-/// Returns what happens to the launches of a job; `None` if it does not start by itself.
+/// Returns what happens to the launches of a job; `None` if it does not start by itself. `has_running_child` is asked if
+/// one is due, after its times were searched.
 ///
 /// # Errors
 /// If the recorded job has no launch times.
 pub(super) fn next_launch(
-    state: &State,
     record: &JobRecord,
     now: i64,
+    has_running_child: impl FnOnce() -> bool,
 ) -> Option<Result<NextLaunch, Vec<LaunchTimesProblem>>> {
     let periodic = record.current.job.periodic.as_ref()?;
     let since = record
@@ -88,12 +89,12 @@ pub(super) fn next_launch(
     Some(Ok(NextLaunch::Due(DueLaunch {
         time,
         until: time,
-        is_left_out: periodic.prohibits_overlap && has_running_child(state, &record.key(), now),
+        is_left_out: periodic.prohibits_overlap && has_running_child(),
     })))
 }
 
 /// Whether something runs of a job that was made from this one, or will without a change.
-fn has_running_child(state: &State, parent: &JobKey, now: i64) -> bool {
+pub(super) fn has_running_child(state: &State, parent: &JobKey, now: i64) -> bool {
     state.children_of(parent).any(|child| {
         let mut allocs = state.allocs_of_job(&child.key());
         allocs.any(|(_, alloc, _)| !alloc.has_ended)

@@ -2,7 +2,7 @@
 
 use tracing::{info, warn};
 
-use super::children::{DueLaunch, NextLaunch, launched_job, next_launch};
+use super::children::{DueLaunch, NextLaunch, has_running_child, launched_job, next_launch};
 use super::ports::JobPorts;
 use super::settings::JobSealer;
 use crate::model::{EvaluationId, JobKey};
@@ -30,11 +30,10 @@ impl Launcher {
     /// Launches the job if its time has come. Returns when to look at it again, in nanoseconds since the epoch.
     pub(super) async fn launch_due(&self, key: &JobKey) -> Option<i64> {
         let now = self.ports.clock.now();
-        let (record, next) = self.ports.cell.read(|state| {
-            let record = state.job(key)?;
-            Some((record.clone(), next_launch(state, record, now)?))
-        })?;
-        let due = match next {
+        let cell = &self.ports.cell;
+        let record = cell.read(|state| state.job(key).cloned())?;
+        let is_running = || cell.read(|state| has_running_child(state, key, now));
+        let due = match next_launch(&record, now, is_running)? {
             Ok(NextLaunch::Never) => return None,
             Ok(NextLaunch::At(at)) => return Some(at),
             Ok(NextLaunch::Due(due)) => Some(due),
