@@ -14,7 +14,7 @@ use async_trait::async_trait;
 
 use super::call_lanes::{CallLanes, LaneKey, PluginProcess};
 use super::registry::{Registry, RunningInstance};
-use super::volume_files::{Found, Scan, kept_files};
+use super::volume_files::{Found, Place, Scan, VolumeRecord, kept_files};
 use super::volume_steps::{VolumeSteps, run_blocking};
 use crate::model::{
     AllocId, Bytes, HostSession, MountRoot, NamespacedId, PluginId, RemoteVolume, TargetPath,
@@ -209,6 +209,14 @@ impl NodeHost for VolumeManager {
         let work = |steps: VolumeSteps| async move {
             let id = &request.volume.external_id;
             let path = steps.root.target(id, &request.alloc, &request.alias);
+            let place = Place::of_target(&steps.root, &path);
+            let record = VolumeRecord {
+                volume: request.volume.clone(),
+                name: request.name,
+                target: Some((request.alloc, request.alias)),
+                source: None,
+            };
+            steps.repair(&place, record).await?;
             steps.unpublish(&request.volume, &path).await
         };
         self.run(&order, lane, work).await
@@ -220,7 +228,18 @@ impl NodeHost for VolumeManager {
             operation: HostOperation::Unstage,
             event: event(MountAction::Unmount, &request.name, None),
         };
-        let work = |steps: VolumeSteps| async move { steps.unstage(&request.volume).await };
+        let work = |steps: VolumeSteps| async move {
+            let path = steps.root.staging(&request.volume.external_id);
+            let place = Place::of_staging(&steps.root, &path);
+            let record = VolumeRecord {
+                volume: request.volume.clone(),
+                name: request.name,
+                target: None,
+                source: None,
+            };
+            steps.repair(&place, record).await?;
+            steps.unstage(&request.volume).await
+        };
         self.run(&order, lane, work).await
     }
 

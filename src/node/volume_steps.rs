@@ -136,6 +136,34 @@ impl VolumeSteps {
         Ok(path)
     }
 
+    /// Writes the damaged record of a place again while something is mounted there. The path follows from the volume and
+    /// the allocation, so the place is theirs, and what the record knew of the mount is there to be seen.
+    ///
+    /// # Errors
+    /// If it cannot be written, or nothing is mounted there: then only the record knew whose files may still be open.
+    pub(super) async fn repair(
+        &self,
+        place: &Place,
+        record: VolumeRecord,
+    ) -> Result<(), HostError> {
+        let Err(error) = blocking(place, Place::read).await else {
+            return Ok(());
+        };
+        if !error.is_damaged_file() || !self.is_mounted(&place.mount).await? {
+            return Err(HostError::NotPrepared(error));
+        }
+        let found = self.identify(place).await?;
+        tracing::warn!(%error, "the damaged record of a volume is written again");
+        let durability = self.durability(record.target.is_some());
+        let record = VolumeRecord {
+            source: Some(found),
+            ..record
+        };
+        let write = move |place: &Place| place.prepare(&record, true, durability);
+        let written = blocking(place, write).await;
+        written.map_err(HostError::NotPrepared)
+    }
+
     /// Undoes a publish.
     pub(super) async fn unpublish(
         &self,

@@ -93,6 +93,12 @@ impl HostFileError {
             reason: error.to_string(),
         }
     }
+
+    /// Whether the file could be read, and has not what was written to it.
+    pub fn is_damaged_file(&self) -> bool {
+        use io::ErrorKind::{InvalidData, UnexpectedEof};
+        matches!(self.kind, InvalidData | UnexpectedEof)
+    }
 }
 
 /// A host did not carry out a request, or did not learn its end.

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::model::{AttachmentMode, NodeCapabilities};
+use crate::model::{AttachmentMode, NodeCapabilities, record_beside};
 use crate::node::fake_host::{ALLOC, FakeHost, STEPS, name, settings, volume};
 use crate::ports::fake::{Fault, PluginSettings};
 use crate::ports::{Rpc, StatusCode, verdict_of};
@@ -282,6 +282,50 @@ async fn a_volume_whose_files_are_open_elsewhere_is_not_given_back() {
     host.take(Rpc::NodeUnstageVolume, 4).await.unwrap();
     host.take(Rpc::ControllerUnpublishVolume, 4).await.unwrap();
     host.check_nothing_left("").await;
+}
+
+/// A sector that went bad in the record of a target, or of a staging.
+#[tokio::test]
+async fn a_damaged_record_does_not_keep_a_mounted_volume() {
+    for damage in [&[0; 4][..], b"{\"volume\"", b"[]"] {
+        let host = FakeHost::start();
+        host.take_until(Rpc::NodeUnpublishVolume).await;
+        let mounts = host.mounter.mounts();
+        assert_eq!(mounts.len(), 2);
+        for mount in &mounts {
+            let record = record_beside(&mount.target);
+            assert!(record.exists());
+            std::fs::write(record, damage).unwrap();
+        }
+        // What is still open is found by what the repaired record says of the mount.
+        host.mounter.keep_by(Some(vec![7]));
+        for _ in 0..2 {
+            let kept = host.take(Rpc::NodeUnpublishVolume, 2).await.unwrap_err();
+            assert!(matches!(kept, HostError::StillOpen { .. }), "{kept}");
+        }
+        host.mounter.keep_by(None);
+        for step in &STEPS[4..] {
+            host.take(*step, 3).await.unwrap();
+        }
+        host.check_nothing_left("").await;
+    }
+}
+
+/// Who may have its files open is not known then.
+#[tokio::test]
+async fn a_damaged_record_of_a_mount_that_is_gone_is_an_error() {
+    let host = FakeHost::start();
+    host.take_until(Rpc::NodeUnpublishVolume).await;
+    let mounts = host.mounter.mounts();
+    let target = mounts
+        .iter()
+        .find(|one| one.target.to_string_lossy().contains("targets"));
+    let target = &target.unwrap().target;
+    std::fs::write(record_beside(target), [0; 4]).unwrap();
+    host.mounter.unmount_all(target).unwrap();
+    let refused = host.take(Rpc::NodeUnpublishVolume, 2).await.unwrap_err();
+    assert!(matches!(refused, HostError::NotPrepared(_)), "{refused}");
+    assert!(refused.to_string().contains("volume.json"), "{refused}");
 }
 
 #[tokio::test]
