@@ -180,7 +180,8 @@ async fn root_in_a_task_changes_nothing_of_the_kernel_and_reads_none_of_its_secr
                   while read file; do test -c $file && continue; ( : >> $file ) 2>/dev/null && echo \"writable $file\"; done < /tmp/files; \
                   for file in keys kcore kmsg timer_list sched_debug vmallocinfo interrupts; do \
                   test -s /proc/$file && echo \"$file has a size\"; head -c 1 /proc/$file 2>/dev/null | wc -c | grep -v 0; \
-                  done; ls -A /sys/firmware /sys/kernel/debug /sys/kernel/security 2>/dev/null | grep -v : | grep .; \
+                  done; ls -A /sys/firmware /sys/kernel/debug /sys/kernel/security /sys/devices/virtual/block \
+                  2>/dev/null | grep -v : | grep .; cat /sys/class/block/loop*/loop/backing_file 2>/dev/null; \
                   echo x > /proc/self/comm && echo own";
     let lines = output_of_root(&run, script, vec![]).await;
     let found: usize = lines[0].parse().unwrap();

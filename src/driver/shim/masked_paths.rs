@@ -16,7 +16,7 @@ use rustix::mount::{MountFlags, mount, mount_bind, mount_remount};
 use super::action_error::about;
 
 /// What is readable for everyone on the host, and hidden from tasks.
-const HIDDEN: [&str; 19] = [
+const HIDDEN: [&str; 20] = [
     "/proc/acpi",
     "/proc/asound",
     "/proc/interrupts",
@@ -27,6 +27,8 @@ const HIDDEN: [&str; 19] = [
     "/proc/scsi",
     "/proc/timer_list",
     "/proc/timer_stats",
+    // It names the images of all volumes.
+    "/sys/devices/virtual/block",
     "/sys/devices/virtual/dmi",
     "/sys/devices/virtual/powercap",
     "/sys/firmware",
