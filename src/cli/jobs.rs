@@ -7,7 +7,7 @@ use crate::files::{self, SpecFilesRequest};
 use crate::job::{JobFile, check, parse_job, validate};
 use crate::model::{Job, Namespace};
 use crate::spec::{Defaults, Syntax};
-use crate::wire::{JobDocument, JobRequestDocument, decode, job_from_wire};
+use crate::wire::{JobDocument, JobRequestDocument, decode, ignored_parts, job_from_wire};
 
 /// The jobs of files, with their problems.
 pub(super) struct ReadJobs {
@@ -94,6 +94,11 @@ impl ApiJob<'_> {
             }
         };
         let (job, unknown) = job_from_wire(&document, namespace);
+        if let Some(ignored) = ignored_parts(&document) {
+            let warning =
+                Diagnostic::warning(Code::JobIgnored, ignored).label(self.place, "in this job");
+            diagnostics.push(warning);
+        }
         for problem in unknown {
             diagnostics.push(self.error(Code::JobUnknownWord, problem.to_string()));
         }

@@ -129,6 +129,9 @@ fn unpublished(
             if is_about_a_file_system(&problem.error) {
                 remedies.extend(earlier_use(facts));
             }
+            if is_about_another_use(&problem.error) {
+                remedies.push(unknown_use(facts, &claim.node));
+            }
         }
     }
     remedies.push(show_claims(facts));
@@ -182,6 +185,34 @@ fn is_about_a_file_system(error: &str) -> bool {
         "superblock",
     ];
     words.iter().any(|word| error.contains(word))
+}
+
+/// Whether an error of a plugin or of the agent may come from a use of the volume that is on record nowhere. Only a
+/// remedy depends on it.
+fn is_about_another_use(error: &str) -> bool {
+    let error = error.to_lowercase();
+    let words = [
+        "already published",
+        "already in use",
+        "already mounted",
+        "already staged",
+    ];
+    words.iter().any(|word| error.contains(word))
+}
+
+/// Returns the way to end a use of the volume that no claim knows, which an agent with an older state has.
+fn unknown_use(facts: &VolumeFacts<'_>, node: &NodeId) -> Remedy {
+    let name = facts.node_name(node);
+    let node = shell_quoted(node.as_str());
+    run(
+        format!(
+            "if the agent was started with an older state, allocations that it does not know have left mounts: stop the jobs \
+             of node `{name}`, and have it unmount what no claim knows"
+        ),
+        format!(
+            "nomad-csi node fence {node} --approve cuts-off:{node} && nomad-csi node unfence {node}"
+        ),
+    )
 }
 
 /// Returns the way back from a change of how nodes use the volume, which no healthy node and plugin can carry out.

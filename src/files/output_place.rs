@@ -68,6 +68,70 @@ pub(super) fn place_of_new(working_directory: &Path, file: &Path) -> Result<Path
     }
 }
 
+/// A file whose directory is held: it stays in the directory that was looked at, whatever another user has made of the path
+/// since.
+pub(super) struct HeldFile {
+    path: PathBuf,
+    #[cfg(target_os = "linux")]
+    _directory: Option<std::os::fd::OwnedFd>,
+}
+
+impl HeldFile {
+    /// Holds the directory of a path that has no links.
+    ///
+    /// # Errors
+    /// If the directory cannot be opened, or a link is on the path by now.
+    #[cfg(target_os = "linux")]
+    pub(super) fn of(path: &Path) -> std::io::Result<Self> {
+        use std::os::fd::AsRawFd as _;
+
+        use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+        use rustix::io::Errno;
+
+        let plain = || Self {
+            path: path.to_owned(),
+            _directory: None,
+        };
+        let descriptors = Path::new("/proc/self/fd");
+        let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
+            return Ok(plain());
+        };
+        if directory.as_os_str().is_empty() || !descriptors.exists() {
+            return Ok(plain());
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = openat2(
+            CWD,
+            directory,
+            flags,
+            Mode::empty(),
+            ResolveFlags::NO_SYMLINKS,
+        );
+        match opened {
+            Ok(opened) => Ok(Self {
+                path: descriptors.join(opened.as_raw_fd().to_string()).join(name),
+                _directory: Some(opened),
+            }),
+            // Before Linux 5.6.
+            Err(Errno::NOSYS) => Ok(plain()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Other systems have no such call.
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn of(path: &Path) -> std::io::Result<Self> {
+        Ok(Self {
+            path: path.to_owned(),
+        })
+    }
+
+    /// Returns a path that leads to the file while it is held.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
 #[cfg(unix)]
 fn refused(file: &Path, refusal: &walk::Refusal) -> Diagnostics {
     let shown = file.display();
@@ -286,6 +350,33 @@ mod tests {
         assert!(place_of_new(&tree, Path::new("home/new")).is_err());
         let new = place_of_new(&tree, Path::new("inner/new")).unwrap();
         assert_eq!(new, tree.join("real/new"));
+    }
+
+    /// Another user exchanges a directory of the path by a link after it was looked at, or while it is written to.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_directory_that_is_exchanged_leads_nowhere_else() {
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path().canonicalize().unwrap();
+        for name in ["shared", "home"] {
+            std::fs::create_dir(directory.join(name)).unwrap();
+        }
+        let Ok(Place::File(path)) = place_of(&directory, Path::new("shared/report")) else {
+            panic!("it is no file");
+        };
+        let held = HeldFile::of(&path).unwrap();
+        std::fs::rename(directory.join("shared"), directory.join("moved")).unwrap();
+        symlink("home", directory.join("shared")).unwrap();
+        std::fs::write(held.path(), "report").unwrap();
+        let written = std::fs::read_to_string(directory.join("moved/report"));
+        assert_eq!(written.unwrap(), "report");
+        let refused = HeldFile::of(&path).err().unwrap();
+        assert_eq!(
+            refused.raw_os_error(),
+            Some(rustix::io::Errno::LOOP.raw_os_error())
+        );
+        let home = std::fs::read_dir(directory.join("home")).unwrap();
+        assert_eq!(home.count(), 0);
     }
 
     /// `/tmp` is a place where everybody can put a link.

@@ -5,7 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
-use super::output_place::{Place, place_of, place_of_new};
+use super::output_place::{HeldFile, Place, place_of, place_of_new};
 use super::specs::reason;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::private;
@@ -16,7 +16,8 @@ use crate::private;
 /// If the file exists or cannot be written.
 pub fn write_new(base_directory: &Path, file: &Path, bytes: &[u8]) -> Result<(), Diagnostics> {
     let path = place_of_new(base_directory, file)?;
-    write(&path, bytes).map_err(|error| refused(file, &error))
+    let written = HeldFile::of(&path).and_then(|held| write(held.path(), bytes));
+    written.map_err(|error| refused(file, &error))
 }
 
 /// Writes a new file that only this user can read, relative to `base_directory`. Removes an incomplete
@@ -26,7 +27,10 @@ pub fn write_new(base_directory: &Path, file: &Path, bytes: &[u8]) -> Result<(),
 /// If the file exists or cannot be written.
 pub fn write_private(base_directory: &Path, file: &Path, bytes: &[u8]) -> Result<(), Diagnostics> {
     let path = place_of_new(base_directory, file)?;
-    let written = private::create_new(&path).and_then(|opened| fill(opened, &path, bytes));
+    let written = HeldFile::of(&path).and_then(|held| {
+        let opened = private::create_new(held.path())?;
+        fill(opened, held.path(), bytes)
+    });
     written.map_err(|error| refused(file, &error))
 }
 
@@ -37,11 +41,21 @@ pub fn write_private(base_directory: &Path, file: &Path, bytes: &[u8]) -> Result
 /// If the file cannot be written, or a link leads where no output goes. An earlier file is unchanged then.
 pub fn write_over(base_directory: &Path, file: &Path, bytes: &[u8]) -> Result<(), Diagnostics> {
     let written = match place_of(base_directory, file)? {
-        Place::File(path) if path.is_file() => replace(&path, bytes),
-        Place::File(path) if !path.exists() => write(&path, bytes),
-        Place::File(path) | Place::Stream(path) => std::fs::write(path, bytes),
+        Place::File(path) => {
+            HeldFile::of(&path).and_then(|held| write_or_replace(held.path(), bytes))
+        }
+        Place::Stream(path) => std::fs::write(path, bytes),
     };
     written.map_err(|error| refused(file, &error))
+}
+
+fn write_or_replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    match path.symlink_metadata() {
+        Ok(found) if found.is_file() => replace(path, bytes),
+        Ok(found) if found.is_symlink() => Err(io::Error::other("a link has taken its place")),
+        Err(error) if error.kind() == ErrorKind::NotFound => write(path, bytes),
+        Ok(_) | Err(_) => std::fs::write(path, bytes),
+    }
 }
 
 /// Writes files below a directory, and creates it if necessary. Without `overwrite`, writes none if

@@ -24,7 +24,7 @@ use crate::ports::{ClusterApi, IdSource as _, RandomIds, ServerKind};
 use crate::reconcile::SetLedger;
 use crate::reconcile::workflow::{
     PlanRequest, PreparedPlan, ProviderCheck, Reading, SetSelection, Specifications, check_owners,
-    open_planned_set, prepare_plan, refuse_unused_approvals,
+    open_planned_set, prepare_plan, refuse_unused_approvals, warn_of_dropped_claims,
 };
 use crate::spec::Purpose;
 
@@ -131,6 +131,7 @@ async fn print_plan(
         reading,
     };
     let mut prepared = prepare_plan(&workflow, &request).await?;
+    warn_of_dropped_claims(&workflow, &mut prepared).await?;
     if let Some(access) = &access {
         let set = set.as_ref().map(SetLedger::set);
         check_owners(&workflow, &mut prepared, set, access).await?;

@@ -83,6 +83,29 @@ fn a_held_claim_that_fails_is_stuck_in_publishing() {
     );
 }
 
+/// What an allocation left that an older state does not know is undone by a sweep.
+#[test]
+fn a_use_that_no_claim_knows_can_be_swept() {
+    let command = |error: &str| {
+        let failing = with_claim(|claim| {
+            claim.state = "publishing".into();
+            claim.is_published = false;
+            let error = error.to_owned();
+            claim.problem = Some(ClaimProblem {
+                error,
+                ..problem(None)
+            });
+        });
+        let remedies = only(&failing).remedies.into_iter();
+        let mut commands = remedies.filter_map(|remedy| remedy.command);
+        commands.find(|command| command.contains("fence"))
+    };
+    let expected = "nomad-csi node fence n1 --approve cuts-off:n1 && nomad-csi node unfence n1";
+    let error = "FailedPrecondition: volume `v` is already published at `/targets/a/v/mount`";
+    assert_eq!(command(error).as_deref(), Some(expected));
+    assert_eq!(command("Unavailable: the provider is away"), None);
+}
+
 #[test]
 fn a_claim_on_a_node_that_is_down_stays_until_the_node_is_fenced() {
     let down = with_claim(|_| {}).with(|facts| {

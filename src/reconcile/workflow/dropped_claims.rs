@@ -12,7 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::context::WorkflowContext;
 use super::error::WorkflowError;
-use crate::diagnostic::{Code, Diagnostic};
+use super::plan_request::PreparedPlan;
+use crate::diagnostic::{Code, Diagnostic, Severity};
 use crate::model::{Alloc, AllocWrites, NamespacedId, Volume};
 use crate::plan::{Action, ClaimDrops, ClaimingAlloc, Plan, PlannedVolume};
 use crate::ports::{ApiError, ServerKind};
@@ -115,6 +116,40 @@ pub(super) async fn check_plan(
     plan: &Plan,
     observed: &BTreeMap<NamespacedId, Volume>,
 ) -> Result<(), WorkflowError> {
+    let problems = plan_problems(context, plan, observed).await?;
+    match problems.is_empty() {
+        true => Ok(()),
+        false => Err(WorkflowError::blocked(problems)),
+    }
+}
+
+/// Warns of the changes that would be refused now, because an allocation without a claim may still write.
+///
+/// # Errors
+/// If the server cannot be reached, or the user interrupts.
+pub async fn warn_of_dropped_claims(
+    context: &WorkflowContext<'_>,
+    prepared: &mut PreparedPlan,
+) -> Result<(), WorkflowError> {
+    let observed = &prepared.observation.observed.volumes;
+    let reading = plan_problems(context, &prepared.plan, observed);
+    let problems = context.unless_interrupted(reading).await??;
+    let warnings = problems.into_iter().map(|problem| {
+        let warning = Diagnostic {
+            severity: Severity::Warning,
+            ..problem
+        };
+        warning.note("`apply` refuses the plan as long as this is so")
+    });
+    prepared.plan.remarks.extend(warnings);
+    Ok(())
+}
+
+async fn plan_problems(
+    context: &WorkflowContext<'_>,
+    plan: &Plan,
+    observed: &BTreeMap<NamespacedId, Volume>,
+) -> Result<Vec<Diagnostic>, WorkflowError> {
     let planned = |is_meant: fn(&Action) -> bool| {
         let entries = plan.volumes.iter();
         entries.filter(move |entry| is_meant(&entry.action))
@@ -125,10 +160,7 @@ pub(super) async fn check_plan(
     let registered: Vec<&PlannedVolume> = planned(registers).collect();
     let mut problems = removal_problems(context, &removed).await?;
     problems.extend(registration_problems(context, &registered).await?);
-    match problems.is_empty() {
-        true => Ok(()),
-        false => Err(WorkflowError::blocked(problems)),
-    }
+    Ok(problems)
 }
 
 /// Whether the change registers data that exists.

@@ -70,6 +70,7 @@ pub use creations::{abandon_creation, pending_creations};
 pub use denied_request::explain_denial;
 pub use detach::detach_volume;
 pub use doctor::{DoctorReport, DoctorRequest, VolumeDiagnosis, diagnose_volumes, fix_findings};
+pub use dropped_claims::warn_of_dropped_claims;
 pub use error::{FailureKind, WorkflowError};
 pub use expand::expand_volume;
 pub use expand_request::ExpandRequest;

@@ -7,6 +7,7 @@ use super::context::WorkflowContext;
 use crate::diagnostic::Diagnostic;
 use crate::doctor::{Finding, diagnose};
 use crate::model::{Volume, VolumeClaim};
+use crate::ports::ServerKind;
 use crate::reconcile::volume_facts::{FactOptions, FactReading};
 
 /// The claims of a volume, and what is wrong with it.
@@ -20,18 +21,25 @@ pub struct VolumeOverview {
     pub warnings: Vec<Diagnostic>,
 }
 
-/// Returns what is known about a volume. Reads nothing if nothing claims it and the provider is not asked.
+/// Returns what is known about a volume. Of an agent it reads nothing if nothing claims it and the provider is not asked;
+/// a Nomad server drops claims of allocations that may still write, so there the allocations are read.
 pub async fn volume_overview(
     context: &WorkflowContext<'_>,
     volume: &Volume,
     asks_provider: bool,
 ) -> VolumeOverview {
-    if !volume.is_claimed() && !asks_provider {
+    let drops_claims = matches!(
+        context.api.server().await,
+        Ok(ServerKind::Nomad(_) | ServerKind::NomadUnknownVersion)
+    );
+    if !volume.is_claimed() && !asks_provider && !drops_claims {
         return VolumeOverview::default();
     }
     let volumes = std::slice::from_ref(volume);
     let options = FactOptions {
         asks_providers: asks_provider,
+        reads_evaluations: drops_claims,
+        parallelism: context.parallelism,
         ..FactOptions::of_claims(context.clock.now())
     };
     match FactReading::read(context.api, volumes, options).await {
