@@ -37,8 +37,8 @@ use crate::node::{
 };
 use crate::ports::{Clock, IdSource, PluginObserver, RandomIds, SystemClock};
 use crate::server::{
-    AgentInfo, CallLines, CellOptions, ClaimHosts, NodeHosts, RecordingObserver, Services,
-    StateCell, VolumeLimits, VolumePorts,
+    AgentInfo, CallLines, CellOptions, ClaimHosts, NodeEvents, NodeHosts, RecordingObserver,
+    Services, StateCell, VolumeLimits, VolumePorts,
 };
 use crate::state::State;
 use crate::store::{EmbeddedJournal, KeySealer};
@@ -168,7 +168,8 @@ async fn wire(
     let plugin_job = plugin_job::prepare(config, dirs, cell, &node.id).await?;
     let lanes = CallLanes::new(HostSession::new(ids.uuid()));
     let registry = Arc::new(Registry::new(lanes));
-    let hosts = StepHosts::new(&registry, dirs.mounts());
+    let events = Arc::new(NodeEvents::new(node.id.clone(), clock.clone()));
+    let hosts = StepHosts::new(&registry, dirs.mounts(), events.clone());
     let observer = Arc::new(RecordingObserver::new(cell.clone(), clock.clone()));
     let plugins = Arc::new(PluginHost::new(PluginHostDeps {
         connector: Arc::new(GrpcConnector::measured(metrics.clone())),
@@ -220,6 +221,7 @@ async fn wire(
     )
     .with_task_logs(Arc::new(logs))
     .with_metrics(metrics)
+    .with_node_events(events)
     .with_root_tasks(config.allows_root_tasks);
     let runners = AllocRunners::new(AllocRunnerDeps {
         control: Arc::new(services.control_plane(own.id.clone())),

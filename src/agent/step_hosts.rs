@@ -20,10 +20,15 @@ pub(super) struct StepHosts {
 }
 
 impl StepHosts {
-    /// The hosts of the plugins in `registry`, with their mounts below `mounts`.
-    pub(super) fn new(registry: &Arc<Registry>, mounts: PathBuf) -> Self {
+    /// The hosts of the plugins in `registry`, with their mounts below `mounts`. What happens to these goes to the log
+    /// and to `events`.
+    pub(super) fn new(
+        registry: &Arc<Registry>,
+        mounts: PathBuf,
+        events: Arc<dyn MountObserver>,
+    ) -> Self {
         let directories = MountDirectories { base: mounts };
-        let (mounter, observer) = (Arc::new(LinuxMounter), Arc::new(LoggedMounts));
+        let (mounter, observer) = (Arc::new(LinuxMounter), Arc::new(LoggedMounts { events }));
         let node = VolumeManager::new(registry.clone(), mounter, observer, directories);
         Self {
             node: Arc::new(node),
@@ -49,11 +54,14 @@ impl StepHosts {
     }
 }
 
-/// Writes the events of mounts to the log.
-struct LoggedMounts;
+/// Writes the events of mounts to the log, and passes them on.
+struct LoggedMounts {
+    events: Arc<dyn MountObserver>,
+}
 
 impl MountObserver for LoggedMounts {
     fn observed(&self, event: MountEvent) {
+        self.events.observed(event.clone());
         let MountEvent {
             volume,
             alloc,

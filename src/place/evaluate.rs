@@ -225,15 +225,18 @@ fn is_same(current: &JobVersion, placed: &JobVersion, group: &TaskGroup) -> bool
         return true;
     }
     let before = placed.job.groups.iter().find(|one| one.name == group.name);
-    let sized = |group: &TaskGroup| TaskGroup {
+    // Only the scheduler reads these.
+    let placed_alike = |group: &TaskGroup| TaskGroup {
         count: 0,
+        canaries: 0,
+        reschedule: None,
         ..group.clone()
     };
     current.settings == placed.settings
         && current.job.job_type == placed.job.job_type
         && current.job.constraints == placed.job.constraints
         && current.job.datacenters == placed.job.datacenters
-        && before.is_some_and(|before| sized(before) == sized(group))
+        && before.is_some_and(|before| placed_alike(before) == placed_alike(group))
 }
 
 fn is_live(alloc: &AllocRecord, placement: &Placement) -> bool {

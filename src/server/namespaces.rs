@@ -1,13 +1,15 @@
 //! [`NamespaceService`]: creates, changes and deletes namespaces.
 //!
 //! A namespace is deleted only while nothing is in it. The event of the deletion fits only then, and every
-//! event that puts something into a namespace expects it to exist, so neither overtakes the other.
+//! event that puts something into a namespace expects it to exist, so neither overtakes the other. Jobs that were stopped
+//! and of which nothing is left but their records are forgotten with it, as a server of Nomad does later.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::cell::{CommitError, Expected, StateCell};
+use super::cell::{CommitError, StateCell};
 use super::error::{NamespaceError, ServerError};
+use super::jobs::forget_stopped;
 use crate::model::Namespace;
 use crate::ports::Clock;
 use crate::state::{Event, EventKind, NamespaceEvent, NamespaceRecord};
@@ -57,23 +59,28 @@ impl NamespaceService {
             return Err(NamespaceError::Invalid(why).into());
         }
         let event = NamespaceEvent::Written { description, meta };
-        Ok(self.commit(&name, event).await?)
+        Ok(self.commit(&name, event, vec![]).await?)
     }
 
-    /// Deletes an empty namespace. Returns the index of the write.
+    /// Deletes a namespace that has at most stopped jobs. Returns the index of the write.
     ///
     /// # Errors
-    /// If it does not exist, is `default` or is not empty, or the write cannot be recorded.
+    /// If it does not exist, is `default` or has something else, or the write cannot be recorded.
     pub async fn delete(&self, name: &Namespace) -> Result<u64, ServerError> {
         if name.as_str() == Namespace::DEFAULT {
             return Err(NamespaceError::IsDefault.into());
         }
         for _ in 0..CONFLICT_RETRIES {
-            let (known, contents) = self
-                .cell
-                .read(|state| (state.namespace(name), state.namespace_contents(name)));
+            let (known, mut contents, forgotten) = self.cell.read(|state| {
+                let contents = state.namespace_contents(name);
+                let forgotten = forget_stopped(state, &contents.stopped_jobs);
+                (state.namespace(name), contents, forgotten)
+            });
             if known.is_none() {
                 return Err(NamespaceError::NothingToDelete(name.clone()).into());
+            }
+            if forgotten.is_some() {
+                contents.stopped_jobs.clear();
             }
             if !contents.is_empty() {
                 let (namespace, contents) = (name.clone(), Box::new(contents));
@@ -83,7 +90,8 @@ impl NamespaceService {
                 }
                 .into());
             }
-            match self.commit(name, NamespaceEvent::Deleted).await {
+            let kinds = forgotten.unwrap_or_default();
+            match self.commit(name, NamespaceEvent::Deleted, kinds).await {
                 Err(CommitError::InvalidEvent(_)) => {}
                 result => return Ok(result?),
             }
@@ -91,14 +99,21 @@ impl NamespaceService {
         Err(NamespaceError::Busy(name.clone()).into())
     }
 
-    async fn commit(&self, name: &Namespace, event: NamespaceEvent) -> Result<u64, CommitError> {
+    async fn commit(
+        &self,
+        name: &Namespace,
+        event: NamespaceEvent,
+        before: Vec<EventKind>,
+    ) -> Result<u64, CommitError> {
         let what = event.name();
         let kind = EventKind::Namespace {
             name: name.clone(),
             event,
         };
-        let event = Event::new(self.clock.now(), kind);
-        let index = self.cell.commit(Expected::Any, event).await?;
+        let now = self.clock.now();
+        let kinds = before.into_iter().chain([kind]);
+        let events = kinds.map(|kind| Event::new(now, kind)).collect();
+        let index = self.cell.commit_all(vec![], events).await?;
         tracing::info!(namespace = %name, index, "{what}");
         Ok(index)
     }

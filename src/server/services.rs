@@ -9,6 +9,7 @@ use super::cell::StateCell;
 use super::claims::{ClaimHosts, ClaimPorts, ClaimService};
 use super::jobs::{JobPorts, JobScheduler, JobService, LocalControlPlane};
 use super::namespaces::NamespaceService;
+use super::node_events::NodeEvents;
 use super::variables::{VariablePorts, VariableService};
 use super::volumes::{CreationDriver, VolumeLimits, VolumePorts, VolumeService};
 use crate::model::NodeId;
@@ -104,6 +105,7 @@ pub struct Services {
     pub(super) task_logs: Option<std::sync::Arc<dyn TaskLogs>>,
     pub(super) measurements: std::sync::Arc<dyn Measurements>,
     metrics: Option<std::sync::Arc<dyn MetricsSource>>,
+    pub(super) node_events: Option<std::sync::Arc<NodeEvents>>,
     /// Namespaces.
     pub namespaces: NamespaceService,
     /// Variables.
@@ -165,6 +167,7 @@ impl Services {
             task_logs: None,
             measurements: std::sync::Arc::new(NoMeasurements),
             metrics: None,
+            node_events: None,
             namespaces: NamespaceService::new(ports.cell.clone(), ports.clock.clone()),
             variables: VariableService::new(variable_ports, stopping.clone()),
             ids: ports.ids,
@@ -179,6 +182,15 @@ impl Services {
     pub fn with_root_tasks(self, are_allowed: bool) -> Self {
         Self {
             jobs: self.jobs.with_root_tasks(are_allowed),
+            ..self
+        }
+    }
+
+    /// Shows the events of the node in this process.
+    #[must_use]
+    pub fn with_node_events(self, events: std::sync::Arc<NodeEvents>) -> Self {
+        Self {
+            node_events: Some(events),
             ..self
         }
     }

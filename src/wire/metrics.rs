@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// The summary.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -40,7 +40,8 @@ pub struct GaugeDocument {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct SampleDocument {
-    /// How many.
+    /// How many. Go's clients read no fraction, also of 0.
+    #[serde(serialize_with = "whole")]
     pub count: f64,
     /// The labels.
     pub labels: BTreeMap<String, String>,
@@ -112,6 +113,15 @@ impl MetricsDocument {
             _ => {}
         }
     }
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn whole<S: Serializer>(count: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    let count = format!("{count:.0}").parse().unwrap_or_default();
+    serializer.serialize_u64(count)
 }
 
 /// `2026-01-02 03:04:05 +0000 UTC`, as Go writes a time.
@@ -195,12 +205,12 @@ wait_seconds_count 0
             }],
             "Points": [],
             "Counters": [{
-                "Name": "refused", "Count": 3.0, "Sum": 3.0, "Mean": 1.0, "Labels": {"plugin": "a"},
+                "Name": "refused", "Count": 3, "Sum": 3.0, "Mean": 1.0, "Labels": {"plugin": "a"},
             }],
             "Samples": [
-                {"Name": "wait_seconds", "Count": 2.0, "Sum": 1.5, "Mean": 0.75,
+                {"Name": "wait_seconds", "Count": 2, "Sum": 1.5, "Mean": 0.75,
                  "Labels": {"plugin": "a"}},
-                {"Name": "wait_seconds", "Count": 0.0, "Sum": 0.0, "Mean": 0.0, "Labels": {}},
+                {"Name": "wait_seconds", "Count": 0, "Sum": 0.0, "Mean": 0.0, "Labels": {}},
             ],
         });
         assert_eq!(serde_json::to_value(&summary).unwrap(), expected);

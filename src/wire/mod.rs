@@ -73,14 +73,15 @@ pub use header::{
 pub use history::VolumeEventDocument;
 pub use job::{
     ConstraintDocument, CsiPluginDocument, DesiredUpdatesDocument, DispatchPayloadDocument,
-    FieldDiffDocument, GroupDiffDocument, GroupSummaryDocument, JobChildrenDocument,
-    JobDeregisterResponse, JobDiffDocument, JobDispatchRequest, JobDispatchResponse, JobDocument,
-    JobPlanResponse, JobRegisterResponse, JobRequestDocument, JobStub, JobSubmissionDocument,
-    JobSummaryDocument, JobValidateResponse, JobWordProblem, LifecycleDocument, ObjectDiffDocument,
-    ParameterizedDocument, PeriodicDocument, PeriodicForceResponse, PlanAnnotationsDocument,
-    ReschedulePolicyDocument, ResourcesDocument, RestartPolicyDocument, TaskDiffDocument,
-    TaskDocument, TaskGroupDocument, Unsupported, UpdateDocument, VolumeMountDocument,
-    VolumeRequestDocument, job_from_wire, job_to_wire,
+    EvaluateOptions, FieldDiffDocument, GroupDiffDocument, GroupSummaryDocument,
+    JobChildrenDocument, JobDeregisterResponse, JobDiffDocument, JobDispatchRequest,
+    JobDispatchResponse, JobDocument, JobEvaluateRequest, JobPlanResponse, JobRegisterResponse,
+    JobRequestDocument, JobStub, JobSubmissionDocument, JobSummaryDocument, JobValidateResponse,
+    JobWordProblem, LifecycleDocument, ObjectDiffDocument, ParameterizedDocument, PeriodicDocument,
+    PeriodicForceResponse, PlanAnnotationsDocument, ReschedulePolicyDocument, ResourcesDocument,
+    RestartPolicyDocument, TaskDiffDocument, TaskDocument, TaskGroupDocument, Unsupported,
+    UpdateDocument, VolumeMountDocument, VolumeRequestDocument, ignored_parts, job_from_wire,
+    job_to_wire,
 };
 pub use log_frame::{LogFrameDocument, LogFrameProblem, LogFrames};
 pub use member::{MemberDocument, MembersDocument};

@@ -332,16 +332,73 @@ fn another_user_of_the_machine_runs_no_job() {
 }
 
 /// Without a data directory nothing can take the tasks over, so they end with the agent.
+/// B76: the events of the node say what was mounted and unmounted for whom, and why something could not be.
+#[test]
+fn mounts_and_unmounts_are_events_of_the_node() {
+    let test = "jobs::mounts_and_unmounts_are_events_of_the_node";
+    run_in_namespace(test, async {
+        let machine = Machine::new();
+        machine.create_volume("good", WRITER, "file-system");
+        machine.create_sized_volume("bad", WRITER, "file-system", 32 << 20);
+        let events = || {
+            let nodes = machine.get("/v1/nodes");
+            let node = nodes[0]["ID"].as_str().unwrap();
+            let events = machine.get(&format!("/v1/node/{node}"))["Events"].take();
+            let line = |event: &Value| {
+                let details = &event["Details"];
+                assert_eq!(event["Subsystem"], "Storage", "{event:#}");
+                assert!(event["Timestamp"].as_str().is_some(), "{event:#}");
+                format!(
+                    "{} {} {} {}",
+                    event["Message"].as_str().unwrap(),
+                    details["volume_id"].as_str().unwrap(),
+                    details["alloc_id"].as_str().unwrap_or("-"),
+                    details["success"].as_str().unwrap(),
+                )
+            };
+            let events = events.as_array().unwrap();
+            (events.iter().map(line).collect::<Vec<_>>(), events.clone())
+        };
+        assert_eq!(events().0, [] as [&str; 0]);
+        machine.run(&machine.job("a", "batch", &volume("good", WRITER), "true"));
+        let alloc = machine.wait_for("a", "complete", 1).remove(0);
+        machine.assert_clean();
+        let alloc = alloc["ID"].as_str().unwrap();
+        let expected = [
+            format!("Mount volume good {alloc} true"),
+            format!("Unmount volume good {alloc} true"),
+        ];
+        assert_eq!(events().0, expected);
+
+        let images = machine.data().join("plugins/hostpath/images");
+        for image in std::fs::read_dir(images).unwrap() {
+            std::fs::remove_file(image.unwrap().path()).unwrap();
+        }
+        machine.run(&machine.job("b", "batch", &volume("bad", WRITER), "true"));
+        until("the failed mount to be an event", || {
+            let (lines, all) = events();
+            let failed = lines
+                .iter()
+                .position(|one| one.starts_with("Mount volume bad ") && one.ends_with("false"));
+            let failed = failed.ok_or_else(|| format!("{lines:#?}"))?;
+            let error = all[failed]["Details"]["error"].as_str().unwrap();
+            assert!(error.contains("bad"), "{error}");
+            Ok(())
+        });
+        machine.stop("b");
+        machine.assert_no_claims();
+        assert!(events().0.len() <= 10);
+    });
+}
+
 #[test]
 fn an_agent_with_a_temporary_directory_leaves_nothing() {
     let test = "jobs::an_agent_with_a_temporary_directory_leaves_nothing";
     run_in_namespace(test, async {
         let mut start = program(["agent", "--dev", "--http", "127.0.0.1:0"]);
         start.env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        let mut machine = Machine {
-            directory: tempfile::tempdir().unwrap(),
-            agent: Some(AgentProcess::run(start)),
-        };
+        let mut machine = Machine::without_agent();
+        machine.agent = Some(AgentProcess::run(start));
         machine.create_volume("data", WRITER, "file-system");
         let script = "sleep 600";
         machine.run(&machine.job("job", "service", &volume("data", WRITER), script));

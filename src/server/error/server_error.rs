@@ -383,7 +383,7 @@ impl ServerError {
             Self::Namespace(error) => error.text(),
             Self::Snapshot(error) => error.text(),
             Self::Claim(error) => error.text(),
-            Self::UnknownPath => String::new(),
+            Self::UnknownPath => self.message(),
             Self::UnknownResource => "resource not found".into(),
             Self::InvalidMethod => "Invalid method".into(),
             Self::MissingVolumeId => "missing volume ID".into(),
@@ -462,7 +462,7 @@ impl ServerError {
             Self::Namespace(error) => error.message(),
             Self::Snapshot(error) => error.message(),
             Self::Claim(error) => error.message(),
-            Self::UnknownPath => "this path does not exist".into(),
+            Self::UnknownPath => "the agent of nomad-csi does not have this endpoint".into(),
             Self::NoPathToRegion(region) => format!("this agent is not in region `{region}`"),
             Self::NoSuchPlugin(id) => format!("plugin `{id}` does not exist"),
             Self::NotSupported { plugin, operation } => {
@@ -545,7 +545,7 @@ impl ServerError {
                 others,
             } => format!(
                 "volume {} cannot be registered: external volume `{external_id}` is already registered as {}; if both \
-                 are meant to use this data, repeat the request with `?share=true`",
+                 are meant to use data that already exists, repeat the request with `?share=true`",
                 volume.quoted(),
                 joined(others)
             ),

@@ -1,7 +1,7 @@
 //! The endpoints of allocations.
 
 use super::blocking::wait_for_index;
-use super::filtering::{filter, listed};
+use super::filtering::Paging;
 use super::job_documents::{PlacedAlloc, placed_allocs};
 use super::reply::Reply;
 use super::request::ApiRequest;
@@ -20,7 +20,7 @@ fn topics(_: &State) -> Vec<Topic> {
 }
 
 pub(super) async fn list(request: &ApiRequest) -> Result {
-    let filter = filter(&request.parameters)?;
+    let page = Paging::of(&request.parameters)?;
     let wait = request.parameters.wait()?;
     wait_for_index(request, wait, topics, State::allocs_index).await?;
     let namespace = request.parameters.namespace_or_default();
@@ -35,8 +35,9 @@ pub(super) async fn list(request: &ApiRequest) -> Result {
         let stubs: Vec<_> = meant.map(|alloc| alloc.stub(state)).collect();
         (stubs, state.allocs_index())
     });
-    let documents = listed(stubs, filter.as_ref())?;
-    Ok(Reply::json(&documents, request.pretty)?.with_index(index))
+    let (documents, next) = page.page(stubs, |alloc| alloc.id.clone())?;
+    let reply = Reply::json(&documents, request.pretty)?;
+    Ok(reply.with_index(index).with_next_token(next))
 }
 
 pub(super) async fn read(request: &ApiRequest, id: &str) -> Result {

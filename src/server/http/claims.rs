@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::StatusCode;
 
 use super::blocking::wait_for_index;
-use super::filtering::{filter, listed};
+use super::filtering::Paging;
 use super::reply::Reply;
 use super::request::ApiRequest;
 use crate::claim::{Known, StepProblem};
@@ -53,13 +53,13 @@ pub(super) async fn list_all(request: &ApiRequest) -> Result {
 }
 
 async fn list(request: &ApiRequest, is_wanted: impl Fn(&NamespacedId) -> bool) -> Result {
-    let filter = filter(&request.parameters)?;
+    let page = Paging::whole(&request.parameters)?;
     let wait = request.parameters.wait()?;
     let topics = |_: &State| vec![Topic::all(Table::Claims)];
     wait_for_index(request, wait, topics, State::claims_index).await?;
     let (statuses, index) = request.services.claims.statuses(is_wanted);
     let documents = statuses.iter().map(status_to_wire).collect();
-    let documents = listed(documents, filter.as_ref())?;
+    let (documents, _) = page.page(documents, |_| String::new())?;
     Ok(Reply::json(&documents, request.pretty)?.with_index(index))
 }
 

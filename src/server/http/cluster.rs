@@ -32,6 +32,8 @@ pub(super) fn agent_self(request: &ApiRequest) -> Result {
             "NodeName": info.name,
             "Region": info.region,
             "Server": {"Enabled": true},
+            // Otherwise Nomad's command line points to pages that the agent does not have.
+            "UI": {"ShowCLIHints": false},
             "Version": {
                 "BuildDate": null,
                 "Revision": "",

@@ -11,8 +11,8 @@ use crate::server::event_stream::NoticeSubject;
 use crate::state::{State, plugin, volume};
 use crate::wire::{AllocationDocument, JobDocument};
 
-/// Returns the payload of a notice. `address` is that of the agent.
-pub(super) fn payload(state: &State, subject: &NoticeSubject, address: &str) -> Value {
+/// Returns the payload of a notice.
+pub(super) fn payload(state: &State, subject: &NoticeSubject) -> Value {
     match subject {
         NoticeSubject::Volume(key) => match volume(state, key) {
             Some(view) => json!({"Volume": volume_documents::volume_document(&view)}),
@@ -61,7 +61,7 @@ pub(super) fn payload(state: &State, subject: &NoticeSubject, address: &str) -> 
             }
         }
         NoticeSubject::Node(id) => match state.node(id) {
-            Some(node) => json!({"Node": nodes::document(state, node, address)}),
+            Some(node) => json!({"Node": nodes::document(state, node)}),
             None => json!({"Node": {"ID": id.as_str()}}),
         },
     }

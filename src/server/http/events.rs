@@ -6,7 +6,6 @@
 //! and its connection ends with the stream.
 
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Bytes;
@@ -21,7 +20,6 @@ use super::request::ApiRequest;
 use crate::server::cell::{StateCell, Watch};
 use crate::server::error::{RequestError, ServerError};
 use crate::server::event_stream::{Subscription, notices};
-use crate::server::services::AgentInfo;
 use crate::state::{Event, State, Table, Topic};
 use crate::wire::{EventBatchDocument, EventDocument};
 
@@ -65,7 +63,6 @@ pub(super) fn stream(request: &ApiRequest) -> Result<Reply, ServerError> {
         watch: cell.watch(TABLES.map(Topic::all).into()),
         cell,
         subscription,
-        about: request.services.agent_info.clone(),
         stopping: request.services.stopping.clone(),
         last,
         has_read: false,
@@ -81,7 +78,6 @@ struct Subscriber {
     cell: StateCell,
     watch: Watch,
     subscription: Subscription,
-    about: Arc<AgentInfo>,
     stopping: CancellationToken,
     /// The index of the last event that was read.
     last: u64,
@@ -192,7 +188,7 @@ impl Subscriber {
         wanted
             .map(|notice| EventDocument {
                 index,
-                payload: payload(state, &notice.subject, &self.about.address),
+                payload: payload(state, &notice.subject),
                 topic: notice.topic.to_owned(),
                 event_type: notice.event_type.to_owned(),
                 key: notice.key,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::job::LaunchTimes;
 use crate::model::{
-    AllocId, ClientStatus, DesiredStatus, EvaluationId, Job, JobKey, Node, NodeId, Task,
+    AllocId, ClientStatus, DesiredStatus, EvaluationId, Job, JobKey, JobType, Node, NodeId, Task,
 };
 use crate::server::jobs::JobPlan;
 use crate::state::{
@@ -168,17 +168,18 @@ fn version_document(version: &JobVersion) -> JobDocument {
 
 /// `pending`, `running` or `dead`.
 pub(super) fn status_of(state: &State, record: &JobRecord) -> &'static str {
-    let status = |record: &JobRecord, wanted| {
-        let mut all = record.evaluations.iter();
-        all.any(|one| one.result.status == wanted)
-    };
+    let job = &record.current.job;
+    let mut evaluations = record.evaluations.iter();
+    let is_open = evaluations.any(|one| {
+        use EvaluationStatus::{Blocked, Pending};
+        matches!(one.result.status, Pending | Blocked)
+    });
     let lives = allocs_of(state, &record.key()).any(|alloc| !alloc.record.has_ended);
     if record.is_stopped {
         "dead"
-    } else if lives || record.current.job.is_template() || status(record, EvaluationStatus::Blocked)
-    {
+    } else if lives || job.is_template() || job.job_type == JobType::System {
         "running"
-    } else if status(record, EvaluationStatus::Pending) || !record.current.job.job_type.ends() {
+    } else if is_open || !job.job_type.ends() {
         "pending"
     } else {
         "dead"
@@ -288,7 +289,7 @@ const fn trigger_word(trigger: EvaluationTrigger) -> &'static str {
     }
 }
 
-const fn status_word(status: EvaluationStatus) -> &'static str {
+pub(super) const fn status_word(status: EvaluationStatus) -> &'static str {
     match status {
         EvaluationStatus::Pending => "pending",
         EvaluationStatus::Complete => "complete",

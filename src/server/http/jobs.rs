@@ -1,11 +1,14 @@
 //! The endpoints of jobs and evaluations.
 
+use std::sync::Arc;
+
 use tokio::sync::Semaphore;
 
 use super::blocking::wait_for_index;
-use super::filtering::{filter, listed};
+use super::filtering::Paging;
 use super::job_documents::{
-    allocs_of, evaluation_document, job_document, job_stub, plan_document, status_of, summary,
+    allocs_of, evaluation_document, job_document, job_stub, plan_document, status_of, status_word,
+    summary,
 };
 use super::placement_document::placement_document;
 use super::reply::Reply;
@@ -15,11 +18,11 @@ use crate::model::{EvaluationId, Job, JobId, JobKey, Namespace};
 use crate::place::Decision;
 use crate::server::error::{JobError, ServerError};
 use crate::server::jobs::{DispatchRequest, JobWritten};
-use crate::state::{State, Table, Topic};
+use crate::state::{Evaluation, JobRecord, State, Table, Topic};
 use crate::wire::{
     EvaluationDocument, JobDeregisterResponse, JobDispatchRequest, JobDispatchResponse,
-    JobRegisterResponse, JobRequestDocument, JobStub, JobValidateResponse, PeriodicForceResponse,
-    job_from_wire, parse_boolean,
+    JobDocument, JobEvaluateRequest, JobRegisterResponse, JobRequestDocument, JobStub,
+    JobValidateResponse, PeriodicForceResponse, ignored_parts, job_from_wire, parse_boolean,
 };
 
 type Result<T = Reply> = std::result::Result<T, ServerError>;
@@ -39,13 +42,12 @@ fn topics(_: &State) -> Vec<Topic> {
 }
 
 pub(super) async fn list(request: &ApiRequest) -> Result {
-    let filter = filter(&request.parameters)?;
+    let page = Paging::of(&request.parameters)?;
     let wait = request.parameters.wait()?;
-    let per_page = request.parameters.per_page()?;
     wait_for_index(request, wait, topics, index).await?;
     let namespace = request.parameters.namespace_or_default();
     let prefix = request.parameters.prefix();
-    let (mut stubs, index): (Vec<JobStub>, u64) = request.services.cell.read(|state| {
+    let (stubs, index): (Vec<JobStub>, u64) = request.services.cell.read(|state| {
         let jobs = state.jobs().filter(|job| {
             let is_meant = namespace.as_str() == Namespace::ALL || *job.namespace() == namespace;
             is_meant && !job.is_purged && job.current.job.id.as_str().starts_with(prefix)
@@ -53,11 +55,9 @@ pub(super) async fn list(request: &ApiRequest) -> Result {
         let stubs = jobs.map(|job| job_stub(state, job)).collect();
         (stubs, index(state))
     });
-    if per_page > 0 {
-        stubs.truncate(per_page);
-    }
-    let documents = listed(stubs, filter.as_ref())?;
-    Ok(Reply::json(&documents, request.pretty)?.with_index(index))
+    let (documents, next) = page.page(stubs, |job| format!("{}\0{}", job.namespace, job.id))?;
+    let reply = Reply::json(&documents, request.pretty)?;
+    Ok(reply.with_index(index).with_next_token(next))
 }
 
 pub(super) async fn read(request: &ApiRequest, id: &str) -> Result {
@@ -96,22 +96,32 @@ pub(super) async fn list_allocs(request: &ApiRequest, id: &str) -> Result {
 /// The evaluations of a job, newest first.
 pub(super) async fn list_evaluations_of(request: &ApiRequest, id: &str) -> Result {
     let key = key(request, id);
-    evaluations(request, |job, _| *job == key).await
+    evaluations(request, &Paging::default(), |job, _| *job == key).await
 }
 
 pub(super) async fn list_evaluations(request: &ApiRequest) -> Result {
-    let namespace = request.parameters.namespace_or_default();
-    let prefix = request.parameters.prefix();
-    let is_meant = |job: &JobKey, id: &EvaluationId| {
+    let parameters = &request.parameters;
+    let page = Paging::of(parameters)?;
+    let namespace = parameters.namespace_or_default();
+    let (prefix, of_job, status) = (
+        parameters.prefix(),
+        parameters.text("job"),
+        parameters.text("status"),
+    );
+    let is_meant = |job: &JobKey, one: &Evaluation| {
         let is_here = namespace.as_str() == Namespace::ALL || job.namespace == namespace;
-        is_here && id.as_str().starts_with(prefix)
+        is_here
+            && one.id.as_str().starts_with(prefix)
+            && of_job.is_none_or(|id| job.id.as_str() == id)
+            && status.is_none_or(|status| status_word(one.status) == status)
     };
-    evaluations(request, is_meant).await
+    evaluations(request, &page, is_meant).await
 }
 
 async fn evaluations(
     request: &ApiRequest,
-    is_meant: impl Fn(&JobKey, &EvaluationId) -> bool,
+    page: &Paging,
+    is_meant: impl Fn(&JobKey, &Evaluation) -> bool,
 ) -> Result {
     let wait = request.parameters.wait()?;
     let topics = |_: &State| vec![Topic::all(Table::Jobs)];
@@ -119,14 +129,19 @@ async fn evaluations(
     let (mut documents, index) = request.services.cell.read(|state| {
         let jobs = state.jobs();
         let all = jobs.flat_map(|job| job.evaluations.iter().map(move |one| (job, one)));
-        let meant = all.filter(|(job, one)| is_meant(&job.key(), &one.result.id));
+        let meant = all.filter(|(job, one)| is_meant(&job.key(), &one.result));
         let documents: Vec<EvaluationDocument> = meant
             .map(|(job, one)| evaluation_document(state, job, one, false))
             .collect();
         (documents, state.jobs_index())
     });
-    documents.sort_by_key(|one| std::cmp::Reverse(one.create_index));
-    Ok(Reply::json(&documents, request.pretty)?.with_index(index))
+    // The newest is the first.
+    let place =
+        |one: &EvaluationDocument| format!("{:020}\0{}", u64::MAX - one.create_index, one.id);
+    documents.sort_by_cached_key(place);
+    let (documents, next) = page.page(documents, place)?;
+    let reply = Reply::json(&documents, request.pretty)?;
+    Ok(reply.with_index(index).with_next_token(next))
 }
 
 pub(super) async fn read_evaluation(request: &ApiRequest, id: &str) -> Result {
@@ -170,7 +185,20 @@ pub(super) fn no_deployments(request: &ApiRequest) -> Result {
 pub(super) async fn register(request: &ApiRequest, id: Option<&str>) -> Result {
     let document: JobRequestDocument = request.document()?;
     let enforced = document.enforce_index.then_some(document.job_modify_index);
-    let job = job_of(request, document)?;
+    let stopped = document
+        .job
+        .as_ref()
+        .and_then(|job| stopped_as_shown(request, job));
+    let (job, enforced, ignored) = match stopped {
+        Some(stopped) => {
+            let job = request.services.jobs.complete(&stopped)?;
+            (job, Some(stopped.job_modify_index), None)
+        }
+        None => {
+            let (job, ignored) = job_of(request, document)?;
+            (job, enforced, ignored)
+        }
+    };
     if let Some(id) = id.filter(|id| *id != job.id.as_str()) {
         let body = job.id.to_string();
         return Err(JobError::OtherName {
@@ -179,8 +207,21 @@ pub(super) async fn register(request: &ApiRequest, id: Option<&str>) -> Result {
         }
         .into());
     }
-    let written = request.services.jobs.register(job, enforced).await?;
+    let mut written = request.services.jobs.register(job, enforced).await?;
+    written.warnings.splice(..0, ignored);
     registered(request, &written)
+}
+
+/// Returns the recorded job of a document that is what a client saw of it after its stop, so that `nomad job start` starts it:
+/// that command sends back what it was shown, and reports success also if the server refuses it.
+fn stopped_as_shown(request: &ApiRequest, document: &JobDocument) -> Option<Arc<JobRecord>> {
+    let fallback = request.parameters.namespace_or_default();
+    let (job, _) = job_from_wire(document, &fallback);
+    let known = request.services.jobs.job(&job.key()).ok();
+    let stopped = known.filter(|known| known.is_stopped)?;
+    let shown = (request.services.cell).read(|state| job_document(state, &stopped));
+    let (shown, _) = job_from_wire(&shown, &fallback);
+    (shown == job).then_some(stopped)
 }
 
 fn registered(request: &ApiRequest, written: &JobWritten) -> Result {
@@ -195,13 +236,13 @@ fn registered(request: &ApiRequest, written: &JobWritten) -> Result {
     Ok(Reply::json(&document, request.pretty)?.with_index(written.index))
 }
 
-/// The job of a request. Words without a meaning are reported with Nomad's text.
-fn job_of(request: &ApiRequest, document: JobRequestDocument) -> Result<Job> {
+/// The job of a request, and a warning about what is ignored of it. Words without a meaning are reported with Nomad's text.
+fn job_of(request: &ApiRequest, document: JobRequestDocument) -> Result<(Job, Option<String>)> {
     let document = document.job.ok_or(JobError::Missing)?;
     let fallback = request.parameters.namespace_or_default();
     let (job, problems) = job_from_wire(&document, &fallback);
     if problems.is_empty() {
-        return Ok(job);
+        return Ok((job, ignored_parts(&document)));
     }
     let texts: Vec<_> = problems.iter().map(ToString::to_string).collect();
     let job = JobKey::new(job.namespace, job.id);
@@ -231,6 +272,18 @@ pub(super) async fn deregister(request: &ApiRequest, id: &str) -> Result {
 }
 
 pub(super) async fn evaluate(request: &ApiRequest, id: &str) -> Result {
+    let is_forced = match request.body.bytes.is_empty() {
+        true => false,
+        false => {
+            let document: JobEvaluateRequest = request.document()?;
+            document.eval_options.force_reschedule
+        }
+    };
+    if is_forced {
+        let text = "ForceReschedule is not supported: this agent replaces a failed allocation at the time that its \
+                    `reschedule` says; stop the allocation to replace it now";
+        return Err(JobError::BadRequest(text.to_owned()).into());
+    }
     let written = request.services.jobs.evaluate(&key(request, id)).await?;
     registered(request, &written)
 }
@@ -275,8 +328,9 @@ pub(super) async fn force_periodic(request: &ApiRequest, id: &str) -> Result {
 }
 
 pub(super) fn plan(request: &ApiRequest) -> Result {
-    let job = job_of(request, request.document()?)?;
-    let plan = request.services.jobs.plan(&job)?;
+    let (job, ignored) = job_of(request, request.document()?)?;
+    let mut plan = request.services.jobs.plan(&job)?;
+    plan.warnings.splice(..0, ignored);
     let document = request
         .services
         .cell
@@ -293,7 +347,7 @@ pub(super) fn explain_placement(request: &ApiRequest, id: &str) -> Result {
 
 /// The same for a job that is not recorded.
 pub(super) fn explain_placement_of(request: &ApiRequest) -> Result {
-    let job = job_of(request, request.document()?)?;
+    let (job, _) = job_of(request, request.document()?)?;
     let plan = request.services.jobs.plan(&job)?;
     let key = job.key();
     placement(request, &key, &plan.decision)
@@ -337,16 +391,16 @@ pub(super) async fn validate_job(request: &ApiRequest) -> Result {
         let _permit = permit;
         let (job, words) = job_from_wire(&document, &fallback);
         let problems = jobs.problems(&job);
-        (job, words, problems)
+        (job, words, problems, ignored_parts(&document))
     });
-    let (job, words, problems) = validated.await.map_err(|_| ServerError::Stopping)?;
+    let (job, words, problems, ignored) = validated.await.map_err(|_| ServerError::Stopping)?;
     let words = words.iter().map(ToString::to_string);
     let errors: Vec<String> = words.chain(report_text(&job, &problems)).collect();
     let document = JobValidateResponse {
         driver_config_validated: true,
         error: errors.join("\n"),
         validation_errors: (!errors.is_empty()).then_some(errors),
-        warnings: String::new(),
+        warnings: ignored.unwrap_or_default(),
     };
     Reply::json(&document, request.pretty)
 }

@@ -1,6 +1,7 @@
 //! The endpoints of namespaces.
 
 use super::blocking::wait_for_index;
+use super::filtering::Paging;
 use super::reply::Reply;
 use super::request::ApiRequest;
 use crate::model::Namespace;
@@ -15,6 +16,7 @@ fn topics(_: &State) -> Vec<Topic> {
 }
 
 pub(super) async fn list(request: &ApiRequest) -> Result {
+    let page = Paging::of(&request.parameters)?;
     let wait = request.parameters.wait()?;
     wait_for_index(request, wait, topics, State::namespaces_index).await?;
     let prefix = request.parameters.prefix();
@@ -25,8 +27,10 @@ pub(super) async fn list(request: &ApiRequest) -> Result {
     let matching = all
         .iter()
         .filter(|record| record.name.as_str().starts_with(prefix));
-    let documents: Vec<_> = matching.map(|record| document(record)).collect();
-    Ok(Reply::json(&documents, request.pretty)?.with_index(index))
+    let documents = matching.map(|record| document(record)).collect();
+    let (documents, next) = page.page(documents, |one: &NamespaceDocument| one.name.clone())?;
+    let reply = Reply::json(&documents, request.pretty)?;
+    Ok(reply.with_index(index).with_next_token(next))
 }
 
 pub(super) async fn read(request: &ApiRequest, name: &str) -> Result {

@@ -3,17 +3,21 @@
 use std::collections::BTreeMap;
 
 use super::blocking::wait_for_index;
+use super::filtering::Paging;
 use super::job_documents::placed_allocs;
 use super::reply::Reply;
 use super::request::ApiRequest;
 use crate::model::{Node, NodeId, PluginInstance};
+use crate::ports::{MountAction, MountEvent};
 use crate::server::claims::ClaimService;
 use crate::server::error::{JobError, ServerError};
+use crate::server::node_events::NodeEvent;
 use crate::server::services::AgentInfo;
 use crate::state::{State, Table, Topic, plugins};
 use crate::wire::{
     DrainStrategyDocument, HostVolumeDocument, InstanceDocument, NodeDocument, NodeDrainRequest,
-    NodeEligibilityRequest, NodeStub, NodeUpdateResponse, instance_to_wire, node_to_wire,
+    NodeEligibilityRequest, NodeEventDocument, NodeStub, NodeUpdateResponse, instance_to_wire,
+    node_to_wire, time_to_wire,
 };
 
 type Result<T = Reply> = std::result::Result<T, ServerError>;
@@ -27,6 +31,7 @@ fn index(state: &State) -> u64 {
 }
 
 pub(super) async fn list(request: &ApiRequest) -> Result {
+    let page = Paging::of(&request.parameters)?;
     let wait = request.parameters.wait()?;
     wait_for_index(request, wait, topics, index).await?;
     let prefix = request.parameters.prefix();
@@ -44,27 +49,66 @@ pub(super) async fn list(request: &ApiRequest) -> Result {
         let stubs: Vec<_> = matching.map(stub).collect();
         (stubs, index(state))
     });
-    Ok(Reply::json(&nodes, request.pretty)?.with_index(index))
+    let (nodes, next) = page.page(nodes, |node| node.id.clone())?;
+    let reply = Reply::json(&nodes, request.pretty)?;
+    Ok(reply.with_index(index).with_next_token(next))
 }
 
 pub(super) async fn read(request: &ApiRequest, id: &str) -> Result {
     let id = NodeId::new(id);
     let wait = request.parameters.wait()?;
     wait_for_index(request, wait, topics, index).await?;
-    let (address, claims) = (
-        &request.services.agent_info.address,
-        &request.services.claims,
-    );
+    let claims = &request.services.claims;
     let found = request.services.cell.read(|state| {
         let node = state.node(&id)?;
         let document = NodeDocument {
             status_description: status_description(state, claims, &id),
-            ..document(state, node, address)
+            events: events(request, &id),
+            ..document(state, node)
         };
         Some((document, index(state)))
     });
     let (document, index) = found.ok_or_else(|| JobError::NoNode(id.to_string()))?;
     Ok(Reply::json(&document, request.pretty)?.with_index(index))
+}
+
+fn events(request: &ApiRequest, node: &NodeId) -> Vec<NodeEventDocument> {
+    let events = request.services.node_events.as_ref();
+    let events = events.map(|events| events.of(node)).unwrap_or_default();
+    events.iter().map(event_document).collect()
+}
+
+/// Nomad's form of an event, with the allocation. What a task wrote beside a volume has no form there.
+fn event_document(event: &NodeEvent) -> NodeEventDocument {
+    let MountEvent {
+        volume,
+        alloc,
+        action,
+        error,
+    } = &event.event;
+    let (message, outcome) = match action {
+        MountAction::Mount => ("Mount volume", "error"),
+        MountAction::Unmount => ("Unmount volume", "error"),
+        MountAction::Keep => ("Kept files that were written beside a volume", "path"),
+    };
+    let is_success = error.is_none() || *action == MountAction::Keep;
+    let details = [
+        ("volume_id", Some(volume.id.to_string())),
+        ("namespace", Some(volume.namespace.to_string())),
+        ("alloc_id", alloc.as_ref().map(ToString::to_string)),
+        ("success", Some(is_success.to_string())),
+        (outcome, error.clone()),
+    ];
+    let details = details
+        .into_iter()
+        .filter_map(|(key, value)| Some((key.to_owned(), value?)));
+    NodeEventDocument {
+        create_index: event.number,
+        details: Some(details.collect()),
+        message: message.to_owned(),
+        subsystem: "Storage".to_owned(),
+        timestamp: time_to_wire(event.at),
+    }
 }
 
 /// Why a node is not used, and what that waits for; empty for one that is used.
@@ -76,7 +120,9 @@ fn status_description(state: &State, claims: &ClaimService, node: &NodeId) -> St
     }
 }
 
-pub(super) fn document(state: &State, node: &Node, address: &str) -> NodeDocument {
+/// The document of a node. It has no address: clients would go there with their token, past the tunnel or the socket over
+/// which they reached the agent.
+pub(super) fn document(state: &State, node: &Node) -> NodeDocument {
     let stub = node_to_wire(node);
     let mut attributes = node.attributes.clone();
     attributes.insert(
@@ -109,7 +155,6 @@ pub(super) fn document(state: &State, node: &Node, address: &str) -> NodeDocumen
             ..DrainStrategyDocument::default()
         }),
         drivers: stub.drivers,
-        http_address: address.to_owned(),
         id: stub.id,
         name: stub.name,
         node_pool: stub.node_pool,

@@ -1,7 +1,7 @@
 //! The endpoints of plugins.
 
 use super::blocking::wait_for_index;
-use super::filtering::{filter, listed};
+use super::filtering::Paging;
 use super::reply::Reply;
 use super::request::ApiRequest;
 use crate::model::PluginId;
@@ -17,7 +17,7 @@ pub(super) async fn list(request: &ApiRequest) -> Result {
         Some("csi") => {}
         Some(_) => return Ok(Reply::empty()),
     }
-    let filter = filter(&request.parameters)?;
+    let page = Paging::of(&request.parameters)?;
     let wait = request.parameters.wait()?;
     let prefix = request.parameters.prefix();
     let topics = |_: &State| vec![Topic::with_prefix(Table::Plugins, prefix)];
@@ -26,8 +26,10 @@ pub(super) async fn list(request: &ApiRequest) -> Result {
         .services
         .cell
         .read(|state| (plugins(state, prefix), state.plugins_index()));
-    let stubs = listed(views.iter().map(stub).collect(), filter.as_ref())?;
-    Ok(Reply::json(&stubs, request.pretty)?.with_index(index))
+    let stubs = views.iter().map(stub).collect();
+    let (stubs, next) = page.page(stubs, |plugin: &PluginStub| plugin.id.clone())?;
+    let reply = Reply::json(&stubs, request.pretty)?;
+    Ok(reply.with_index(index).with_next_token(next))
 }
 
 pub(super) async fn read(request: &ApiRequest, id: &str) -> Result {

@@ -7,6 +7,7 @@
 use http::Method;
 use percent_encoding::percent_decode_str;
 
+use crate::model::{JobId, JobPathProblem};
 use crate::server::error::{RequestError, ServerError};
 
 /// An endpoint with the parameters of its path.
@@ -210,6 +211,9 @@ fn job(method: &Method, rest: &str) -> Result<Route, ServerError> {
         true => Ok(route),
         false => Err(ServerError::InvalidMethod),
     };
+    if rest.contains("/versions/") && last == "tag" {
+        return Err(ServerError::UnknownPath);
+    }
     if method == Method::DELETE {
         return Ok(Route::DeregisterJob(rest.to_owned()));
     }
@@ -227,9 +231,16 @@ fn job(method: &Method, rest: &str) -> Result<Route, ServerError> {
         "evaluations" => get(Route::ListJobEvaluations(named())),
         "deployment" => get(Route::ReadDeployment),
         "deployments" => get(Route::ListDeployments),
+        _ if is_endpoint(rest) => Err(ServerError::UnknownPath),
         _ if is_put => Ok(Route::RegisterJob(Some(rest.to_owned()))),
         _ => get(Route::ReadJob(rest.to_owned())),
     }
+}
+
+/// Whether the path of a job ends in a word that is none of its ID: an endpoint of Nomad that the agent does not have.
+fn is_endpoint(rest: &str) -> bool {
+    let problem = JobId::new(rest).path_problem();
+    matches!(problem, Some(JobPathProblem::Endpoint(_)))
 }
 
 /// Parses paths below `/v1/evaluation/`.
@@ -273,6 +284,7 @@ fn node(method: &Method, rest: &str) -> Result<Route, ServerError> {
         [id, "eligibility"] if is_put => Ok(Route::SetNodeEligibility((*id).to_owned())),
         [id, "drain"] if is_put => Ok(Route::DrainNode((*id).to_owned())),
         [_, "fence" | "unfence" | "eligibility" | "drain"] => Err(ServerError::InvalidMethod),
+        ["pools"] => Err(ServerError::UnknownPath),
         [id] => only(method, &Method::GET, Route::ReadNode((*id).to_owned())),
         [id, "allocations"] => only(
             method,

@@ -1,6 +1,7 @@
 //! The API in process: paths, headers, texts and documents.
 
 mod blocking;
+mod clients;
 mod conditions;
 mod counts;
 mod cut_off;
@@ -61,6 +62,9 @@ impl Answer {
     }
 }
 
+/// The text for a path that the agent does not have.
+const NO_ENDPOINT: &str = "the agent of nomad-csi does not have this endpoint";
+
 async fn agent() -> FakeAgent {
     FakeAgent::start(PluginSettings::default()).await.unwrap()
 }
@@ -118,10 +122,16 @@ async fn every_path_responds_like_nomad() {
     let agent = agent().await;
     create(&agent, "db").await;
     for (line, status, text) in [
-        ("GET /v1/volumes/", 404, ""),
-        ("GET /v1/volumes/snapshots", 404, ""),
-        ("GET /v1/nope", 404, ""),
-        ("GET /", 404, ""),
+        ("GET /v1/volumes/", 404, NO_ENDPOINT),
+        ("GET /v1/volumes/snapshots", 404, NO_ENDPOINT),
+        ("GET /v1/nope", 404, NO_ENDPOINT),
+        ("GET /", 404, NO_ENDPOINT),
+        ("GET /v1/node/pools", 404, NO_ENDPOINT),
+        ("GET /v1/job/web/versions", 404, NO_ENDPOINT),
+        ("GET /v1/job/web/scale", 404, NO_ENDPOINT),
+        ("PUT /v1/job/web/revert", 404, NO_ENDPOINT),
+        ("PUT /v1/job/web/versions/x/tag", 404, NO_ENDPOINT),
+        ("DELETE /v1/job/web/versions/x/tag", 404, NO_ENDPOINT),
         ("GET /v1/volumes", 200, "[]"),
         ("GET /v1/volumes?type=host", 200, "[]"),
         ("GET /v1/volumes?type=foo", 404, "resource not found"),
@@ -945,7 +955,7 @@ async fn a_node_has_a_strategy_while_it_drains() {
     let kind = EventKind::NodeRegistered { node };
     crate::state::apply(&mut state, &Event::new(0, kind));
     let node = state.node(&NodeId::new(FakeAgent::NODE)).unwrap();
-    let document = serde_json::to_value(super::nodes::document(&state, node, "")).unwrap();
+    let document = serde_json::to_value(super::nodes::document(&state, node)).unwrap();
     assert_eq!(document["DrainStrategy"]["IgnoreSystemJobs"], json!(true));
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::AllocId;
+use crate::model::{AllocId, JobKey};
 use crate::place::{Decision, evaluate};
 use crate::state::{AllocRecord, EventKind, JobEvent, JobRecord, State};
 
@@ -17,6 +17,8 @@ const OVER_STAY: i64 = 24 * 3_600 * 1_000_000_000;
 const LAUNCHES: usize = 10;
 /// How many of them are purged at once.
 const PURGED_AT_ONCE: usize = 100;
+/// The most events of a commit that forgets jobs with their namespace.
+const FORGOTTEN_AT_ONCE: usize = 1_000;
 /// How many ended allocations of a slot are kept, for people and for the pauses of a failing service. A slot that may
 /// fail more often keeps all that its policy counts.
 const ENDED_ALLOCS: usize = 10;
@@ -96,6 +98,31 @@ fn old_launches(state: &State, record: &JobRecord, now: i64) -> Vec<EventKind> {
         event: Box::new(JobEvent::Stopped { purges: true }),
     };
     over.into_iter().take(PURGED_AT_ONCE).map(purge).collect()
+}
+
+/// Returns the events that forget jobs and all their allocations at once; `None` if one of them runs something, has a claim
+/// or was not stopped, or if these are more than a commit should have.
+pub(in crate::server) fn forget_stopped(state: &State, jobs: &[JobKey]) -> Option<Vec<EventKind>> {
+    let mut events = vec![];
+    for key in jobs {
+        let record = state.job(key).filter(|record| record.is_stopped)?;
+        let of_job = |event| EventKind::Job {
+            job: key.clone(),
+            event: Box::new(event),
+        };
+        events.extend((!record.is_purged).then(|| of_job(JobEvent::Stopped { purges: true })));
+        for (id, alloc, _) in state.allocs_of_job(key) {
+            if !is_left(state, id, alloc) {
+                return None;
+            }
+            events.push(EventKind::AllocForgotten { alloc: id.clone() });
+        }
+        events.push(of_job(JobEvent::Forgotten));
+        if events.len() > FORGOTTEN_AT_ONCE {
+            return None;
+        }
+    }
+    Some(events)
 }
 
 /// Whether nothing of an allocation is left but its record.

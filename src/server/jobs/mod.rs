@@ -19,6 +19,7 @@ mod service;
 mod settings;
 
 pub(super) use children::DispatchRequest;
+pub(super) use forgetting::forget_stopped;
 pub(super) use settings::JobSealer;
 
 pub use control_plane::LocalControlPlane;

@@ -377,14 +377,13 @@ impl JobService {
             submit_time: now,
             launched_until: Some(now),
         };
-        let (decision, next_launch) = self.ports.cell.read(|state| {
-            let next = match next_launch(state, &record, now) {
-                Some(Ok(NextLaunch::At(at))) => Some(at),
-                Some(Ok(NextLaunch::Due(_) | NextLaunch::SetBack | NextLaunch::Never) | Err(_))
-                | None => None,
-            };
-            (evaluate(state, &record, now), next)
-        });
+        // Nothing was launched yet, so none is due.
+        let next_launch = match next_launch(&record, now, || false) {
+            Some(Ok(NextLaunch::At(at))) => Some(at),
+            Some(Ok(NextLaunch::Due(_) | NextLaunch::SetBack | NextLaunch::Never) | Err(_))
+            | None => None,
+        };
+        let decision = (self.ports.cell).read(|state| evaluate(state, &record, now));
         warnings.extend(warnings_of(&decision));
         Ok(JobPlan {
             decision,
@@ -437,6 +436,14 @@ impl JobService {
         known
             .filter(|known| !known.is_purged)
             .ok_or_else(|| JobError::NotFound(key.clone()).into())
+    }
+
+    /// Returns a recorded job with everything that clients do not get to see.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    pub(in crate::server) fn complete(&self, record: &JobRecord) -> Result<Job> {
+        self.sealer.open(&record.current)
     }
 
     async fn commit(

@@ -57,6 +57,9 @@ pub struct JobSubmissionDocument {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct JobDocument {
+    /// Nodes that it prefers; ignored.
+    #[serde(skip_serializing_if = "Unsupported::is_absent")]
+    pub affinities: Unsupported,
     /// Requirements on the nodes of all groups.
     pub constraints: Vec<ConstraintDocument>,
     /// The index of the creation; only a server sets it.
@@ -107,6 +110,9 @@ pub struct JobDocument {
     /// When a failed allocation is replaced, unless a group says otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reschedule: Option<ReschedulePolicyDocument>,
+    /// How its allocations are spread; ignored.
+    #[serde(skip_serializing_if = "Unsupported::is_absent")]
+    pub spreads: Unsupported,
     /// `pending`, `running` or `dead`; only a server sets it.
     pub status: String,
     /// Whether the job was stopped; only a server sets it.
@@ -136,6 +142,9 @@ pub struct UpdateDocument {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct TaskGroupDocument {
+    /// Nodes that it prefers; ignored.
+    #[serde(skip_serializing_if = "Unsupported::is_absent")]
+    pub affinities: Unsupported,
     /// Requirements on the node.
     pub constraints: Vec<ConstraintDocument>,
     /// The number of allocations.
@@ -154,6 +163,9 @@ pub struct TaskGroupDocument {
     pub meta: TaskEnvironment,
     /// The name.
     pub name: String,
+    /// Its networks; ignored.
+    #[serde(skip_serializing_if = "Unsupported::is_absent")]
+    pub networks: Unsupported,
     /// Whether it stays with a lost node; refused.
     #[serde(skip_serializing_if = "Unsupported::is_absent")]
     pub prevent_reschedule_on_lost: Unsupported,
@@ -162,6 +174,18 @@ pub struct TaskGroupDocument {
     pub reschedule_policy: Option<ReschedulePolicyDocument>,
     /// When a failed task is restarted.
     pub restart_policy: Option<RestartPolicyDocument>,
+    /// How it is scaled; ignored.
+    #[serde(skip_serializing_if = "Unsupported::is_absent")]
+    pub scaling: Unsupported,
+    /// Its services; ignored.
+    #[serde(skip_serializing_if = "Unsupported::is_absent")]
+    pub services: Unsupported,
+    /// How long its tasks wait before they stop; ignored.
+    #[serde(skip_serializing_if = "Unsupported::is_absent")]
+    pub shutdown_delay: Unsupported,
+    /// How its allocations are spread; ignored.
+    #[serde(skip_serializing_if = "Unsupported::is_absent")]
+    pub spreads: Unsupported,
     /// When its tasks stop while their node is away; refused.
     #[serde(skip_serializing_if = "Unsupported::is_absent")]
     pub stop_after_client_disconnect: Unsupported,

@@ -7,6 +7,7 @@
 mod diff;
 mod document;
 mod from_wire;
+mod ignored;
 mod launching;
 mod plan;
 mod policy;
@@ -24,13 +25,17 @@ pub use document::{
     VolumeRequestDocument,
 };
 pub use from_wire::{JobWordProblem, job_from_wire};
+pub use ignored::ignored_parts;
 pub use launching::{
     DispatchPayloadDocument, JobDispatchRequest, JobDispatchResponse, ParameterizedDocument,
     PeriodicDocument, PeriodicForceResponse,
 };
 pub use plan::{DesiredUpdatesDocument, JobPlanResponse, PlanAnnotationsDocument};
 pub use policy::{ConstraintDocument, ReschedulePolicyDocument, RestartPolicyDocument};
-pub use response::{JobDeregisterResponse, JobRegisterResponse, JobValidateResponse};
+pub use response::{
+    EvaluateOptions, JobDeregisterResponse, JobEvaluateRequest, JobRegisterResponse,
+    JobValidateResponse,
+};
 pub use stub::{GroupSummaryDocument, JobChildrenDocument, JobStub, JobSummaryDocument};
 pub use task::{
     CsiPluginDocument, LifecycleDocument, ResourcesDocument, TaskDocument, VolumeMountDocument,

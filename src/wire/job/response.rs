@@ -2,6 +2,22 @@
 
 use serde::{Deserialize, Serialize};
 
+/// The body of a request that evaluates a job again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub struct JobEvaluateRequest {
+    /// How it is evaluated.
+    pub eval_options: EvaluateOptions,
+}
+
+/// How a job is evaluated again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub struct EvaluateOptions {
+    /// Whether failed allocations are replaced now.
+    pub force_reschedule: bool,
+}
+
 /// The response to a request that registers a job or evaluates it again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]

@@ -11,6 +11,12 @@ use crate::model::{TaskConfig, TaskEnvironment};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct TaskDocument {
+    /// Commands that a person runs in it; ignored.
+    #[serde(skip_serializing_if = "Unsupported::is_absent")]
+    pub actions: Unsupported,
+    /// Nodes that it prefers; ignored.
+    #[serde(skip_serializing_if = "Unsupported::is_absent")]
+    pub affinities: Unsupported,
     /// Files that it gets from elsewhere; refused.
     #[serde(skip_serializing_if = "Unsupported::is_absent")]
     pub artifacts: Unsupported,
@@ -45,12 +51,21 @@ pub struct TaskDocument {
     pub resources: Option<ResourcesDocument>,
     /// When it is restarted after a failure.
     pub restart_policy: Option<RestartPolicyDocument>,
+    /// How it is scaled; ignored.
+    #[serde(skip_serializing_if = "Unsupported::is_absent")]
+    pub scaling_policies: Unsupported,
     /// When it runs; refused.
     #[serde(skip_serializing_if = "Unsupported::is_absent")]
     pub schedule: Unsupported,
     /// Secrets that it gets; refused.
     #[serde(skip_serializing_if = "Unsupported::is_absent")]
     pub secrets: Unsupported,
+    /// Its services; ignored.
+    #[serde(skip_serializing_if = "Unsupported::is_absent")]
+    pub services: Unsupported,
+    /// How long it waits before it stops; ignored.
+    #[serde(skip_serializing_if = "Unsupported::is_absent")]
+    pub shutdown_delay: Unsupported,
     /// Files that are made for it; refused.
     #[serde(skip_serializing_if = "Unsupported::is_absent")]
     pub templates: Unsupported,

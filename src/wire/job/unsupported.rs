@@ -1,4 +1,4 @@
-//! [`Unsupported`]: a part of a job that this program does not carry out, and that must not be lost.
+//! [`Unsupported`]: a part of a job that this program does not carry out, and that must not be lost without a word.
 //!
 //! What matters is only whether a document has it. Nomad's clients write `null`, `false`, `0` or something
 //! empty for what a job does not have.
@@ -29,7 +29,7 @@ impl<'de> Deserialize<'de> for Unsupported {
 }
 
 impl Serialize for Unsupported {
-    /// It is never written: a job that has it is refused.
+    /// It is never written: a job that has it is refused, or the part is ignored.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_none()
     }

@@ -823,7 +823,7 @@ async fn registered_data_is_registered_again_only_on_request_and_with_a_warning(
         .unwrap();
     let mut two = agent.add_external_volume("vol-1", "two");
     let refused = "volume `two` cannot be registered: external volume `vol-1` is already registered as `one`; \
-        if both are meant to use this data, repeat the request with `?share=true`";
+        if both are meant to use data that already exists, repeat the request with `?share=true`";
     assert_eq!(text(agent.register(two.clone()).await), refused);
     assert_eq!(agent.phase("two"), None);
     two.share = true;
