@@ -5,17 +5,19 @@ use async_trait::async_trait;
 use super::connect::{Client, controller_client};
 use super::proto::{
     ControllerGetCapabilitiesRequest, ControllerGetVolumeHealthRequest, CreateVolumeRequest,
-    DeleteSnapshotRequest, DeleteVolumeRequest, ValidateVolumeCapabilitiesRequest, Volume,
+    DeleteSnapshotRequest, DeleteVolumeRequest, GetCapacityRequest,
+    ValidateVolumeCapabilitiesRequest, Volume,
 };
 use super::{attachment, confirmation, convert, health, status, storage};
 use crate::model::{
-    Bytes, ControllerCapabilities, ExternalId, ExternalVolume, PublishContext, Secrets, Snapshot,
-    SnapshotId, VolumeStatus,
+    Bytes, Capacity, ControllerCapabilities, ExternalId, ExternalVolume, PublishContext,
+    ReportedCapacity, Secrets, Snapshot, SnapshotId, VolumeStatus,
 };
 use crate::ports::{
     Controller, ControllerPublishVolume, ControllerUnpublishVolume, CreateSnapshot, CreateVolume,
-    CreatedVolume, Delivery, ExpandVolume, ExpandedVolume, ListSnapshots, ListVolumeHealth,
-    ListedHealth, Page, PageRequest, PluginError, Rpc, StatusCode, ValidateVolume,
+    CreatedVolume, Delivery, ExpandVolume, ExpandedVolume, GetCapacity, ListSnapshots,
+    ListVolumeHealth, ListedHealth, Page, PageRequest, PluginError, Rpc, StatusCode,
+    ValidateVolume,
 };
 use crate::retry::Verdict;
 
@@ -102,6 +104,29 @@ impl Controller for Client {
             })
             .await?;
         storage::listed_volumes(response)
+    }
+
+    async fn get_capacity(&self, request: GetCapacity) -> Result<Capacity, PluginError> {
+        let rpc = Rpc::GetCapacity;
+        let message = GetCapacityRequest {
+            volume_capabilities: convert::capabilities(
+                &request.capabilities,
+                &request.mount_options,
+            ),
+            parameters: request.parameters,
+            accessible_topology: request.topology.as_ref().map(convert::topology),
+        };
+        let response = self
+            .call(rpc, message, async |channel, request| {
+                controller_client(channel).get_capacity(request).await
+            })
+            .await?;
+        let reported = ReportedCapacity {
+            available: response.available_capacity,
+            maximum: response.maximum_volume_size,
+            minimum: response.minimum_volume_size,
+        };
+        Capacity::read(&reported).map_err(|problem| status::malformed(rpc, &problem))
     }
 
     async fn create_snapshot(&self, request: CreateSnapshot) -> Result<Snapshot, PluginError> {

@@ -20,9 +20,11 @@ pub const fn for_rpc(rpc: Rpc) -> Duration {
         // Cloud drivers call the machine's metadata service.
         Rpc::NodeGetInfo => Duration::from_secs(10),
         // May ask the storage; a person or a fingerprint waits for it.
-        Rpc::ControllerGetVolumeHealth | Rpc::NodeGetVolumeHealth | Rpc::NodeGetStorageHealth => {
-            Duration::from_secs(10)
-        }
+        Rpc::GetCapacity
+        | Rpc::ControllerGetVolumeHealth
+        | Rpc::NodeGetVolumeStats
+        | Rpc::NodeGetVolumeHealth
+        | Rpc::NodeGetStorageHealth => Duration::from_secs(10),
         // Changes nothing, so it can be cancelled and sent again.
         Rpc::ValidateVolumeCapabilities
         | Rpc::ListVolumes

@@ -20,6 +20,7 @@ mod message_texts;
 mod node;
 pub mod proto;
 mod raw;
+mod stats;
 pub mod status;
 mod storage;
 

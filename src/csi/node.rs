@@ -7,16 +7,17 @@ use async_trait::async_trait;
 use super::connect::{Client, node_client};
 use super::proto::{
     NodeGetCapabilitiesRequest, NodeGetInfoRequest, NodeGetStorageHealthRequest,
-    NodeGetVolumeHealthRequest, NodePublishVolumeRequest, NodeStageVolumeRequest,
-    NodeUnpublishVolumeRequest, NodeUnstageVolumeRequest,
+    NodeGetVolumeHealthRequest, NodeGetVolumeStatsRequest, NodePublishVolumeRequest,
+    NodeStageVolumeRequest, NodeUnpublishVolumeRequest, NodeUnstageVolumeRequest,
 };
-use super::{answer_limits, attachment, convert, health, status};
+use super::{answer_limits, attachment, convert, health, stats, status};
 use crate::model::{
-    Bytes, ExternalId, ExternalNodeId, NodeCapabilities, Secrets, StorageStatus, VolumeStatus,
+    Bytes, ExternalId, ExternalNodeId, NodeCapabilities, Secrets, StorageStatus, VolumeStats,
+    VolumeStatus,
 };
 use crate::ports::{
-    NodeDescription, NodeExpandVolume, NodeService, NodeVolumeHealth, PluginError, PublishVolume,
-    Rpc, StageVolume, StatusCode,
+    NodeDescription, NodeExpandVolume, NodeService, NodeVolumeHealth, NodeVolumeStats, PluginError,
+    PublishVolume, Rpc, StageVolume, StatusCode,
 };
 
 #[async_trait]
@@ -138,6 +139,26 @@ impl NodeService for Client {
             })
             .await;
         status::absent_is_done(response)
+    }
+
+    async fn node_volume_stats(
+        &self,
+        request: NodeVolumeStats,
+    ) -> Result<VolumeStats, PluginError> {
+        let rpc = Rpc::NodeGetVolumeStats;
+        let staging_path = request.staging_path.as_deref();
+        let message = NodeGetVolumeStatsRequest {
+            volume_id: request.external_id.as_str().to_owned(),
+            volume_path: text(rpc, &request.volume_path)?,
+            staging_target_path: staging_path.map_or(Ok(String::new()), |path| text(rpc, path))?,
+        };
+        let response = self
+            .call(rpc, message, async |channel, request| {
+                let mut client = node_client(channel);
+                client.node_get_volume_stats(request).await
+            })
+            .await?;
+        Ok(stats::volume_stats(response))
     }
 
     async fn node_volume_health(

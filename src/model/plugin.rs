@@ -86,6 +86,13 @@ pub struct NodeCapabilities {
     pub get_storage_health: bool,
 }
 
+impl NodeCapabilities {
+    /// Whether the node reports statistics of published volumes: VOLUME_CONDITION made that mandatory until CSI 1.12.
+    pub const fn reports_stats(&self) -> bool {
+        self.get_volume_stats || self.volume_condition
+    }
+}
+
 /// The controller service of an instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ControllerInfo {

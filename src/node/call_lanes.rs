@@ -101,6 +101,12 @@ impl CallLanes {
         running.collect()
     }
 
+    /// Returns the call of the node service for a volume that has not ended.
+    pub(super) fn running_on_node(&self, volume: &RemoteVolume) -> Option<HostOperation> {
+        let lanes = self.locked();
+        lanes.get(&LaneKey::Node(volume.clone()))?.running()
+    }
+
     /// Returns the volumes of which a call of the node service has not ended.
     pub(super) fn busy_on_node(&self) -> Vec<RemoteVolume> {
         let lanes = self.locked();

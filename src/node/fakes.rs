@@ -10,17 +10,17 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use crate::model::{
-    AllocId, Bytes, ControllerCapabilities, ExternalId, ExternalVolume, NodeCapabilities, NodeId,
-    PluginId, PluginInstance, PublishContext, Secrets, Snapshot, SnapshotId, StorageStatus,
-    VolumeStatus,
+    AllocId, Bytes, Capacity, ControllerCapabilities, ExternalId, ExternalVolume, NodeCapabilities,
+    NodeId, PluginId, PluginInstance, PublishContext, Secrets, Snapshot, SnapshotId, StorageStatus,
+    VolumeStats, VolumeStatus,
 };
 use crate::ports::{
     Connector, Controller, ControllerPublishVolume, ControllerUnpublishVolume, CreateSnapshot,
-    CreateVolume, CreatedVolume, Delivery, DriverError, ExpandVolume, ExpandedVolume, Identity,
-    ListSnapshots, ListVolumeHealth, ListedHealth, NodeDescription, NodeExpandVolume, NodeService,
-    NodeVolumeHealth, Page, PageRequest, PeerProcess, PluginCapabilities, PluginConnection,
-    PluginError, PluginInfo, PluginObserver, PublishVolume, ReportRefused, Rpc, StageVolume,
-    StatusCode, StoppedProcess, Task, TaskDriver, ValidateVolume,
+    CreateVolume, CreatedVolume, Delivery, DriverError, ExpandVolume, ExpandedVolume, GetCapacity,
+    Identity, ListSnapshots, ListVolumeHealth, ListedHealth, NodeDescription, NodeExpandVolume,
+    NodeService, NodeVolumeHealth, NodeVolumeStats, Page, PageRequest, PeerProcess,
+    PluginCapabilities, PluginConnection, PluginError, PluginInfo, PluginObserver, PublishVolume,
+    ReportRefused, Rpc, StageVolume, StatusCode, StoppedProcess, Task, TaskDriver, ValidateVolume,
 };
 use crate::retry::Verdict;
 
@@ -144,6 +144,10 @@ impl Controller for FakePlugin {
         Err(refuse(Rpc::ListVolumes, StatusCode::Unimplemented, ""))
     }
 
+    async fn get_capacity(&self, _: GetCapacity) -> Result<Capacity, PluginError> {
+        Err(refuse(Rpc::GetCapacity, StatusCode::Unimplemented, ""))
+    }
+
     async fn create_snapshot(&self, _: CreateSnapshot) -> Result<Snapshot, PluginError> {
         Err(refuse(Rpc::CreateSnapshot, StatusCode::Unimplemented, ""))
     }
@@ -245,6 +249,11 @@ impl NodeService for FakePlugin {
             StatusCode::Unimplemented,
             "",
         ))
+    }
+
+    async fn node_volume_stats(&self, _: NodeVolumeStats) -> Result<VolumeStats, PluginError> {
+        let rpc = Rpc::NodeGetVolumeStats;
+        Err(refuse(rpc, StatusCode::Unimplemented, ""))
     }
 
     async fn node_volume_health(

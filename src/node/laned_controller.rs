@@ -1,7 +1,7 @@
 //! A controller whose calls take the lane of their volume.
 //!
 //! The registry hands it out, so every caller of this process takes the same lanes: CSI wants one call per
-//! volume at a time, also if it changes nothing. Lists and health pass. A lane that is busy answers `ABORTED` as CSI
+//! volume at a time, also if it changes nothing. Lists, capacity and health pass. A lane that is busy answers `ABORTED` as CSI
 //! names it, with the verdict of a call that was not sent.
 
 use std::future::Future;
@@ -11,13 +11,13 @@ use async_trait::async_trait;
 
 use super::call_lanes::{CallLanes, LaneKey, PluginCalls, PluginProcess};
 use crate::model::{
-    ControllerCapabilities, ExternalId, ExternalVolume, PublishContext, RemoteVolume, Secrets,
-    Snapshot, SnapshotId, VolumeStatus,
+    Capacity, ControllerCapabilities, ExternalId, ExternalVolume, PublishContext, RemoteVolume,
+    Secrets, Snapshot, SnapshotId, VolumeStatus,
 };
 use crate::ports::{
     Controller, ControllerPublishVolume, ControllerUnpublishVolume, CreateSnapshot, CreateVolume,
-    CreatedVolume, Delivery, ExpandVolume, ExpandedVolume, HostError, HostOperation, ListSnapshots,
-    ListVolumeHealth, ListedHealth, Page, PageRequest, PluginError, Rpc, StatusCode,
+    CreatedVolume, Delivery, ExpandVolume, ExpandedVolume, GetCapacity, HostError, HostOperation,
+    ListSnapshots, ListVolumeHealth, ListedHealth, Page, PageRequest, PluginError, Rpc, StatusCode,
     ValidateVolume, verdict_of, verdict_unsent,
 };
 
@@ -139,6 +139,10 @@ impl Controller for LanedController {
         request: ListVolumeHealth,
     ) -> Result<Page<ListedHealth>, PluginError> {
         self.inner.list_volume_health(request).await
+    }
+
+    async fn get_capacity(&self, request: GetCapacity) -> Result<Capacity, PluginError> {
+        self.inner.get_capacity(request).await
     }
 
     async fn create_snapshot(&self, request: CreateSnapshot) -> Result<Snapshot, PluginError> {

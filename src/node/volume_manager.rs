@@ -18,11 +18,12 @@ use super::volume_files::{Found, Place, Scan, VolumeRecord, kept_files};
 use super::volume_steps::{VolumeSteps, run_blocking};
 use crate::model::{
     AllocId, Bytes, HostSession, MountRoot, NamespacedId, PluginId, RemoteVolume, TargetPath,
+    VolumeStats,
 };
 use crate::ports::{
     CallOrder, HostError, HostFileError, HostOperation, MountAction, MountEvent, MountObserver,
-    Mounter, NodeExpandRequest, NodeHost, PublishRequest, StageRequest, SweepOutcome,
-    UnpublishRequest, UnstageRequest,
+    Mounter, NodeExpandRequest, NodeHost, NodeVolumeStats, PublishRequest, StageRequest,
+    StatsRequest, SweepOutcome, UnpublishRequest, UnstageRequest,
 };
 
 /// Where the volumes of plugins are on this machine.
@@ -257,6 +258,47 @@ impl NodeHost for VolumeManager {
         self.run(&order, lane, work).await
     }
 
+    async fn stats(
+        &self,
+        instance: &AllocId,
+        request: StatsRequest,
+    ) -> Result<VolumeStats, HostError> {
+        let StatsRequest {
+            volume,
+            target,
+            is_staged,
+        } = request;
+        if let Some(running) = self.lanes().running_on_node(&volume) {
+            return Err(HostError::Busy { volume, running });
+        }
+        let plugin = &volume.plugin_id;
+        let instance = self.registry.running(plugin, instance)?;
+        let unsupported = |what| HostError::Unsupported {
+            plugin: plugin.clone(),
+            what,
+        };
+        let node = instance.node.ok_or(unsupported("the node service"))?;
+        if !node.reports_stats() {
+            return Err(unsupported("GET_VOLUME_STATS"));
+        }
+        let in_plugin = instance.volumes_in_plugin.as_deref();
+        let root = self.directories.root(plugin, in_plugin)?;
+        let place = recorded_target(&root, &volume, &target)?;
+        let staging = root.staging(&volume.external_id);
+        let has_staging = node.stage_unstage_volume && is_staged;
+        let call = NodeVolumeStats {
+            volume_path: place.in_plugin().to_owned(),
+            staging_path: has_staging.then(|| staging.in_plugin().to_owned()),
+            external_id: volume.external_id,
+        };
+        let stats = instance.connection.node.node_volume_stats(call).await;
+        let stats = stats.map_err(HostError::Plugin)?;
+        Ok(VolumeStats {
+            condition: stats.condition.filter(|_| node.volume_condition),
+            ..stats
+        })
+    }
+
     async fn left_behind(&self) -> Result<Vec<RemoteVolume>, HostError> {
         // First: a call that ends after this look has left what the next one finds.
         let busy = self.lanes().busy_on_node();
@@ -310,6 +352,25 @@ impl VolumeManager {
             Some(path) => Err(HostError::Unidentified { path }),
         }
     }
+}
+
+/// Returns the target of the volume that was recorded with this path on the host.
+fn recorded_target(
+    root: &MountRoot,
+    volume: &RemoteVolume,
+    path: &Path,
+) -> Result<TargetPath, HostError> {
+    let target = path
+        .parent()
+        .and_then(|directory| root.target_in(directory));
+    let is_own = |target: &TargetPath| {
+        target.on_host() == path && path.starts_with(root.volume(&volume.external_id))
+    };
+    target.filter(is_own).ok_or_else(|| {
+        let reason = "it is no target of the volume";
+        let error = std::io::Error::new(std::io::ErrorKind::InvalidInput, reason);
+        HostError::NotPrepared(HostFileError::new("use", path, &error))
+    })
 }
 
 /// Returns what is below the directories of all plugins, also of those that do not run. Blocks.

@@ -1,5 +1,5 @@
-//! Claims, histories and health of volumes, creations that did not end, and lost nodes, through the agent's own
-//! endpoints.
+//! Claims, histories, health and statistics of volumes, creations that did not end, the capacity of providers, and lost
+//! nodes, through the agent's own endpoints.
 
 use async_trait::async_trait;
 use http::Method;
@@ -8,15 +8,16 @@ use super::client::NomadClient;
 use super::request::{ApiRequest, check_addressable, unsendable_request};
 use super::retrying::Access;
 use crate::model::{
-    Namespace, NamespacedId, NodeId, VolumeClaim, VolumeCreation, VolumeEvent, VolumeHealth,
+    CapacityReport, Namespace, NamespacedId, NodeId, PluginId, PublishedStats, VolumeClaim,
+    VolumeCreation, VolumeEvent, VolumeHealth,
 };
 use crate::ports::{
     ApiError, ClaimApi, ClaimQuery, VolumeClaimRequest, VolumeReleaseRequest, WithDocument,
 };
 use crate::wire::{
-    ClaimDocument, ClaimRequestDocument, CreationDocument, GivenUpDocument, ReleaseResponse,
-    VolumeEventDocument, VolumeHealthDocument, claim_from_wire, creation_from_wire,
-    status_from_wire,
+    CapacityReportDocument, ClaimDocument, ClaimRequestDocument, CreationDocument, GivenUpDocument,
+    PublishedStatsDocument, ReleaseResponse, VolumeEventDocument, VolumeHealthDocument,
+    capacity_from_wire, claim_from_wire, creation_from_wire, stats_from_wire, status_from_wire,
 };
 
 #[async_trait]
@@ -117,6 +118,29 @@ impl ClaimApi for NomadClient {
             statuses: statuses.collect(),
             unknown: document.unknown,
         })
+    }
+
+    async fn volume_stats(&self, volume: &NamespacedId) -> Result<PublishedStats, ApiError> {
+        let action = format!("read the statistics of volume {}", volume.quoted());
+        check_addressable(volume.id.as_str(), &action)?;
+        let path = ["volume", "csi", volume.id.as_str(), "stats"];
+        let get = ApiRequest {
+            query: vec![("namespace", volume.namespace.as_str())],
+            ..ApiRequest::new(Method::GET, &path)
+        };
+        let response = self.session.call(&get, &action, Access::Read).await?;
+        let document: PublishedStatsDocument = self.session.document(&response, &action)?;
+        Ok(stats_from_wire(document))
+    }
+
+    async fn plugin_capacity(&self, plugin: &PluginId) -> Result<CapacityReport, ApiError> {
+        let action = format!("read the capacity of plugin `{plugin}`");
+        check_addressable(plugin.as_str(), &action)?;
+        let path = ["plugin", "csi", plugin.as_str(), "capacity"];
+        let get = ApiRequest::new(Method::GET, &path);
+        let response = self.session.call(&get, &action, Access::Read).await?;
+        let document: CapacityReportDocument = self.session.document(&response, &action)?;
+        Ok(capacity_from_wire(&document))
     }
 
     async fn volume_history(

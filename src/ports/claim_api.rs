@@ -1,5 +1,5 @@
-//! Claims, histories and health of volumes, creations that did not end, and nodes that are lost: requests that
-//! only this program's agent answers.
+//! Claims, histories, health and statistics of volumes, creations that did not end, the capacity of providers, and nodes
+//! that are lost: requests that only this program's agent answers.
 //!
 //! A caller checks [`super::volume_api::ServerKind`] first: Nomad has other objects at some of these
 //! paths.
@@ -10,8 +10,8 @@ use async_trait::async_trait;
 
 use super::volume_api::{ApiError, WithDocument};
 use crate::model::{
-    AccessMode, AllocId, AttachmentMode, Namespace, NamespacedId, NodeId, VolumeAlias, VolumeClaim,
-    VolumeCreation, VolumeEvent, VolumeHealth,
+    AccessMode, AllocId, AttachmentMode, CapacityReport, Namespace, NamespacedId, NodeId, PluginId,
+    PublishedStats, VolumeAlias, VolumeClaim, VolumeCreation, VolumeEvent, VolumeHealth,
 };
 
 /// The claims to list.
@@ -77,6 +77,10 @@ pub trait ClaimApi: Send + Sync {
     async fn release_volume(&self, request: &VolumeReleaseRequest) -> Result<usize, ApiError>;
     /// Returns what the plugin reports about the health of a volume, if it reports health.
     async fn volume_health(&self, volume: &NamespacedId) -> Result<VolumeHealth, ApiError>;
+    /// Returns what the plugin reports about the bytes and inodes of a volume, on the nodes where it is published.
+    async fn volume_stats(&self, volume: &NamespacedId) -> Result<PublishedStats, ApiError>;
+    /// Returns what the provider of a plugin can still provide, if the plugin reports that.
+    async fn plugin_capacity(&self, plugin: &PluginId) -> Result<CapacityReport, ApiError>;
     /// Returns the newest events of a volume, at most `most`, in order. A volume that does not exist any
     /// more may have some.
     async fn volume_history(

@@ -7,11 +7,20 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::plugin::StatusCode;
-use crate::model::PluginId;
+use crate::model::{NamespacedId, NodeId, PluginId, VolumeStats};
 
 /// The number of registered volumes of each plugin, by the worst health that the plugin reports. The words
 /// are those of `model::health_word`.
 pub type VolumeHealthCounts = BTreeMap<(PluginId, &'static str), usize>;
+
+/// The statistics of published volumes, by registration and node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VolumeStatsSample {
+    /// What plugins reported.
+    pub stats: BTreeMap<(NamespacedId, NodeId), VolumeStats>,
+    /// How many more there are, of which nothing is known.
+    pub unknown: usize,
+}
 
 /// Receives how long calls of plugins took. Returns immediately.
 pub trait CallMeasurements: std::fmt::Debug + Send + Sync {
@@ -31,6 +40,8 @@ pub trait Measurements: CallMeasurements {
     fn snapshot_write(&self, is_done: bool, took: Duration);
     /// The health of volumes was read. Replaces what was read before.
     fn volume_health(&self, counts: VolumeHealthCounts);
+    /// The statistics of volumes were read. Replaces what was read before.
+    fn volume_stats(&self, sample: VolumeStatsSample);
 }
 
 /// Measures nothing.
@@ -46,6 +57,7 @@ impl Measurements for NoMeasurements {
     fn journal_write(&self, _: usize, _: bool, _: Duration) {}
     fn snapshot_write(&self, _: bool, _: Duration) {}
     fn volume_health(&self, _: VolumeHealthCounts) {}
+    fn volume_stats(&self, _: VolumeStatsSample) {}
 }
 
 /// The content type of [`MetricsSource::metrics`].

@@ -9,6 +9,7 @@ mod allocation_api;
 mod attachment;
 mod block_storage;
 mod call_observer;
+mod capacity;
 mod claim_api;
 mod clock;
 mod cluster_api;
@@ -41,6 +42,7 @@ mod provider_api;
 mod sealer;
 mod secret_source;
 mod server_wait;
+mod stats;
 mod step_text;
 mod storage;
 mod task_logs;
@@ -58,6 +60,7 @@ pub use block_storage::{
     FileContent, FileSystem, LoopDevice,
 };
 pub use call_observer::{CallLoad, CallObserver};
+pub use capacity::GetCapacity;
 pub use claim_api::{ClaimApi, ClaimQuery, VolumeClaimRequest, VolumeReleaseRequest};
 pub use clock::{Clock, SystemClock};
 pub use cluster_api::ClusterApi;
@@ -79,7 +82,7 @@ pub use journal::{Journal, JournalError, JournalErrorKind, Replay};
 pub use ledger::{Ledger, LedgerError, LedgerFailure, LockHolder, SetLock};
 pub use measurements::{
     CallMeasurements, METRICS_CONTENT_TYPE, Measurements, MetricsSource, NoMeasurements,
-    VolumeHealthCounts,
+    VolumeHealthCounts, VolumeStatsSample,
 };
 pub use mount_observer::{MountAction, MountEvent, MountObserver};
 pub use mounter::{
@@ -89,8 +92,8 @@ pub use mounter::{
 pub use namespace_api::NamespaceApi;
 pub use node_api::{DrainChange, NodeApi};
 pub use node_host::{
-    CallOrder, NodeExpandRequest, NodeHost, PublishRequest, StageRequest, SweepOutcome,
-    UnpublishRequest, UnstageRequest,
+    CallOrder, NodeExpandRequest, NodeHost, PublishRequest, StageRequest, StatsRequest,
+    SweepOutcome, UnpublishRequest, UnstageRequest,
 };
 pub use observer::{PluginObserver, ReportRefused};
 pub use plugin::{
@@ -104,6 +107,7 @@ pub use provider_api::{ProviderReader, SnapshotApi, SnapshotRequest};
 pub use sealer::{SealError, Sealer};
 pub use secret_source::{ResolvedSecret, SecretProblem, SecretSource};
 pub use server_wait::{OutageObserver, ServerWait};
+pub use stats::NodeVolumeStats;
 pub use step_text::{StepSubject, nomad_step_text};
 pub use storage::{CreateSnapshot, ExpandVolume, ExpandedVolume, ListSnapshots, Page, PageRequest};
 pub use task_logs::{LogChunk, LogOrigin, LogPosition, TaskLogError, TaskLogs, TaskOutput};

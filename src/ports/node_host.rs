@@ -17,7 +17,7 @@ use async_trait::async_trait;
 use super::host_error::HostError;
 use crate::model::{
     AllocId, Bytes, CapacityRange, HostSession, NamespacedId, PublishContext, RemoteVolume,
-    Secrets, TargetPath, Usage, VolumeAlias,
+    Secrets, TargetPath, Usage, VolumeAlias, VolumeStats,
 };
 
 /// What orders the requests of one lane.
@@ -116,6 +116,17 @@ pub struct NodeExpandRequest {
     pub secrets: Secrets,
 }
 
+/// Read the statistics of a published volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatsRequest {
+    /// The volume.
+    pub volume: RemoteVolume,
+    /// The path on the host at which it is published, as it was recorded.
+    pub target: PathBuf,
+    /// Whether it is staged.
+    pub is_staged: bool,
+}
+
 /// What a sweep found of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SweepOutcome {
@@ -159,6 +170,16 @@ pub trait NodeHost: Send + Sync {
     /// Returns the volumes of which the node still has a mount or a directory, or runs a call: it may
     /// still take effect (rule 7 of the claims machine).
     async fn left_behind(&self) -> Result<Vec<RemoteVolume>, HostError>;
+
+    /// Asks this instance of the plugin how much the volume has of bytes and inodes.
+    ///
+    /// It takes no lane, so it delays nothing. It is refused while a call of the lane runs, and it can be cancelled: it
+    /// changes nothing.
+    async fn stats(
+        &self,
+        instance: &AllocId,
+        request: StatsRequest,
+    ) -> Result<VolumeStats, HostError>;
 
     /// Returns the directories of files that were written beside the volume, and are kept.
     async fn kept_files(&self, volume: &RemoteVolume) -> Result<Vec<PathBuf>, HostError>;

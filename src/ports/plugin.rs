@@ -10,14 +10,16 @@ use std::path::PathBuf;
 use async_trait::async_trait;
 
 use super::attachment::{ControllerPublishVolume, ControllerUnpublishVolume, NodeExpandVolume};
+use super::capacity::GetCapacity;
 use super::health::{ListVolumeHealth, ListedHealth, NodeVolumeHealth};
+use super::stats::NodeVolumeStats;
 use super::storage::{
     CreateSnapshot, ExpandVolume, ExpandedVolume, ListSnapshots, Page, PageRequest,
 };
 use crate::model::{
-    Bytes, Capability, CapacityRange, ControllerCapabilities, ExternalId, ExternalNodeId,
+    Bytes, Capability, Capacity, CapacityRange, ControllerCapabilities, ExternalId, ExternalNodeId,
     ExternalVolume, MountOptions, NodeCapabilities, PublishContext, Secrets, Snapshot, SnapshotId,
-    StorageStatus, Topology, TopologyRequest, VolumeStatus,
+    StorageStatus, Topology, TopologyRequest, VolumeStats, VolumeStatus,
 };
 use crate::retry::Verdict;
 
@@ -40,6 +42,8 @@ pub enum Rpc {
     ValidateVolumeCapabilities,
     /// Controller service.
     ListVolumes,
+    /// Controller service.
+    GetCapacity,
     /// Controller service.
     CreateSnapshot,
     /// Controller service.
@@ -70,6 +74,8 @@ pub enum Rpc {
     NodeUnpublishVolume,
     /// Node service.
     NodeExpandVolume,
+    /// Node service.
+    NodeGetVolumeStats,
     /// Node service; since CSI 1.13.
     NodeGetVolumeHealth,
     /// Node service; since CSI 1.13.
@@ -78,7 +84,7 @@ pub enum Rpc {
 
 impl Rpc {
     /// All RPCs.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 27] = [
         Self::GetPluginInfo,
         Self::GetPluginCapabilities,
         Self::Probe,
@@ -87,6 +93,7 @@ impl Rpc {
         Self::DeleteVolume,
         Self::ValidateVolumeCapabilities,
         Self::ListVolumes,
+        Self::GetCapacity,
         Self::CreateSnapshot,
         Self::DeleteSnapshot,
         Self::ListSnapshots,
@@ -102,6 +109,7 @@ impl Rpc {
         Self::NodePublishVolume,
         Self::NodeUnpublishVolume,
         Self::NodeExpandVolume,
+        Self::NodeGetVolumeStats,
         Self::NodeGetVolumeHealth,
         Self::NodeGetStorageHealth,
     ];
@@ -117,6 +125,7 @@ impl Rpc {
             Self::DeleteVolume => "DeleteVolume",
             Self::ValidateVolumeCapabilities => "ValidateVolumeCapabilities",
             Self::ListVolumes => "ListVolumes",
+            Self::GetCapacity => "GetCapacity",
             Self::CreateSnapshot => "CreateSnapshot",
             Self::DeleteSnapshot => "DeleteSnapshot",
             Self::ListSnapshots => "ListSnapshots",
@@ -130,6 +139,7 @@ impl Rpc {
             Self::NodePublishVolume => "NodePublishVolume",
             Self::NodeUnpublishVolume => "NodeUnpublishVolume",
             Self::NodeExpandVolume => "NodeExpandVolume",
+            Self::NodeGetVolumeStats => "NodeGetVolumeStats",
             Self::NodeGetVolumeHealth => "NodeGetVolumeHealth",
             Self::NodeGetStorageHealth => "NodeGetStorageHealth",
             Self::ControllerGetVolumeHealth => "ControllerGetVolumeHealth",
@@ -435,6 +445,8 @@ pub trait Controller: Send + Sync {
     async fn validate_volume(&self, request: ValidateVolume) -> Result<(), PluginError>;
     /// ListVolumes: one page of all volumes of the provider, registered or not.
     async fn list_volumes(&self, page: PageRequest) -> Result<Page<ExternalVolume>, PluginError>;
+    /// GetCapacity: what the provider has left for volumes like this.
+    async fn get_capacity(&self, request: GetCapacity) -> Result<Capacity, PluginError>;
     /// CreateSnapshot. Returns after the snapshot is created; it may not be ready to use yet.
     async fn create_snapshot(&self, request: CreateSnapshot) -> Result<Snapshot, PluginError>;
     /// DeleteSnapshot. Succeeds if the snapshot does not exist.
@@ -491,6 +503,9 @@ pub trait NodeService: Send + Sync {
     ) -> Result<(), PluginError>;
     /// NodeExpandVolume. Returns the size; zero if the plugin does not report it.
     async fn node_expand_volume(&self, request: NodeExpandVolume) -> Result<Bytes, PluginError>;
+    /// NodeGetVolumeStats: how much a volume has of bytes and inodes on this node.
+    async fn node_volume_stats(&self, request: NodeVolumeStats)
+    -> Result<VolumeStats, PluginError>;
     /// NodeGetVolumeHealth: the adverse conditions of a volume on this node.
     async fn node_volume_health(
         &self,

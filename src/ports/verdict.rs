@@ -32,7 +32,9 @@ const fn kind(rpc: Rpc) -> RpcKind {
         | Rpc::NodeGetInfo
         | Rpc::NodeGetStorageHealth => RpcKind::Fingerprint,
         Rpc::ValidateVolumeCapabilities
+        | Rpc::GetCapacity
         | Rpc::ControllerGetVolumeHealth
+        | Rpc::NodeGetVolumeStats
         | Rpc::NodeGetVolumeHealth => RpcKind::Validate,
         Rpc::ListVolumes | Rpc::ListSnapshots | Rpc::ControllerListVolumeHealth => RpcKind::List,
         Rpc::CreateVolume

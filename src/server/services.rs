@@ -13,7 +13,9 @@ use super::node_events::NodeEvents;
 use super::variables::{VariablePorts, VariableService};
 use super::volumes::{CreationDriver, VolumeLimits, VolumePorts, VolumeService};
 use crate::model::NodeId;
-use crate::ports::{IdSource, Measurements, MetricsSource, NoMeasurements, TaskLogs};
+use crate::ports::{
+    IdSource, Measurements, MetricsSource, NoMeasurements, TaskLogs, VolumeStatsSample,
+};
 
 /// The task that drives claims. A clone is the same task.
 #[derive(Clone)]
@@ -58,6 +60,29 @@ async fn measure_health<M: Measurements + MetricsSource>(
             metrics.volume_health(counts);
         }
         tokio::time::sleep(HEALTH_PERIOD).await;
+    }
+}
+
+/// The shortest time between two samples of the statistics of volumes.
+const STATS_PERIOD: Duration = Duration::from_secs(60);
+/// How long a sample is shown without a reader.
+const STATS_LIFETIME: Duration = Duration::from_secs(5 * 60);
+
+/// Samples the statistics of published volumes after the metrics were read, at most once per period: the next reader
+/// finds them. Without readers no plugin is asked, and a reader after a long time finds none instead of old ones.
+async fn sample_stats<M: Measurements + MetricsSource>(
+    claims: ClaimService,
+    metrics: std::sync::Arc<M>,
+) {
+    let reads = metrics.reads();
+    loop {
+        let read = tokio::time::timeout(STATS_LIFETIME, reads.notified()).await;
+        if read.is_err() {
+            metrics.volume_stats(VolumeStatsSample::default());
+            reads.notified().await;
+        }
+        metrics.volume_stats(claims.sample_stats().await);
+        tokio::time::sleep(STATS_PERIOD).await;
     }
 }
 
@@ -204,15 +229,19 @@ impl Services {
         }
     }
 
-    /// Measures requests and the health of volumes, and serves the metrics.
+    /// Measures requests, the health of volumes and their statistics, and serves the metrics.
     #[must_use]
     pub fn with_metrics<M: Measurements + MetricsSource + 'static>(
         self,
         metrics: std::sync::Arc<M>,
     ) -> Self {
         let measuring = measure_health(self.volumes.clone(), metrics.clone());
+        let sampling = sample_stats(self.claims.clone(), metrics.clone());
         let stopping = self.stopping.clone();
-        tokio::spawn(async move { stopping.run_until_cancelled(measuring).await });
+        tokio::spawn(async move {
+            let measured = async { tokio::join!(measuring, sampling) };
+            stopping.run_until_cancelled(measured).await
+        });
         Self {
             measurements: metrics.clone(),
             metrics: Some(metrics),

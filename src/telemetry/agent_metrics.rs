@@ -1,6 +1,7 @@
 //! Metrics of the agent in Prometheus format.
 //!
-//! Labels are plugins and classes of calls, which have few values; volumes are not labels.
+//! Labels are plugins and classes of calls, which have few values. Volumes are labels of their statistics only, of
+//! which a sample has a limited number.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -14,10 +15,11 @@ use tokio::sync::Notify;
 
 use super::operations::Operations;
 use super::registry_text::registry_text;
+use super::volume_stats::StatsGauges;
 use crate::model::PluginId;
 use crate::ports::{
     CallLoad, CallMeasurements, CallObserver, Measurements, MetricsSource, StatusCode,
-    VolumeHealthCounts,
+    VolumeHealthCounts, VolumeStatsSample,
 };
 
 type Labels = Vec<(&'static str, String)>;
@@ -39,6 +41,7 @@ pub struct AgentMetrics {
     volumes: Family<Labels, Gauge>,
     /// The counts that `volumes` shows.
     counted: Mutex<VolumeHealthCounts>,
+    stats: StatsGauges,
     reads: Arc<Notify>,
 }
 
@@ -58,6 +61,7 @@ impl Default for AgentMetrics {
             snapshots: Family::new_with_constructor(request_seconds),
             volumes: Family::default(),
             counted: Mutex::default(),
+            stats: StatsGauges::default(),
             reads: Arc::default(),
         };
         metrics.register();
@@ -130,6 +134,7 @@ impl AgentMetrics {
             "Number of registered volumes by the worst health that their plugin reported",
             self.volumes.clone(),
         );
+        self.stats.register(registry);
     }
 }
 
@@ -197,6 +202,10 @@ impl Measurements for AgentMetrics {
             self.volumes.remove(&health_labels(&gone.0, gone.1));
         }
         *counted = counts;
+    }
+
+    fn volume_stats(&self, sample: VolumeStatsSample) {
+        self.stats.show(sample);
     }
 }
 

@@ -8,6 +8,7 @@ mod metrics;
 mod operations;
 mod plugin_metrics;
 mod registry_text;
+mod volume_stats;
 
 pub use agent_metrics::AgentMetrics;
 pub use endpoint::serve_metrics;

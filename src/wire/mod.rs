@@ -10,6 +10,7 @@ mod allocation;
 mod allocation_document;
 mod boolean;
 mod bounded;
+mod capacity;
 mod claim;
 mod convert;
 mod creation;
@@ -34,6 +35,7 @@ mod placement;
 mod plugin;
 mod request;
 mod snapshot;
+mod stats;
 mod task_state;
 mod time;
 mod variable;
@@ -46,15 +48,17 @@ pub use allocation::{AllocationStub, DesiredTransitionDocument};
 pub use allocation_document::{AllocationDocument, AllocationStopResponse};
 pub use boolean::parse_boolean;
 pub use bounded::{DecodeLimits, ParseProblem, decode_bounded, parse_bounded};
+pub use capacity::{CapacityDocument, CapacityReportDocument};
 pub use claim::{ClaimDocument, ClaimProblemDocument, ClaimRequestDocument, ReleaseResponse};
 pub use convert::{
     RedactedValue, RequestProblem, WriteKind, allocation_from_wire, allocation_to_wire,
-    blocked_evaluation_from_wire, claim_from_wire, client_node_from_wire, creation_from_wire,
-    external_volume_from_wire, external_volume_to_wire, instance_to_wire, node_to_wire,
-    plugin_from_wire, plugin_summary_from_wire, plugin_summary_to_wire, plugin_to_wire,
-    request_from_wire, request_to_wire, snapshot_from_wire, snapshot_to_wire, status_from_wire,
-    status_to_wire, stub_to_wire, summary_from_wire, task_state_to_wire, task_states_to_wire,
-    volume_from_wire, volume_health_to_wire, volume_to_wire,
+    blocked_evaluation_from_wire, capacity_from_wire, capacity_to_wire, claim_from_wire,
+    client_node_from_wire, creation_from_wire, external_volume_from_wire, external_volume_to_wire,
+    instance_to_wire, node_to_wire, plugin_from_wire, plugin_summary_from_wire,
+    plugin_summary_to_wire, plugin_to_wire, request_from_wire, request_to_wire, snapshot_from_wire,
+    snapshot_to_wire, stats_from_wire, stats_to_wire, status_from_wire, status_to_wire,
+    stub_to_wire, summary_from_wire, task_state_to_wire, task_states_to_wire, volume_from_wire,
+    volume_health_to_wire, volume_to_wire,
 };
 pub use creation::{CreationDocument, CreationStateDocument, GivenUpDocument};
 pub use decode::{DecodeError, decode, decode_value};
@@ -104,6 +108,7 @@ pub use plugin::{
 };
 pub use request::{SecretsDocument, VolumeWrite, WriteRequest, WriteResponse};
 pub use snapshot::{SnapshotDocument, SnapshotsRequest, SnapshotsResponse};
+pub use stats::{ConditionDocument, NodeStatsDocument, PublishedStatsDocument, QuantityDocument};
 pub use task_state::{TaskEventDocument, TaskStateDocument};
 pub use time::{from_wire as nanoseconds_from_wire, to_wire as time_to_wire};
 pub use variable::{

@@ -163,6 +163,9 @@ pub struct PluginDocument {
     pub nodes_healthy: i64,
     /// The plugin's name from GetPluginInfo.
     pub provider: String,
+    /// Embedded agent only: whether the plugin reports capacity, which `GET /v1/plugin/csi/:id/capacity` returns.
+    #[serde(skip_serializing_if = "is_false")]
+    pub reports_capacity: bool,
     /// The plugin's version from GetPluginInfo.
     pub version: String,
 }

@@ -170,6 +170,10 @@ pub struct VolumeDocument {
     /// returns.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub reports_health: bool,
+    /// Embedded agent only: whether the plugin reports statistics of published volumes, which
+    /// `GET /v1/volume/csi/:id/stats` returns.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub reports_stats: bool,
     /// Embedded agent only: the index of the last change of the specification, which steps of claims
     /// do not move.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -338,8 +338,9 @@ fn mounts_and_unmounts_are_events_of_the_node() {
     let test = "jobs::mounts_and_unmounts_are_events_of_the_node";
     run_in_namespace(test, async {
         let machine = Machine::new();
-        machine.create_volume("good", WRITER, "file-system");
-        machine.create_sized_volume("bad", WRITER, "file-system", 32 << 20);
+        for id in ["good", "bad"] {
+            machine.create_volume(id, WRITER, "file-system");
+        }
         let events = || {
             let nodes = machine.get("/v1/nodes");
             let node = nodes[0]["ID"].as_str().unwrap();
@@ -370,9 +371,13 @@ fn mounts_and_unmounts_are_events_of_the_node() {
         ];
         assert_eq!(events().0, expected);
 
-        let images = machine.data().join("plugins/hostpath/images");
-        for image in std::fs::read_dir(images).unwrap() {
-            std::fs::remove_file(image.unwrap().path()).unwrap();
+        // Its directory is made when it is first used.
+        machine.run(&machine.job("c", "batch", &volume("bad", WRITER), "true"));
+        machine.wait_for("c", "complete", 1);
+        machine.assert_clean();
+        let volumes = machine.data().join("plugins/hostpath/volumes");
+        for directory in std::fs::read_dir(volumes).unwrap() {
+            std::fs::remove_dir_all(directory.unwrap().path()).unwrap();
         }
         machine.run(&machine.job("b", "batch", &volume("bad", WRITER), "true"));
         until("the failed mount to be an event", || {
@@ -382,7 +387,7 @@ fn mounts_and_unmounts_are_events_of_the_node() {
                 .position(|one| one.starts_with("Mount volume bad ") && one.ends_with("false"));
             let failed = failed.ok_or_else(|| format!("{lines:#?}"))?;
             let error = all[failed]["Details"]["error"].as_str().unwrap();
-            assert!(error.contains("bad"), "{error}");
+            assert!(error.contains("is missing"), "{error}");
             Ok(())
         });
         machine.stop("b");

@@ -84,6 +84,7 @@ mod task_runs;
 mod volume_host;
 mod volume_init;
 mod volume_manager;
+mod volume_stats;
 #[path = "../support/volumes.rs"]
 mod volumes;
 #[path = "../support/wait.rs"]

@@ -43,8 +43,11 @@ mod crash;
 #[cfg(feature = "agent")]
 mod csi;
 #[cfg(feature = "agent")]
+mod csi_capacity;
+#[cfg(feature = "agent")]
 mod csi_code;
 mod csi_health;
+mod csi_stats;
 #[cfg(feature = "agent")]
 mod csi_steps;
 mod csi_storage;

@@ -55,6 +55,7 @@ transcripts! {
     plan_saves_a_plan = "plan/saved.md";
     plan_accounts_for_the_server_version = "plan/versions.md";
     plugin_status_shows_plugins = "plugin/status.md";
+    the_capacity_of_a_provider_is_shown = "plugin/capacity.md";
     plugin_impact_shows_what_would_be_lost = "plugin/impact.md";
     the_placement_of_a_job_is_explained = "job/placement.md";
     namespaces_of_the_embedded_agent = "namespace/embedded.md";
@@ -110,6 +111,7 @@ transcripts! {
     volumes_are_listed = "volume/status-list.md";
     a_creation_is_shown_and_given_up = "volume/abandon.md";
     a_volume_is_shown = "volume/status-one.md";
+    the_usage_of_a_volume_is_shown = "volume/status-stats.md";
 }
 
 fn folder() -> PathBuf {

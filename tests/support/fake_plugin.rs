@@ -29,6 +29,7 @@ mod connection;
 mod health;
 mod messages;
 mod services;
+mod stats;
 
 /// The headers of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -311,6 +311,12 @@ impl Session {
             // The embedded plugin reports a size only if it runs as root.
             shown = shown.replace("= 1.0 GiB\n", "= unknown\n");
             shown = shown.replace(", 1.0 GiB)", ")");
+            // What the machine has left.
+            let of_machine = |line: &str| match line.starts_with("everywhere ") {
+                true => "everywhere  [SIZE]\n".to_owned(),
+                false => line.to_owned(),
+            };
+            shown = shown.split_inclusive('\n').map(of_machine).collect();
             // The embedded agent's node has the name of the machine.
             let system = rustix::system::uname();
             let name = system.nodename().to_string_lossy();

@@ -3,6 +3,7 @@
 mod allocation;
 mod allocs;
 mod auth;
+mod capacity;
 #[cfg(feature = "agent")]
 mod check_progress;
 #[cfg(feature = "agent")]
@@ -42,6 +43,7 @@ mod progress;
 mod report_content;
 mod set;
 mod snapshot;
+mod stats;
 mod table;
 mod time;
 #[cfg(feature = "agent")]
@@ -52,6 +54,7 @@ mod wanted_volume;
 pub(super) use allocation::{allocation_detail, allocation_list, group_of};
 pub(super) use allocs::TimeReference;
 pub(super) use auth::{AuthReport, auth_json, auth_text};
+pub(super) use capacity::capacity_report;
 #[cfg(feature = "agent")]
 pub(super) use check_progress::CheckProgress;
 #[cfg(feature = "agent")]
@@ -90,6 +93,7 @@ pub(super) use report_content::{
 };
 pub(super) use set::{set_detail, set_document, set_list, set_summary};
 pub(super) use snapshot::{snapshot_detail, snapshot_document, snapshot_list};
+pub(super) use stats::published_stats;
 pub(super) use table::{key_values, table};
 pub(super) use time::ago;
 #[cfg(feature = "agent")]

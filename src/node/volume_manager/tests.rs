@@ -1,9 +1,11 @@
 use std::time::Duration;
 
 use super::*;
-use crate::model::{AttachmentMode, NodeCapabilities, record_beside};
+use crate::model::{
+    AttachmentMode, Condition, NodeCapabilities, ReportedQuantity, StatsUnit, record_beside,
+};
 use crate::node::fake_host::{ALLOC, FakeHost, STEPS, name, settings, volume};
-use crate::ports::fake::{Fault, PluginSettings};
+use crate::ports::fake::{Fault, PluginSettings, ReportedStats};
 use crate::ports::{Rpc, StatusCode, verdict_of};
 use crate::retry::Verdict;
 
@@ -721,4 +723,120 @@ async fn a_target_is_sealed_while_it_is_published() {
     host.take(Rpc::NodeUnstageVolume, 4).await.unwrap();
     host.take(Rpc::ControllerUnpublishVolume, 5).await.unwrap();
     host.check_nothing_left("").await;
+}
+
+/// The statistics of the volume for one allocation.
+async fn stats(host: &FakeHost, target: &Path) -> Result<VolumeStats, HostError> {
+    let request = StatsRequest {
+        volume: volume(),
+        target: target.to_owned(),
+        is_staged: true,
+    };
+    host.manager.stats(&host.order(0).instance, request).await
+}
+
+fn reporting() -> PluginSettings {
+    PluginSettings {
+        node: Some(NodeCapabilities {
+            get_volume_stats: true,
+            ..settings().node.unwrap()
+        }),
+        ..settings()
+    }
+}
+
+/// W56: the plugin gets the paths that were recorded, under its own names: the fake refuses others. A path that is no
+/// target of the volume is not sent.
+#[tokio::test]
+async fn statistics_are_read_at_the_recorded_paths() {
+    let host = FakeHost::with(reporting(), FILES);
+    host.take_until(Rpc::NodePublishVolume).await;
+    let publish = host
+        .manager
+        .publish(host.order(2), host.publish_request(ALLOC));
+    let target = publish.await.unwrap();
+    let target = target.on_host();
+    let used = ReportedQuantity {
+        unit: StatsUnit::Inodes,
+        total: 8,
+        used: 3,
+        available: 5,
+    };
+    let condition = Condition {
+        abnormal: true,
+        message: "slow".to_owned(),
+    };
+    let reported = ReportedStats {
+        quantities: vec![used],
+        condition: Some(condition),
+    };
+    host.backend
+        .set_stats("i-42".into(), "vol/1".into(), reported);
+    let read = stats(&host, target).await.unwrap();
+    assert_eq!(read.inodes.unwrap().used, Some(3));
+    assert_eq!(read.condition, None, "without VOLUME_CONDITION");
+    let calls = host.backend.count(Rpc::NodeGetVolumeStats);
+    let root = host.directory.path();
+    for wrong in [
+        root.join("fake/vol%2f1/staging/mount"),
+        root.join("fake/vol-2/targets/a/b/mount"),
+        target.with_file_name("other"),
+        target.join(".."),
+        Path::new("/etc").to_owned(),
+        Path::new("").to_owned(),
+    ] {
+        let refused = stats(&host, &wrong).await.unwrap_err();
+        assert!(refused.was_not_sent(), "{}: {refused}", wrong.display());
+    }
+    assert_eq!(host.backend.count(Rpc::NodeGetVolumeStats), calls);
+}
+
+/// W56: statistics that hang delay no step of the volume; while a step runs, none are asked for.
+#[tokio::test]
+async fn statistics_and_steps_do_not_wait_for_each_other() {
+    let host = FakeHost::with(reporting(), FILES);
+    host.take_until(Rpc::NodePublishVolume).await;
+    let publish = host
+        .manager
+        .publish(host.order(2), host.publish_request(ALLOC));
+    let target = publish.await.unwrap().on_host().to_owned();
+    let rpc = Rpc::NodeGetVolumeStats;
+    host.backend.inject_faults(rpc, [Fault::Hang]);
+    let reading = {
+        let (manager, instance) = (host.manager.clone(), host.order(0).instance);
+        let request = StatsRequest {
+            volume: volume(),
+            target: target.clone(),
+            is_staged: true,
+        };
+        tokio::spawn(async move { manager.stats(&instance, request).await })
+    };
+    while host.backend.count(rpc) == 0 {
+        tokio::task::yield_now().await;
+    }
+    let second = host.publish_request("alloc-2");
+    host.manager.publish(host.order(3), second).await.unwrap();
+    let second = FakeHost::unpublish_request("alloc-2");
+    host.manager.unpublish(host.order(4), second).await.unwrap();
+    assert!(!reading.is_finished());
+    host.backend.release();
+    reading.await.unwrap().unwrap();
+
+    host.backend
+        .inject_faults(Rpc::NodeUnpublishVolume, [Fault::Hang]);
+    let undoing = {
+        let (manager, order) = (host.manager.clone(), host.order(5));
+        let request = FakeHost::unpublish_request(ALLOC);
+        tokio::spawn(async move { manager.unpublish(order, request).await })
+    };
+    let unpublishes = host.backend.count(Rpc::NodeUnpublishVolume);
+    while host.backend.count(Rpc::NodeUnpublishVolume) == unpublishes {
+        tokio::task::yield_now().await;
+    }
+    let asked = host.backend.count(rpc);
+    let refused = stats(&host, &target).await.unwrap_err();
+    assert!(matches!(refused, HostError::Busy { .. }), "{refused}");
+    assert_eq!(host.backend.count(rpc), asked);
+    host.backend.release();
+    undoing.await.unwrap().unwrap();
 }

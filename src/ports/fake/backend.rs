@@ -15,8 +15,12 @@ use super::in_use::{FakeAttachment, FakeStaging, FakeTarget};
 use super::machine::FakeMachine;
 use super::provider_state::{FakeSnapshot, FakeVolume, ProviderState};
 use super::refusal::Refusal;
+use super::reported_stats::ReportedStats;
 use super::settings::PluginSettings;
-use crate::model::{Bytes, Condition, ExternalId, ExternalNodeId, StorageStatus, VolumeStatus};
+use crate::model::{
+    Bytes, Condition, ExternalId, ExternalNodeId, ReportedCapacity, StorageStatus, Topology,
+    VolumeStatus,
+};
 use crate::ports::plugin::{Rpc, StatusCode};
 
 /// A fault of one call.
@@ -256,6 +260,16 @@ impl FakeBackend {
         inner.state.set_node_volume_health(node, id, statuses);
     }
 
+    /// Defines what the controller reports about the capacity for a topology, or everywhere.
+    pub fn set_capacity(&self, topology: Option<Topology>, reported: ReportedCapacity) {
+        self.inner().state.set_capacity(topology, reported);
+    }
+
+    /// Defines what a node reports about the bytes and inodes of a volume.
+    pub fn set_stats(&self, node: ExternalNodeId, id: ExternalId, stats: ReportedStats) {
+        self.inner().state.set_stats(node, id, stats);
+    }
+
     /// Defines what every node reports about the storage.
     pub fn set_storage_health(&self, statuses: Vec<StorageStatus>) {
         self.inner().state.set_storage_health(statuses);
@@ -387,12 +401,14 @@ impl FakeBackend {
         self.arrived.send_modify(|so_far| *so_far += 1);
         let ticket = *self.arrived.borrow();
         let key = (lane, subject.to_owned());
-        if let Some((_, pending)) = inner.in_flight.get(&key).copied() {
+        // Statistics are read beside other calls, as every orchestrator does: they change nothing.
+        let is_exclusive = !subject.is_empty() && rpc != Rpc::NodeGetVolumeStats;
+        if is_exclusive && let Some((_, pending)) = inner.in_flight.get(&key).copied() {
             let what = format!("{pending} for {subject} is still running");
             let refused = inner.state.violation(rpc, StatusCode::Aborted, what);
             return refused.map_err(CallError::Refused);
         }
-        if !subject.is_empty() {
+        if is_exclusive {
             inner.in_flight.insert(key.clone(), (ticket, rpc));
         }
         let fault = inner.faults.get_mut(&rpc).and_then(VecDeque::pop_front);

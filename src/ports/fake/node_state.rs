@@ -143,7 +143,7 @@ impl ProviderState {
         Ok(())
     }
 
-    fn require_staged(
+    pub(super) fn require_staged(
         &mut self,
         rpc: Rpc,
         (node, id): (&ExternalNodeId, &ExternalId),

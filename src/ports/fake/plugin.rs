@@ -15,13 +15,14 @@ use super::provider_state::ProviderState;
 use super::refusal::Refusal;
 use super::settings::PluginSettings;
 use crate::model::{
-    AllocId, Bytes, ControllerCapabilities, ExternalId, ExternalNodeId, ExternalVolume,
+    AllocId, Bytes, Capacity, ControllerCapabilities, ExternalId, ExternalNodeId, ExternalVolume,
     NodeCapabilities, PluginId, PublishContext, Secrets, Snapshot, SnapshotId, StorageStatus,
-    VolumeStatus,
+    VolumeStats, VolumeStatus,
 };
 use crate::ports::attachment::{
     ControllerPublishVolume, ControllerUnpublishVolume, NodeExpandVolume,
 };
+use crate::ports::capacity::GetCapacity;
 use crate::ports::connector::{Connector, PeerProcess, PluginConnection};
 use crate::ports::health::{ListVolumeHealth, ListedHealth, NodeVolumeHealth};
 use crate::ports::plugin::{
@@ -30,6 +31,7 @@ use crate::ports::plugin::{
     ValidateVolume,
 };
 use crate::ports::plugins::PluginDirectory;
+use crate::ports::stats::NodeVolumeStats;
 use crate::ports::storage::{
     CreateSnapshot, ExpandVolume, ExpandedVolume, ListSnapshots, Page, PageRequest,
 };
@@ -50,9 +52,11 @@ fn deadline(rpc: Rpc) -> Duration {
         | Rpc::NodePublishVolume
         | Rpc::NodeUnpublishVolume
         | Rpc::NodeExpandVolume => Duration::from_secs(30 * 60),
-        Rpc::ControllerGetVolumeHealth | Rpc::NodeGetVolumeHealth | Rpc::NodeGetStorageHealth => {
-            Duration::from_secs(10)
-        }
+        Rpc::GetCapacity
+        | Rpc::ControllerGetVolumeHealth
+        | Rpc::NodeGetVolumeStats
+        | Rpc::NodeGetVolumeHealth
+        | Rpc::NodeGetStorageHealth => Duration::from_secs(10),
         Rpc::GetPluginInfo
         | Rpc::GetPluginCapabilities
         | Rpc::Probe
@@ -318,6 +322,13 @@ impl Controller for FakePlugin {
             .await
     }
 
+    async fn get_capacity(&self, request: GetCapacity) -> Result<Capacity, PluginError> {
+        let rpc = Rpc::GetCapacity;
+        let reported = self.call(rpc, "", move |world| world.capacity(&request));
+        let read = Capacity::read(&reported.await?);
+        read.map_err(|problem| failed(rpc, StatusCode::Internal, &problem))
+    }
+
     async fn create_snapshot(&self, request: CreateSnapshot) -> Result<Snapshot, PluginError> {
         let subject = request.source.as_str().to_owned();
         self.call(Rpc::CreateSnapshot, &subject, move |world| {
@@ -451,6 +462,19 @@ impl NodeService for FakePlugin {
             world.unpublish(node, &external_id, &target_path)
         });
         absent_is_done(answer.await)
+    }
+
+    async fn node_volume_stats(
+        &self,
+        request: NodeVolumeStats,
+    ) -> Result<VolumeStats, PluginError> {
+        let subject = request.external_id.as_str().to_owned();
+        let rpc = Rpc::NodeGetVolumeStats;
+        self.call_node(rpc, &subject, move |world, node| {
+            let reported = world.volume_stats(node, &request)?;
+            Ok(VolumeStats::read(&reported.quantities, reported.condition))
+        })
+        .await
     }
 
     async fn node_volume_health(

@@ -12,10 +12,12 @@ use super::in_use::{FakeAttachment, FakeStaging, FakeTarget};
 use super::machine::FakeMachine;
 use super::refusal::{Refusal, refuse, unknown};
 use super::reported_health::ReportedHealth;
+use super::reported_stats::ReportedStats;
 use super::settings::PluginSettings;
 use crate::model::{
     Bytes, Capability, CapacityRange, Condition, ControllerCapabilities, ExternalId,
-    ExternalNodeId, MountOptions, NodeCapabilities, Secrets, SnapshotId, TopologyRequest,
+    ExternalNodeId, MountOptions, NodeCapabilities, ReportedCapacity, Secrets, SnapshotId,
+    Topology, TopologyRequest,
 };
 use crate::ports::plugin::{
     CreateVolume, CreatedVolume, Rpc, StatusCode, ValidateVolume, VolumeSource,
@@ -77,7 +79,9 @@ pub struct ProviderState {
     pub(super) machines: BTreeMap<ExternalNodeId, Option<FakeMachine>>,
     /// Nodes that are gone for good as far as the provider knows: a volume may be detached from them.
     pub(super) lost: BTreeSet<ExternalNodeId>,
+    pub(super) capacities: BTreeMap<Option<Topology>, ReportedCapacity>,
     pub(super) health: ReportedHealth,
+    pub(super) stats: BTreeMap<(ExternalNodeId, ExternalId), ReportedStats>,
     pub(super) violations: Vec<String>,
     created: u64,
     pub(super) snapshots_created: u64,

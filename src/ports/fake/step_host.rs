@@ -11,8 +11,8 @@ use async_trait::async_trait;
 use super::backend::FakeBackend;
 use super::plugin::{FakeLanes, FakePlugin};
 use crate::model::{
-    Bytes, ControllerCapabilities, ExternalNodeId, HostSession, MountRoot, PluginId,
-    PublishContext, RemoteVolume, StagingPath, TargetPath,
+    AllocId, Bytes, ControllerCapabilities, ExternalNodeId, HostSession, MountRoot, PluginId,
+    PublishContext, RemoteVolume, StagingPath, TargetPath, VolumeStats,
 };
 use crate::ports::attachment::{
     ControllerPublishVolume, ControllerUnpublishVolume, NodeExpandVolume,
@@ -22,12 +22,13 @@ use crate::ports::controller_host::{
 };
 use crate::ports::host_error::{HostError, HostOperation};
 use crate::ports::node_host::{
-    CallOrder, NodeExpandRequest, NodeHost, PublishRequest, StageRequest, SweepOutcome,
-    UnpublishRequest, UnstageRequest,
+    CallOrder, NodeExpandRequest, NodeHost, PublishRequest, StageRequest, StatsRequest,
+    SweepOutcome, UnpublishRequest, UnstageRequest,
 };
 use crate::ports::plugin::{
     Controller as _, NodeService as _, PluginError, PublishVolume, StageVolume,
 };
+use crate::ports::stats::NodeVolumeStats;
 use crate::retry::Verdict;
 
 /// A node, or the machine of the controllers.
@@ -308,6 +309,18 @@ impl NodeHost for FakeStepHost {
         };
         self.run(&order, &request.volume, HostOperation::ExpandOnNode, call)
             .await
+    }
+
+    async fn stats(&self, _: &AllocId, request: StatsRequest) -> Result<VolumeStats, HostError> {
+        let id = request.volume.external_id.clone();
+        let call = NodeVolumeStats {
+            staging_path: (self.running().stages() && request.is_staged)
+                .then(|| self.staging(&request.volume).in_plugin().to_owned()),
+            volume_path: request.target,
+            external_id: id,
+        };
+        let stats = self.plugin.node_volume_stats(call).await;
+        stats.map_err(HostError::Plugin)
     }
 
     async fn kept_files(&self, _: &RemoteVolume) -> Result<Vec<std::path::PathBuf>, HostError> {

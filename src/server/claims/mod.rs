@@ -15,6 +15,7 @@ mod ports;
 mod reaper;
 mod running_tasks;
 mod service;
+mod stats;
 mod step_choice;
 mod step_end;
 mod step_request;

@@ -19,6 +19,7 @@ use super::driver::ClaimDriver;
 use super::follow_up::{claim_event, first_step};
 use super::limits::ClaimLimits;
 use super::ports::ClaimPorts;
+use super::stats::{StatsReader, reports_stats};
 use super::step_runner::StepRunner;
 use super::sweep_wait::SweepWaits;
 use super::view::{ClaimStatus, claim_status, claim_statuses};
@@ -30,8 +31,9 @@ use crate::claim::{
 };
 use crate::model::{
     AccessMode, AllocId, AttachmentMode, Capability, MountOptions, NamespacedId, NodeId,
-    NodeStatus, PluginId, RemoteVolume, VolumeAlias,
+    NodeStatus, PluginId, PublishedStats, RemoteVolume, VolumeAlias,
 };
+use crate::ports::VolumeStatsSample;
 use crate::server::cell::{CommitError, Expected};
 use crate::server::error::{ClaimError, ClaimWriter, ServerError};
 use crate::server::keyed_limiter::KeyedLimiter;
@@ -83,6 +85,7 @@ pub struct ClaimService {
     grants: KeyedLimiter<GrantKey>,
     /// The places of calls to nodes, which the driver shares.
     node_places: Arc<Semaphore>,
+    stats: StatsReader,
 }
 
 /// How many grants may wait for one volume or node.
@@ -115,6 +118,7 @@ impl ClaimService {
             sweep_waits: SweepWaits::default(),
             grants: KeyedLimiter::new(MAX_WAITING_GRANTS),
             node_places: Arc::new(Semaphore::new(limits.node_calls)),
+            stats: StatsReader::new(&ports),
             ports,
             limits,
         }
@@ -144,6 +148,24 @@ impl ClaimService {
             let statuses = claim_statuses(state, &self.backoff, is_wanted);
             (statuses, state.claims_index())
         })
+    }
+
+    /// Whether the plugin reports the statistics of published volumes.
+    pub fn reports_stats(&self, plugin: &PluginId) -> bool {
+        self.ports.cell.read(|state| reports_stats(state, plugin))
+    }
+
+    /// Asks the nodes where a volume is published how much it has of bytes and inodes.
+    ///
+    /// # Errors
+    /// If the volume does not exist. What does not answer is part of the report.
+    pub async fn volume_stats(&self, key: &NamespacedId) -> Result<PublishedStats, ServerError> {
+        self.stats.read(key).await
+    }
+
+    /// Asks for the statistics of all published volumes, a few at a time.
+    pub async fn sample_stats(&self) -> VolumeStatsSample {
+        self.stats.sample().await
     }
 
     /// Returns the files that were written beside a volume, as far as the nodes can tell now.

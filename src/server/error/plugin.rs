@@ -2,7 +2,7 @@
 
 use super::update_origin::UpdateOrigin;
 use crate::diagnostic::Code;
-use crate::model::{NamespacedId, PluginId};
+use crate::model::{CapacityReport, NamespacedId, PluginId};
 use crate::ports::{PluginError, Rpc, StatusCode};
 use crate::server::forward_error::ForwardError;
 
@@ -22,6 +22,8 @@ pub struct PluginFailure {
     pub error: ForwardError,
     /// What stays on record.
     pub residual: ResidualState,
+    /// What the provider has left, if it refused a volume for its size and reports that.
+    pub capacity: CapacityReport,
 }
 
 /// The object of a controller call.
@@ -230,6 +232,17 @@ impl PluginFailure {
         }
     }
 
+    /// Returns what the provider has left, a sentence for each place.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let plugin = &self.plugin;
+        let places = self.capacity.places.iter().map(|(topology, capacity)| {
+            let place = topology.as_ref().map(|topology| format!(" in {topology}"));
+            let place = place.unwrap_or_default();
+            format!("plugin `{plugin}` reports{place}: {capacity}")
+        });
+        places.collect()
+    }
+
     pub(super) fn help(&self) -> Vec<String> {
         let remedy = self.code().advice();
         match (&self.residual, self.operation) {
@@ -395,6 +408,7 @@ mod tests {
                 outcome: ForwardOutcome::NoEffect,
             },
             residual: ResidualState::None,
+            capacity: CapacityReport::default(),
         }
     }
 
@@ -460,6 +474,39 @@ mod tests {
             assert_eq!(failure.code(), expected, "{operation:?} {code:?}");
             assert!(failure.message().contains("the reason"));
         }
+    }
+
+    /// W56: a volume that was refused for its size is reported with what is left, in each place that is known.
+    #[test]
+    fn a_refusal_for_size_names_what_the_provider_has_left() {
+        let bytes = |gib: u64| crate::model::Bytes::new(gib << 30).unwrap();
+        let zone = |name: &str| crate::model::Topology {
+            segments: [("zone".to_owned(), name.to_owned())].into(),
+        };
+        let left = |available, maximum: Option<u64>| crate::model::Capacity {
+            available: bytes(available),
+            maximum_volume_size: maximum.map(bytes),
+            minimum_volume_size: None,
+        };
+        let mut failure = failed(ControllerOperation::Create, StatusCode::ResourceExhausted);
+        assert_eq!(failure.notes(), Vec::<String>::new());
+        failure.capacity.places = vec![(None, left(5, Some(2)))];
+        assert_eq!(
+            failure.notes(),
+            ["plugin `ebs0` reports: 5.0 GiB available, volumes of at most 2.0 GiB"]
+        );
+        failure.capacity.places = vec![
+            (Some(zone("a")), left(5, None)),
+            (Some(zone("b")), left(0, None)),
+        ];
+        failure.capacity.unknown = vec!["zone=c: no answer".to_owned()];
+        assert_eq!(
+            failure.notes(),
+            [
+                "plugin `ebs0` reports in zone=a: 5.0 GiB available",
+                "plugin `ebs0` reports in zone=b: 0 B available",
+            ]
+        );
     }
 
     #[test]

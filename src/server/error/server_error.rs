@@ -609,6 +609,7 @@ impl ServerError {
     pub fn notes(&self) -> Vec<String> {
         match self {
             Self::Claim(error) => error.notes(),
+            Self::Plugin(failure) => failure.notes(),
             Self::PartlyCreated { created, failures } => {
                 let notes = failures.iter().flat_map(Self::notes);
                 created.iter().cloned().chain(notes).collect()

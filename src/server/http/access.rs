@@ -27,8 +27,10 @@ impl Route {
             | Self::ReadClaims(_)
             | Self::ReadHistory(_)
             | Self::ReadHealth(_)
+            | Self::ReadStats(_)
             | Self::ListPlugins
             | Self::ReadPlugin(_)
+            | Self::ReadCapacity(_)
             | Self::ListNodes
             | Self::ReadNode(_)
             | Self::ListNodeAllocs(_)

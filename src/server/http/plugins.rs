@@ -7,7 +7,9 @@ use super::request::ApiRequest;
 use crate::model::PluginId;
 use crate::server::error::ServerError;
 use crate::state::{PluginView, State, Subject, Table, Topic, plugin, plugins};
-use crate::wire::{PluginDocument, PluginStub, plugin_summary_to_wire, plugin_to_wire};
+use crate::wire::{
+    PluginDocument, PluginStub, capacity_to_wire, plugin_summary_to_wire, plugin_to_wire,
+};
 
 type Result = std::result::Result<Reply, ServerError>;
 
@@ -45,6 +47,20 @@ pub(super) async fn read(request: &ApiRequest, id: &str) -> Result {
     Ok(Reply::json(&document(&view), request.pretty)?.with_index(index))
 }
 
+/// What the provider of a plugin can still provide, as the plugin reports it now.
+pub(super) async fn read_capacity(request: &ApiRequest, id: &str) -> Result {
+    let volumes = &request.services.volumes;
+    let report = volumes.capacity(PluginId::new(id)).await?;
+    Reply::json(&capacity_to_wire(&report), request.pretty)
+}
+
+/// Whether a controller of the plugin reports capacity.
+fn reports_capacity(view: &PluginView) -> bool {
+    let controllers = view.plugin.controllers.values();
+    let mut controllers = controllers.filter_map(|instance| instance.controller.as_ref());
+    controllers.any(|controller| controller.capabilities.get_capacity)
+}
+
 pub(super) fn stub(view: &PluginView) -> PluginStub {
     PluginStub {
         create_index: view.create_index,
@@ -59,6 +75,7 @@ pub(super) fn document(view: &PluginView) -> PluginDocument {
         modify_index: view.modify_index,
         create_time: view.create_time,
         modify_time: view.modify_time,
+        reports_capacity: reports_capacity(view),
         ..plugin_to_wire(&view.plugin)
     }
 }

@@ -31,12 +31,14 @@ pub(super) enum Route {
     ReadClaims(String),
     ReadHistory(String),
     ReadHealth(String),
+    ReadStats(String),
     Claim(String),
     Release(String),
     Fence(String),
     Unfence(String),
     ListPlugins,
     ReadPlugin(String),
+    ReadCapacity(String),
     ListNodes,
     ReadNode(String),
     ListNodeAllocs(String),
@@ -188,6 +190,7 @@ fn volume(method: &Method, rest: &str) -> Result<Route, ServerError> {
         ("DELETE", [id]) => Ok(Route::Deregister((*id).to_owned())),
         ("GET", [id, "claims"]) => Ok(Route::ReadClaims((*id).to_owned())),
         ("GET", [id, "health"]) => Ok(Route::ReadHealth((*id).to_owned())),
+        ("GET", [id, "stats"]) => Ok(Route::ReadStats((*id).to_owned())),
         ("GET", [id, "history"]) => Ok(Route::ReadHistory((*id).to_owned())),
         ("PUT" | "POST", [id, "claim"]) => Ok(Route::Claim((*id).to_owned())),
         ("DELETE", [id, "claim"]) => Ok(Route::Release((*id).to_owned())),
@@ -310,10 +313,11 @@ fn variable(method: &Method, rest: &str) -> Result<Route, ServerError> {
     Ok(Route::Variable(method.clone(), path))
 }
 
-/// Parses paths below `/v1/plugin/csi/`. A second segment is ignored; a third is an error.
+/// Parses paths below `/v1/plugin/csi/`. A second segment that names nothing is ignored; a third is an error.
 fn plugin(method: &Method, rest: &str) -> Result<Route, ServerError> {
     let segments: Vec<_> = rest.split('/').collect();
     match segments.as_slice() {
+        [id, "capacity"] => only(method, &Method::GET, Route::ReadCapacity((*id).to_owned())),
         [id] | [id, _] => only(method, &Method::GET, Route::ReadPlugin((*id).to_owned())),
         _ => Err(ServerError::UnknownResource),
     }

@@ -8,6 +8,7 @@ mod cut_off;
 mod events;
 mod logs;
 mod namespaces;
+mod stats;
 mod update;
 
 use std::io::Read as _;

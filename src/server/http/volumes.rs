@@ -22,7 +22,7 @@ use crate::state::{
 };
 use crate::wire::{
     Filter, KeptFilesDocument, VolumeDocument, VolumeStub, WriteRequest, WriteResponse,
-    request_from_wire, volume_health_to_wire,
+    request_from_wire, stats_to_wire, volume_health_to_wire,
 };
 
 type Result<T = Reply> = std::result::Result<T, ServerError>;
@@ -169,6 +169,7 @@ pub(super) async fn read(request: &ApiRequest, id: &str) -> Result {
     let view = view.ok_or(ServerError::NoVolumeToRead)?;
     let document = VolumeDocument {
         reports_health: reports_health(request, &view),
+        reports_stats: reports_stats(request, &view),
         kept_files: kept_files(request, &view).await,
         ..volume_document(&view)
     };
@@ -207,6 +208,19 @@ pub(super) async fn read_health(request: &ApiRequest, id: &str) -> Result {
     let key = key(&request.parameters, id);
     let report = request.services.volumes.health(key).await?;
     Reply::json(&volume_health_to_wire(&report), request.pretty)
+}
+
+/// Whether the volume's plugin reports the statistics of published volumes.
+fn reports_stats(request: &ApiRequest, view: &VolumeView) -> bool {
+    let plugin = &view.record.definition.plugin_id;
+    request.services.claims.reports_stats(plugin)
+}
+
+/// How much a volume has of bytes and inodes on the nodes where it is published, as its plugin reports it now.
+pub(super) async fn read_stats(request: &ApiRequest, id: &str) -> Result {
+    let key = key(&request.parameters, id);
+    let report = request.services.claims.volume_stats(&key).await?;
+    Reply::json(&stats_to_wire(&report), request.pretty)
 }
 
 pub(super) async fn register(request: &ApiRequest) -> Result {

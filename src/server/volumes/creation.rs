@@ -16,11 +16,12 @@ use tracing::{info, warn};
 use super::call_effect::{
     PriorCalls, certainly_had_no_effect, is_certainly_refused, is_permanently_refused,
 };
+use super::capacity::CapacityReader;
 use super::limiter::OperationLimiter;
 use super::plugin::VolumePlugin;
 use super::store::{VolumeStore, conflict, unchanged};
-use crate::model::{MountOptions, NamespacedId, PluginId, RemoteVolume, Secrets};
-use crate::ports::{CreateVolume, CreatedVolume, VolumeSource};
+use crate::model::{CapacityReport, MountOptions, NamespacedId, PluginId, RemoteVolume, Secrets};
+use crate::ports::{CreateVolume, CreatedVolume, GetCapacity, StatusCode, VolumeSource};
 use crate::server::call_line::CallClass;
 use crate::server::call_lines::CallPermit;
 use crate::server::candidates::Candidates;
@@ -70,6 +71,7 @@ pub(super) struct CreationProtocol {
     pub(super) sealer: VolumeSealer,
     pub(super) limiter: OperationLimiter,
     pub(super) forwarder: Forwarder,
+    pub(super) capacity: CapacityReader,
 }
 
 impl CreationProtocol {
@@ -287,7 +289,7 @@ impl CreationProtocol {
         let key = intent.record.key();
         let created = match self.send(intent, call).await {
             Ok(created) => created,
-            Err(error) => return Err(self.record_failure(intent, error).await),
+            Err(error) => return Err(self.record_failure(intent, call, error).await),
         };
         let (provider, provider_version) = call.plugin.provider();
         let volume = RemoteVolume {
@@ -349,7 +351,12 @@ impl CreationProtocol {
         answer.await
     }
 
-    async fn record_failure(&self, intent: &CreateIntent, error: ForwardError) -> ServerError {
+    async fn record_failure(
+        &self,
+        intent: &CreateIntent,
+        call: &PreparedCall,
+        error: ForwardError,
+    ) -> ServerError {
         let is_abandoned =
             certainly_had_no_effect(&error, intent.prior) && self.abandon(intent).await;
         let residual = if is_abandoned {
@@ -357,7 +364,33 @@ impl CreationProtocol {
         } else {
             self.pending(&intent.record)
         };
-        failure(&intent.record.definition, error, residual)
+        let capacity = match is_without_room(&error) {
+            true => self.capacity_for(intent, call).await,
+            false => CapacityReport::default(),
+        };
+        let failure = plugin_failure(&intent.record.definition, error, residual);
+        ServerError::Plugin(Box::new(PluginFailure {
+            capacity,
+            ..failure
+        }))
+    }
+
+    /// Asks what the provider has left for the volume that it refused.
+    async fn capacity_for(&self, intent: &CreateIntent, call: &PreparedCall) -> CapacityReport {
+        let sent = rpc_request(intent, &call.plugin);
+        let wanted = sent.topology.unwrap_or_default();
+        let topologies = wanted.required.into_iter().chain(wanted.preferred);
+        let request = GetCapacity {
+            capabilities: sent.capabilities,
+            mount_options: sent.mount_options,
+            parameters: sent.parameters,
+            topology: None,
+        };
+        let (plugin, candidates) = (&call.plugin, &call.candidates);
+        let reader = &self.capacity;
+        reader
+            .read_for(plugin, candidates, &request, topologies.collect())
+            .await
     }
 
     /// Removes the intent. Returns whether it was removed; if not, the next request finds it.
@@ -401,14 +434,34 @@ fn failure(
     error: ForwardError,
     residual: ResidualState,
 ) -> ServerError {
-    ServerError::Plugin(Box::new(PluginFailure {
+    ServerError::Plugin(Box::new(plugin_failure(definition, error, residual)))
+}
+
+fn plugin_failure(
+    definition: &VolumeDefinition,
+    error: ForwardError,
+    residual: ResidualState,
+) -> PluginFailure {
+    PluginFailure {
         operation: ControllerOperation::Create,
         target: CallTarget::Volume(definition.key.clone()),
         subject: definition.name.clone(),
         plugin: definition.plugin_id.clone(),
         error,
         residual,
-    }))
+        capacity: CapacityReport::default(),
+    }
+}
+
+/// Whether the provider has no room for the volume, or none of its size.
+fn is_without_room(error: &ForwardError) -> bool {
+    let ForwardError::Failed { error, .. } = error else {
+        return false;
+    };
+    matches!(
+        error.code,
+        StatusCode::ResourceExhausted | StatusCode::OutOfRange
+    )
 }
 
 fn rpc_request(intent: &CreateIntent, plugin: &VolumePlugin) -> CreateVolume {

@@ -14,7 +14,7 @@ use super::creation::CreationProtocol;
 use super::limiter::{LockedResource, OperationLimiter};
 use super::plugin::VolumePlugin;
 use super::store::{VolumeStore, unchanged};
-use crate::model::{ExternalId, NamespacedId, Secrets, Volume};
+use crate::model::{CapacityReport, ExternalId, NamespacedId, Secrets, Volume};
 use crate::ports::StatusCode;
 use crate::retry::Verdict;
 use crate::server::call_line::CallClass;
@@ -238,5 +238,6 @@ fn failure(volume: &Volume, error: ForwardError, residual: ResidualState) -> Ser
         plugin: volume.plugin_id.clone(),
         error,
         residual,
+        capacity: CapacityReport::default(),
     }))
 }

@@ -14,7 +14,7 @@ use tracing::{info, warn};
 use super::call_effect::{PriorCalls, certainly_had_no_effect, is_permanently_refused};
 use super::limiter::OperationLimiter;
 use super::store::{VolumeStore, unchanged};
-use crate::model::{Capability, CapacityRange, NamespacedId, Secrets};
+use crate::model::{Capability, CapacityRange, CapacityReport, NamespacedId, Secrets};
 use crate::ports::{ExpandVolume, ExpandedVolume};
 use crate::server::call_line::CallClass;
 use crate::server::call_lines::CallPermit;
@@ -234,5 +234,6 @@ fn failure(
         plugin: record.definition.plugin_id.clone(),
         error,
         residual,
+        capacity: CapacityReport::default(),
     }))
 }

@@ -12,6 +12,7 @@
 //! forwarder to controllers.
 
 mod call_effect;
+mod capacity;
 mod create;
 mod creation;
 mod creation_driver;

@@ -1,9 +1,10 @@
 //! The plugin that a volume names, and checks of what it supports.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::{
-    AllocId, ControllerCapabilities, Node, NodeId, Plugin, PluginId, PluginInstance, VolumeRequest,
+    AllocId, ControllerCapabilities, Node, NodeId, Plugin, PluginId, PluginInstance, Topology,
+    VolumeRequest,
 };
 use crate::server::candidates::{Candidates, NoController, candidates};
 use crate::server::error::{CopySource, ServerError};
@@ -115,6 +116,18 @@ impl VolumePlugin {
             .values()
             .chain(self.plugin.nodes.values());
         instances.any(|instance| instance.requires_topologies)
+    }
+
+    /// The topologies of the nodes, if the plugin supports topologies.
+    pub(super) fn topologies(&self) -> BTreeSet<Topology> {
+        if !self.has_topology() {
+            return BTreeSet::new();
+        }
+        let nodes = self.plugin.nodes.values();
+        let nodes = nodes.filter_map(|instance| instance.node.as_ref());
+        nodes
+            .filter_map(|node| node.accessible_topology.clone())
+            .collect()
     }
 
     /// The controllers that can be called.

@@ -2,7 +2,7 @@
 
 use super::limiter::OperationLimiter;
 use super::plugin::VolumePlugin;
-use crate::model::{RemoteVolume, Secrets, Volume};
+use crate::model::{CapacityReport, RemoteVolume, Secrets, Volume};
 use crate::ports::ValidateVolume;
 use crate::server::call_line::CallClass;
 use crate::server::error::{
@@ -41,6 +41,7 @@ impl VolumeValidator<'_> {
                 plugin: plugin.id().clone(),
                 error,
                 residual: ResidualState::None,
+                capacity: CapacityReport::default(),
             }))
         };
         let candidates = plugin.candidates().map_err(|error| failed(error.into()))?;

@@ -14,7 +14,9 @@ use super::limiter::{LockedResource, OperationLimiter};
 use super::listing_health::ListingHealth;
 use super::plugin::VolumePlugin;
 use super::store::VolumeStore;
-use crate::model::{ExternalVolume, NamespacedId, PluginId, Secrets, Snapshot, SnapshotId};
+use crate::model::{
+    CapacityReport, ExternalVolume, NamespacedId, PluginId, Secrets, Snapshot, SnapshotId,
+};
 use crate::ports::{CreateSnapshot, ListSnapshots, Page, PageRequest};
 use crate::server::call_line::CallClass;
 use crate::server::candidates::Candidates;
@@ -364,5 +366,6 @@ fn failure(
         plugin: plugin.clone(),
         error,
         residual,
+        capacity: CapacityReport::default(),
     }))
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::capacity::CapacityReader;
 use super::create::VolumeCreator;
 use super::creation::{CreationProtocol, GivenUp};
 use super::delete::VolumeDeleter;
@@ -29,7 +30,8 @@ use super::register::VolumeRegistrar;
 use super::store::VolumeStore;
 use super::submission::{VolumeSubmission, VolumeWriteResult};
 use crate::model::{
-    ExternalVolume, NamespacedId, PluginId, Secrets, Snapshot, SnapshotId, VolumeHealth,
+    CapacityReport, ExternalVolume, NamespacedId, PluginId, Secrets, Snapshot, SnapshotId,
+    VolumeHealth,
 };
 use crate::ports::{Page, PageRequest, VolumeHealthCounts};
 use crate::server::early_reply::EarlyReply;
@@ -58,6 +60,7 @@ struct Operations {
     provider: ProviderAccess,
     health: HealthReader,
     health_counter: HealthCounter,
+    capacity: CapacityReader,
 }
 
 impl Operations {
@@ -67,7 +70,13 @@ impl Operations {
         let limiter = OperationLimiter::new(&limits, ports.calls);
         let directory = ports.directory.clone();
         let forwarder = Forwarder::new(ports.directory, ports.ids, limits.forward);
+        let capacity = CapacityReader {
+            store: store.clone(),
+            limiter: limiter.clone(),
+            forwarder: forwarder.clone(),
+        };
         let creation = CreationProtocol {
+            capacity: capacity.clone(),
             store: store.clone(),
             sealer: sealer.clone(),
             limiter: limiter.clone(),
@@ -118,6 +127,7 @@ impl Operations {
                 limiter: limiter.clone(),
                 forwarder: forwarder.clone(),
             },
+            capacity,
             provider: ProviderAccess {
                 store,
                 sealer,
@@ -289,6 +299,16 @@ impl VolumeService {
     pub async fn health(&self, key: NamespacedId) -> Result<VolumeHealth, ServerError> {
         let operations = self.operations.clone();
         self.spawn(async move { operations.health.read(&key).await })
+            .await
+    }
+
+    /// Asks a plugin what its provider can still provide, for each topology of its nodes.
+    ///
+    /// # Errors
+    /// If the plugin does not exist. What does not answer is part of the report.
+    pub async fn capacity(&self, plugin: PluginId) -> Result<CapacityReport, ServerError> {
+        let operations = self.operations.clone();
+        self.spawn(async move { operations.capacity.read(&plugin).await })
             .await
     }
 

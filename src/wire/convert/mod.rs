@@ -4,14 +4,17 @@
 //! readable. From a client's request only user fields are used (W22: Nomad stores server fields).
 //! Invalid values in a request are reported as [`RequestProblem`], never dropped.
 
+mod capacity;
 mod claim;
 mod cluster;
 mod external;
 mod plugin;
 mod request;
+mod stats;
 mod task_state;
 mod volume;
 
+pub use capacity::{capacity_from_wire, capacity_to_wire};
 pub use claim::{claim_from_wire, creation_from_wire};
 pub use cluster::{blocked_evaluation_from_wire, client_node_from_wire};
 pub use external::{
@@ -23,6 +26,7 @@ pub use plugin::{
     plugin_summary_to_wire, plugin_to_wire,
 };
 pub use request::{RedactedValue, RequestProblem, WriteKind, request_from_wire, request_to_wire};
+pub use stats::{stats_from_wire, stats_to_wire};
 pub use task_state::{task_state_to_wire, task_states_to_wire};
 pub use volume::{
     allocation_from_wire, allocation_to_wire, stub_to_wire, summary_from_wire, volume_from_wire,

@@ -74,6 +74,7 @@ pub fn plugin_to_wire(plugin: &Plugin) -> PluginDocument {
         nodes_expected: count(summary.nodes.expected),
         nodes_healthy: count(summary.nodes.healthy),
         provider: summary.provider.clone(),
+        reports_capacity: false,
         version: plugin.version.clone(),
     }
 }

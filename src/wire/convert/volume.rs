@@ -81,6 +81,7 @@ pub fn volume_to_wire(volume: &Volume) -> VolumeDocument {
     };
     VolumeDocument {
         reports_health: false,
+        reports_stats: false,
         access_mode: text_or_empty(volume.access_mode.map(AccessMode::as_str)),
         allocations: volume.allocs.iter().map(allocation_to_wire).collect(),
         attachment_mode: text_or_empty(volume.attachment_mode.map(AttachmentMode::as_str)),

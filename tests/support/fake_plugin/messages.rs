@@ -8,8 +8,9 @@ use nomad_csi::model::{
     MountOptions, Secrets, Snapshot, SnapshotId, Topology, TopologyRequest,
 };
 use nomad_csi::ports::{
-    ControllerPublishVolume, ControllerUnpublishVolume, CreateVolume, ExpandVolume, ListSnapshots,
-    NodeExpandVolume, PageRequest, PublishVolume, StageVolume, ValidateVolume, VolumeSource,
+    ControllerPublishVolume, ControllerUnpublishVolume, CreateVolume, ExpandVolume, GetCapacity,
+    ListSnapshots, NodeExpandVolume, PageRequest, PublishVolume, StageVolume, ValidateVolume,
+    VolumeSource,
 };
 
 pub(super) fn capabilities(
@@ -26,6 +27,21 @@ pub(super) fn capabilities(
         }
     }
     Ok((all, options.unwrap_or_default()))
+}
+
+pub(super) fn capacity_request(
+    request: proto::GetCapacityRequest,
+) -> Result<GetCapacity, &'static str> {
+    let (capabilities, mount_options) = capabilities(&request.volume_capabilities)?;
+    let topology = request.accessible_topology;
+    Ok(GetCapacity {
+        capabilities,
+        mount_options,
+        parameters: request.parameters,
+        topology: topology.map(|topology| Topology {
+            segments: topology.segments,
+        }),
+    })
 }
 
 pub(super) fn capability(

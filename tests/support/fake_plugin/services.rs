@@ -20,9 +20,10 @@ use tonic::{Request, Response, Status, async_trait};
 use super::connection::ConnectionCutter;
 use super::health::{node_volume_health, storage_health, volume_health};
 use super::messages::{
-    attach, create, detach, expand, list_snapshots, listed, node_expand, page, publish, snapshot,
-    stage, validate,
+    attach, capacity_request, create, detach, expand, list_snapshots, listed, node_expand, page,
+    publish, snapshot, stage, validate,
 };
+use super::stats::{stats_request, stats_response};
 
 /// The three services.
 #[derive(Clone)]
@@ -290,9 +291,16 @@ impl Controller for Service {
 
     async fn get_capacity(
         &self,
-        _: Request<proto::GetCapacityRequest>,
+        request: Request<proto::GetCapacityRequest>,
     ) -> Result<Response<proto::GetCapacityResponse>, Status> {
-        never()
+        let request = capacity_request(request.into_inner());
+        let rpc = Rpc::GetCapacity;
+        let reported = self.read(rpc, "", request, ProviderState::capacity).await?;
+        Ok(Response::new(proto::GetCapacityResponse {
+            available_capacity: reported.available,
+            maximum_volume_size: reported.maximum,
+            minimum_volume_size: reported.minimum,
+        }))
     }
 
     async fn controller_get_volume(
@@ -568,9 +576,15 @@ impl Node for Service {
 
     async fn node_get_volume_stats(
         &self,
-        _: Request<proto::NodeGetVolumeStatsRequest>,
+        request: Request<proto::NodeGetVolumeStatsRequest>,
     ) -> Result<Response<proto::NodeGetVolumeStatsResponse>, Status> {
-        never()
+        let request = request.into_inner();
+        let (rpc, id) = (Rpc::NodeGetVolumeStats, request.volume_id.clone());
+        let read = Ok(stats_request(request));
+        let stats = self
+            .read_on_node(rpc, &id, read, ProviderState::volume_stats)
+            .await?;
+        Ok(Response::new(stats_response(stats)))
     }
 
     async fn node_get_volume_health(

@@ -20,7 +20,8 @@ use crate::wire::Filter;
 pub(crate) enum PluginCommand {
     /// List plugins, or show one
     ///
-    /// ID may be the start of an ID. An exact match takes precedence.
+    /// ID may be the start of an ID. An exact match takes precedence. The agent also shows what the
+    /// provider has left, if the plugin reports that.
     #[command(
         after_long_help = "Examples:\n  nomad-csi plugin status\n  nomad-csi plugin status ebs -o wide"
     )]

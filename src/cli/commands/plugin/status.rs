@@ -1,15 +1,17 @@
 //! `plugin status`.
 
+use serde_json::{Value, json};
+
 use super::find::{PLUGINS, read_named_plugin};
 use crate::cli::command_context::CommandContext;
 use crate::cli::commands::plugin::PluginStatusArgs;
-use crate::cli::commands::status::ask;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
+use crate::cli::ui::capacity_report;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::PluginSummary;
-use crate::ports::{VolumeApi, WithDocument};
-use crate::wire::Filter;
+use crate::model::{CapacityReport, PluginId, PluginSummary};
+use crate::ports::{ClusterApi, Document, WithDocument};
+use crate::wire::{CapacityReportDocument, Filter, PluginDocument, capacity_to_wire};
 
 /// Lists plugins, or shows one.
 ///
@@ -19,12 +21,17 @@ pub(crate) async fn show_plugins(
     context: &CommandContext,
     arguments: &PluginStatusArgs,
 ) -> Result<Exit, CliError> {
-    ask(context, async |api| look(context, api, arguments).await).await
+    context
+        .with_cluster(async |api| {
+            let work = look(context, api, arguments);
+            context.interrupts.unless_interrupted(work).await?
+        })
+        .await
 }
 
 async fn look(
     context: &CommandContext,
-    api: &dyn VolumeApi,
+    api: &dyn ClusterApi,
     arguments: &PluginStatusArgs,
 ) -> Result<Exit, CliError> {
     let output = &arguments.output.output;
@@ -36,8 +43,42 @@ async fn look(
         let listed = matching(listed, filter)?;
         return PLUGINS.print_list(context, output, listed, "No CSI plugins match the filter");
     };
-    let reading = read_named_plugin(context, api, prefix).await?;
-    PLUGINS.print_one(context, output, &reading)
+    let mut reading = read_named_plugin(context, api, prefix).await?;
+    let document = serde_json::from_str::<PluginDocument>(reading.document.text());
+    if !document.is_ok_and(|document| document.reports_capacity) || !output.shows_content() {
+        return PLUGINS.print_one(context, output, &reading);
+    }
+    let report = read_capacity(api, &reading.value.summary.id).await;
+    if !output.is_text() {
+        reading.document = with_capacity(&reading.document, &report);
+        return PLUGINS.print_one(context, output, &reading);
+    }
+    let exit = PLUGINS.print_one(context, output, &reading)?;
+    context.printer.print_result(&capacity_report(&report));
+    Ok(exit)
+}
+
+/// Returns the capacity of a plugin's provider. A request that fails is a reason why it is not complete.
+async fn read_capacity(api: &dyn ClusterApi, plugin: &PluginId) -> CapacityReport {
+    let report = api.plugin_capacity(plugin).await;
+    report.unwrap_or_else(|error| CapacityReport {
+        places: vec![],
+        unknown: vec![error.message],
+    })
+}
+
+/// Returns a plugin's document with its capacity: `Capacity` as in `GET /v1/plugin/csi/:id/capacity`, and
+/// `CapacityUnknown` with the reasons why it is not complete.
+fn with_capacity(document: &Document, report: &CapacityReport) -> Document {
+    let Value::Object(mut fields) = document.value() else {
+        return document.clone();
+    };
+    let CapacityReportDocument { capacity, unknown } = capacity_to_wire(report);
+    fields.insert("Capacity".to_owned(), json!(capacity));
+    if !unknown.is_empty() {
+        fields.insert("CapacityUnknown".to_owned(), json!(unknown));
+    }
+    Document::of(&fields)
 }
 
 /// Returns the plugins for which the expression is true. Nomad does not filter plugins, so it is tested

@@ -46,7 +46,8 @@ pub(crate) enum VolumeCommand {
     ///
     /// ID may be the start of an ID. An exact match takes precedence. The details of a volume end with its
     /// problems. If its plugin lists volumes and reports no health, the provider is asked whether it still
-    /// has the data.
+    /// has the data. The agent also shows how full the volume is on each node where it is published, if its
+    /// plugin reports that.
     #[command(
         after_long_help = "Examples:\n  nomad-csi volume status\n  nomad-csi volume status db -o json"
     )]

@@ -8,16 +8,20 @@ use crate::cli::commands::volume::VolumeStatusArgs;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{
-    OutputFormat, creation_detail, creation_list, volume_detail, volume_health, volume_list,
-    volume_overview,
+    OutputFormat, creation_detail, creation_list, published_stats, volume_detail, volume_health,
+    volume_list, volume_overview,
 };
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{
-    Namespace, NamespacedId, PluginId, Volume, VolumeCreation, VolumeHealth, VolumeSummary,
+    Namespace, NamespacedId, PluginId, PublishedStats, Volume, VolumeCreation, VolumeHealth,
+    VolumeSummary,
 };
 use crate::ports::{ApiError, ClusterApi, Document, VolumeApi, VolumeQuery, WithDocument};
 use crate::reconcile::workflow::{self, pending_creations};
-use crate::wire::{VolumeDocument, VolumeHealthDocument, volume_health_to_wire};
+use crate::wire::{
+    PublishedStatsDocument, VolumeDocument, VolumeHealthDocument, stats_to_wire,
+    volume_health_to_wire,
+};
 
 const VOLUMES: Layout<VolumeSummary, Volume> = Layout {
     list: volume_list,
@@ -69,11 +73,18 @@ async fn look(
         .await?
         .ok_or_else(|| missing(api, &query, id))?;
     let document = serde_json::from_str::<VolumeDocument>(reading.document.text());
-    let reports_health = document.is_ok_and(|document| document.reports_health);
+    let reports = document.map_or((false, false), |document| {
+        (document.reports_health, document.reports_stats)
+    });
+    let (reports_health, reports_stats) = reports;
     if !output.is_text() {
         if reports_health && output.shows_content() {
             let health = api.volume_health(&key).await?;
             reading.document = with_health(&reading.document, &health);
+        }
+        if reports_stats && output.shows_content() {
+            let stats = read_stats(api, &key).await;
+            reading.document = with_stats(&reading.document, &stats);
         }
         return VOLUMES.print_one(context, output, &reading);
     }
@@ -85,7 +96,34 @@ async fn look(
         let health = api.volume_health(&key).await?;
         context.printer.print_result(&volume_health(&health));
     }
+    if reports_stats {
+        let stats = read_stats(api, &key).await;
+        context.printer.print_result(&published_stats(&stats));
+    }
     Ok(exit)
+}
+
+/// Returns the statistics of a volume. A request that fails is a reason why they are not complete.
+async fn read_stats(api: &dyn ClusterApi, key: &NamespacedId) -> PublishedStats {
+    let stats = api.volume_stats(key).await;
+    stats.unwrap_or_else(|error| PublishedStats {
+        nodes: vec![],
+        unknown: vec![error.message],
+    })
+}
+
+/// Returns a volume's document with its statistics: `Stats` as in `GET /v1/volume/csi/:id/stats`, and `StatsUnknown` with
+/// the reasons why they are not complete.
+fn with_stats(document: &Document, stats: &PublishedStats) -> Document {
+    let Value::Object(mut fields) = document.value() else {
+        return document.clone();
+    };
+    let PublishedStatsDocument { stats, unknown } = stats_to_wire(stats);
+    fields.insert("Stats".to_owned(), json!(stats));
+    if !unknown.is_empty() {
+        fields.insert("StatsUnknown".to_owned(), json!(unknown));
+    }
+    Document::of(&fields)
 }
 
 /// Returns a volume's document with its health: `Health` as in `GET /v1/volumes/external`, and

@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 
 use crate::model::{
-    ControllerCapabilities, ExternalId, ExternalVolume, PublishContext, Secrets, Snapshot,
-    SnapshotId, VolumeStatus,
+    Capacity, ControllerCapabilities, ExternalId, ExternalVolume, PublishContext, Secrets,
+    Snapshot, SnapshotId, VolumeStatus,
 };
 use crate::ports::fake::FakePlugin;
 use crate::ports::{
     Controller, ControllerPublishVolume, ControllerUnpublishVolume, CreateSnapshot, CreateVolume,
-    CreatedVolume, ExpandVolume, ExpandedVolume, ListSnapshots, ListVolumeHealth, ListedHealth,
-    Page, PageRequest, PluginConnection, PluginError, ValidateVolume,
+    CreatedVolume, ExpandVolume, ExpandedVolume, GetCapacity, ListSnapshots, ListVolumeHealth,
+    ListedHealth, Page, PageRequest, PluginConnection, PluginError, ValidateVolume,
 };
 use crate::server::fake::FakeAgent;
 
@@ -73,6 +73,10 @@ impl Controller for Recorder {
 
     async fn list_volumes(&self, page: PageRequest) -> Result<Page<ExternalVolume>, PluginError> {
         self.plugin.list_volumes(page).await
+    }
+
+    async fn get_capacity(&self, request: GetCapacity) -> Result<Capacity, PluginError> {
+        self.plugin.get_capacity(request).await
     }
 
     async fn create_snapshot(&self, request: CreateSnapshot) -> Result<Snapshot, PluginError> {
