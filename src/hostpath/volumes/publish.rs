@@ -114,7 +114,7 @@ pub(in crate::hostpath) fn unpublish(
     let made_directory = match volume.paths.get(path) {
         Some(PathRecord::Target { made_directory, .. }) => *made_directory,
         Some(PathRecord::Staging { .. }) => return Ok(()),
-        None => return Ok(volume.unmount_unrecorded(path)?),
+        None => return Ok(volume.unmount_renamed(path)?),
     };
     volume.unmount::<UnpublishVolumeError>(path)?;
     if made_directory {

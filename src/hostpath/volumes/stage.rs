@@ -103,7 +103,7 @@ pub(in crate::hostpath) fn unstage(
     match volume.paths.get(path) {
         Some(PathRecord::Staging { .. }) => {}
         Some(PathRecord::Target { .. }) => return Ok(()),
-        None => return Ok(volume.unmount_unrecorded(path)?),
+        None => return Ok(volume.unmount_renamed(path)?),
     }
     volume.unmount::<UnstageVolumeError>(path)?;
     volume.release_devices(path)?;

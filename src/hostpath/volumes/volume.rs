@@ -443,9 +443,18 @@ impl Volume {
         }
     }
 
-    /// Unmounts this volume from `path`, which has no record, and forgets the paths that do not exist any more. It was
-    /// mounted there before the directories around were moved or renamed. What else is mounted there stays.
-    pub(in crate::hostpath) fn unmount_unrecorded(&mut self, path: &str) -> Result<(), HostError> {
+    /// Unmounts this volume from `path`, which has no record, if directories of paths with one are gone: it was mounted
+    /// before they were renamed. Then those records are forgotten. A mount that another program made stays, and so does
+    /// that of something else.
+    pub(in crate::hostpath) fn unmount_renamed(&mut self, path: &str) -> Result<(), HostError> {
+        let is_gone = |path: &&String| {
+            let around = Path::new(path.as_str()).parent();
+            around.is_some_and(|around| around.symlink_metadata().is_err())
+        };
+        let gone: Vec<String> = self.paths.keys().filter(is_gone).cloned().collect();
+        if gone.is_empty() {
+            return Ok(());
+        }
         let mut was_mounted = false;
         while let Some((_, true)) = self.mount_at(path)? {
             self.plugin.host.mounter.unmount(Path::new(path))?;
@@ -454,16 +463,6 @@ impl Volume {
         if !was_mounted {
             return Ok(());
         }
-        let exists = |path: &str| {
-            let around = Path::new(path).parent().unwrap_or(Path::new("/"));
-            around.symlink_metadata().is_ok()
-        };
-        let gone: Vec<_> = self
-            .paths
-            .keys()
-            .filter(|path| !exists(path))
-            .cloned()
-            .collect();
         for gone in gone {
             self.remove_path_record(&gone)?;
         }

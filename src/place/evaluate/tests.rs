@@ -6,7 +6,9 @@ use super::super::drain::is_drained;
 use super::super::samples::{SECOND, World, capability, node, web, with_volume};
 use super::*;
 use crate::claim::{ClaimEvent, ClaimKey, ClaimRequest, ClaimUsage, SealedFlags};
-use crate::model::{AccessMode, CsiPluginConfig, CsiPluginType, Job, JobType, VolumeAlias};
+use crate::model::{
+    AccessMode, CsiPluginConfig, CsiPluginType, Job, JobType, ReschedulePolicy, VolumeAlias,
+};
 use crate::state::EventKind;
 use crate::state::JobEvent;
 use crate::state::samples::jobs::{alloc_placed, job_key};
@@ -175,6 +177,12 @@ fn an_update_replaces_only_what_it_changes() {
     let grown = decide(&world);
     assert_eq!(placed(&grown), [(1, "n2")]);
     assert_eq!(stopped(&grown), []);
+    // No task runs differently with these.
+    let mut patient = web(JobType::Service, 2);
+    patient.groups[0].canaries = 1;
+    patient.groups[0].reschedule = Some(ReschedulePolicy::of_type(JobType::Batch));
+    world.submit(patient);
+    assert_eq!(decide(&world), grown);
     world.submit(with_volume(web(JobType::Service, 1), "data", false));
     let changed = decide(&world);
     assert_eq!(stopped(&changed), [("a", JOB_UPDATED)]);

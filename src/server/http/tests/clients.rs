@@ -4,9 +4,9 @@
 use serde_json::json;
 
 use super::*;
-use crate::model::TaskEnvironment;
+use crate::model::{JobType, TaskEnvironment};
 use crate::state::samples::jobs::{job, job_key};
-use crate::state::{Table, Topic};
+use crate::state::{EvaluationStatus, Table, Topic};
 use crate::wire::job_to_wire;
 
 /// A job with a value that no response shows.
@@ -186,5 +186,34 @@ async fn a_namespace_is_deleted_with_its_stopped_jobs() {
         assert_eq!((deleted.status, deleted.text()), (200, ""), "{purges}");
         let jobs = get(&agent, "/v1/jobs?namespace=*").await.json();
         assert_eq!(jobs, json!([]));
+    }
+}
+
+/// As in Nomad, and as a client shows it that waits for the job to run.
+#[tokio::test(start_paused = true)]
+async fn a_job_that_is_placed_nowhere_is_pending() {
+    let agent = agent().await;
+    for (id, job_type, expected) in [
+        ("web", JobType::Service, "pending"),
+        ("backup", JobType::Batch, "pending"),
+        ("plugin", JobType::System, "running"),
+    ] {
+        let mut ours = job(&job_key(id));
+        ours.job_type = job_type;
+        ours.datacenters = vec!["elsewhere".to_owned()];
+        run(&agent, &json!(job_to_wire(&ours))).await;
+        let mut watch = agent.cell.watch(vec![Topic::all(Table::Jobs)]);
+        let is_blocked = || {
+            agent.cell.read(|state| {
+                let known = state.job(&ours.key()).unwrap();
+                let mut evaluations = known.evaluations.iter();
+                evaluations.all(|one| one.result.status != EvaluationStatus::Pending)
+            })
+        };
+        while !is_blocked() {
+            watch.changed().await.unwrap();
+        }
+        let read = get(&agent, &format!("/v1/job/{id}")).await.json();
+        assert_eq!(read["Status"], json!(expected), "{id}");
     }
 }
