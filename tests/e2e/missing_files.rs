@@ -197,51 +197,6 @@ fn an_agent_elsewhere_with_the_same_path_touches_none_of_our_tasks() {
     });
 }
 
-/// The data directory is renamed while volumes are mounted in it: the mounts go with it, and the plugin has recorded them at
-/// other paths.
-#[test]
-fn a_renamed_directory_gives_its_volumes_back() {
-    let test = "missing_files::a_renamed_directory_gives_its_volumes_back";
-    run_in_namespace(test, async {
-        for (attachment, size) in [
-            ("file-system", 0),
-            ("file-system", 32 << 20),
-            ("block-device", 16 << 20),
-        ] {
-            let mut machine = Machine::new();
-            machine.create_sized_volume("data", WRITER, attachment, size);
-            let (script, mut claimed) = match attachment {
-                "file-system" => (LONELY, volume("data", WRITER)),
-                _ => ("echo ready; exec sleep 600", volume("data", WRITER)),
-            };
-            claimed["AttachmentMode"] = json!(attachment);
-            machine.run(&machine.job("a", "service", &claimed, script));
-            let alloc = machine.wait_for("a", "running", 1).remove(0);
-            until_true("the task to use the volume", || {
-                machine.output(&alloc).contains("ready")
-            });
-            assert!(machine.agent.take().unwrap().stop().success());
-            machine.rename_data("moved");
-            machine.start();
-            machine.stop("a");
-            machine.assert_clean();
-            // It is used again, and then deleted.
-            machine.run(&machine.job("b", "batch", &claimed, "echo again"));
-            machine.wait_for("b", "complete", 1);
-            machine.assert_clean();
-            let path = "/v1/volume/csi/data/delete";
-            let deleted = machine.address().ask("DELETE", path, None).unwrap();
-            assert_eq!(
-                deleted.status,
-                200,
-                "{attachment} {size}: {}",
-                deleted.text()
-            );
-            machine.end();
-        }
-    });
-}
-
 /// A copy that was made while tasks ran, as for the rehearsal of a restore: its files name processes of the original.
 #[test]
 fn an_agent_on_a_copy_of_our_directory_touches_none_of_our_tasks() {

@@ -113,8 +113,7 @@ pub(in crate::hostpath) fn unpublish(
     let mut volume = Volume::open::<UnpublishVolumeError>(plugin, volume_id)?;
     let made_directory = match volume.paths.get(path) {
         Some(PathRecord::Target { made_directory, .. }) => *made_directory,
-        Some(PathRecord::Staging { .. }) => return Ok(()),
-        None => return Ok(volume.unmount_renamed(path)?),
+        Some(PathRecord::Staging { .. }) | None => return Ok(()),
     };
     volume.unmount::<UnpublishVolumeError>(path)?;
     if made_directory {

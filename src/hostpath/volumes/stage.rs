@@ -102,8 +102,7 @@ pub(in crate::hostpath) fn unstage(
     let mut volume = Volume::open::<UnstageVolumeError>(plugin, volume_id)?;
     match volume.paths.get(path) {
         Some(PathRecord::Staging { .. }) => {}
-        Some(PathRecord::Target { .. }) => return Ok(()),
-        None => return Ok(volume.unmount_renamed(path)?),
+        Some(PathRecord::Target { .. }) | None => return Ok(()),
     }
     volume.unmount::<UnstageVolumeError>(path)?;
     volume.release_devices(path)?;

@@ -130,30 +130,22 @@ impl Volume {
 
     /// Returns what is mounted at `path`. Reads the mount table only if something is mounted there.
     pub(in crate::hostpath) fn mount_state(&self, path: &str) -> Result<MountState, HostError> {
-        let Some((entry, is_exposed)) = self.mount_at(path)? else {
-            return Ok(MountState::NotMounted);
-        };
-        Ok(match self.paths.get(path) {
-            Some(_) if is_exposed => MountState::Volume(entry.flags),
-            Some(record) if self.is_lost_device(record, &entry.target)? => MountState::LostDevice,
-            Some(_) | None => MountState::Foreign,
-        })
-    }
-
-    /// Returns the mount at `path`, and whether it shows exactly this volume.
-    fn mount_at(&self, path: &str) -> Result<Option<(MountEntry, bool)>, HostError> {
         let (mounter, target) = (&self.plugin.host.mounter, Path::new(path));
         if !mounter.is_mount_point(target)? {
-            return Ok(None);
+            return Ok(MountState::NotMounted);
         }
         let mounts = mounter.list()?;
         // The table has no symbolic links.
         let target = target.canonicalize().unwrap_or_else(|_| target.to_owned());
         let Some(entry) = mounts.iter().rev().find(|mount| mount.target == target) else {
-            return Ok(None);
+            return Ok(MountState::NotMounted);
         };
         let is_exposed = self.is_exposed_by(entry, &mounts, &self.devices()?);
-        Ok(Some((entry.clone(), is_exposed)))
+        Ok(match self.paths.get(path) {
+            Some(_) if is_exposed => MountState::Volume(entry.flags),
+            Some(record) if self.is_lost_device(record, &target)? => MountState::LostDevice,
+            Some(_) | None => MountState::Foreign,
+        })
     }
 
     /// Whether a target has the device node that this plugin bound there.
@@ -441,34 +433,6 @@ impl Volume {
                 }
             }
         }
-    }
-
-    /// Unmounts this volume from `path`, which has no record, if directories of paths with one are gone: it was mounted
-    /// before they were renamed. Then those records are forgotten. A mount that another program made stays, and so does
-    /// that of something else.
-    pub(in crate::hostpath) fn unmount_renamed(&mut self, path: &str) -> Result<(), HostError> {
-        let is_gone = |path: &&String| {
-            let around = Path::new(path.as_str()).parent();
-            around.is_some_and(|around| around.symlink_metadata().is_err())
-        };
-        let gone: Vec<String> = self.paths.keys().filter(is_gone).cloned().collect();
-        if gone.is_empty() {
-            return Ok(());
-        }
-        let mut was_mounted = false;
-        while let Some((_, true)) = self.mount_at(path)? {
-            self.plugin.host.mounter.unmount(Path::new(path))?;
-            was_mounted = true;
-        }
-        if !was_mounted {
-            return Ok(());
-        }
-        for gone in gone {
-            self.remove_path_record(&gone)?;
-        }
-        tracing::warn!(volume.external_id = %self.id(), %path,
-            "unmounted a volume from a path that has another name than when it was mounted");
-        self.release_devices(path)
     }
 
     /// Refuses paths inside the plugin's own directory.
