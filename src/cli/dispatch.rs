@@ -303,6 +303,9 @@ fn dispatch_volume(
             process,
             volume::expand::expand_to_size(context, arguments),
         ),
+        VolumeCommand::Modify(arguments) => {
+            run_client(context, process, volume::modify::modify(context, arguments))
+        }
         VolumeCommand::Init(arguments) => match arguments.plugin.as_deref() {
             None => volume::init::write_example(context, arguments),
             Some(plugin) => run_client(

@@ -4,9 +4,9 @@ use async_trait::async_trait;
 
 use super::connect::{Client, controller_client};
 use super::proto::{
-    ControllerGetCapabilitiesRequest, ControllerGetVolumeHealthRequest, CreateVolumeRequest,
-    DeleteSnapshotRequest, DeleteVolumeRequest, GetCapacityRequest,
-    ValidateVolumeCapabilitiesRequest, Volume,
+    ControllerGetCapabilitiesRequest, ControllerGetVolumeHealthRequest,
+    ControllerModifyVolumeRequest, CreateVolumeRequest, DeleteSnapshotRequest, DeleteVolumeRequest,
+    GetCapacityRequest, ValidateVolumeCapabilitiesRequest, Volume,
 };
 use super::{attachment, confirmation, convert, health, status, storage};
 use crate::model::{
@@ -16,7 +16,7 @@ use crate::model::{
 use crate::ports::{
     Controller, ControllerPublishVolume, ControllerUnpublishVolume, CreateSnapshot, CreateVolume,
     CreatedVolume, Delivery, ExpandVolume, ExpandedVolume, GetCapacity, ListSnapshots,
-    ListVolumeHealth, ListedHealth, Page, PageRequest, PluginError, Rpc, StatusCode,
+    ListVolumeHealth, ListedHealth, ModifyVolume, Page, PageRequest, PluginError, Rpc, StatusCode,
     ValidateVolume,
 };
 use crate::retry::Verdict;
@@ -183,6 +183,21 @@ impl Controller for Client {
             capacity: Bytes::from_wire(response.capacity_bytes),
             node_expansion_required: response.node_expansion_required,
         })
+    }
+
+    async fn modify_volume(&self, request: ModifyVolume) -> Result<(), PluginError> {
+        let rpc = Rpc::ControllerModifyVolume;
+        let message = ControllerModifyVolumeRequest {
+            volume_id: request.external_id.as_str().to_owned(),
+            secrets: convert::secrets(&request.secrets),
+            mutable_parameters: request.parameters,
+        };
+        self.call(rpc, message, async |channel, request| {
+            let mut client = controller_client(channel);
+            client.controller_modify_volume(request).await
+        })
+        .await?;
+        Ok(())
     }
 
     async fn volume_health(

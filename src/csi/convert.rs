@@ -171,10 +171,8 @@ pub fn controller_capabilities(
             Type::GetVolume => known.get_volume = true,
             Type::GetVolumeHealth => known.get_volume_health = true,
             Type::ListVolumeHealth => known.list_volume_health = true,
-            Type::Unknown
-            | Type::SingleNodeMultiWriter
-            | Type::ModifyVolume
-            | Type::GetSnapshot => {}
+            Type::ModifyVolume => known.modify_volume = true,
+            Type::Unknown | Type::SingleNodeMultiWriter | Type::GetSnapshot => {}
         }
     }
     known

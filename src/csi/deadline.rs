@@ -37,6 +37,7 @@ pub const fn for_rpc(rpc: Rpc) -> Duration {
         | Rpc::CreateSnapshot
         | Rpc::DeleteSnapshot
         | Rpc::ControllerExpandVolume
+        | Rpc::ControllerModifyVolume
         | Rpc::ControllerPublishVolume
         | Rpc::ControllerUnpublishVolume
         | Rpc::NodeStageVolume

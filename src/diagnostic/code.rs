@@ -500,7 +500,7 @@ codes! {
         "Read the plugin's error and the logs of its controller.";
 
     // --- server: errors of the embedded agent that Nomad does not have
-    VolumePending = "volume/pending": "The plugin was asked to create, expand or delete the volume, and the result is not known yet.",
+    VolumePending = "volume/pending": "The plugin was asked to create, expand, modify or delete the volume, and the result is not known yet.",
         "Send the same request again; it continues the operation, and nothing is created or deleted twice.";
     VolumeCreating = "volume/creating": "The creation of the volume did not end, so the provider may have it under a name of its own.",
         "Wait until the agent has continued it (`volume status`), or give it up with `volume abandon`.";

@@ -64,6 +64,9 @@ pub struct ControllerCapabilities {
     /// LIST_VOLUME_HEALTH.
     #[serde(default)]
     pub list_volume_health: bool,
+    /// MODIFY_VOLUME.
+    #[serde(default)]
+    pub modify_volume: bool,
 }
 
 /// The capabilities of a node plugin: CSI's `NodeServiceCapability.RPC.Type`, one flag each.

@@ -17,10 +17,11 @@ use crate::model::{
 use crate::ports::{
     Connector, Controller, ControllerPublishVolume, ControllerUnpublishVolume, CreateSnapshot,
     CreateVolume, CreatedVolume, Delivery, DriverError, ExpandVolume, ExpandedVolume, GetCapacity,
-    Identity, ListSnapshots, ListVolumeHealth, ListedHealth, NodeDescription, NodeExpandVolume,
-    NodeService, NodeVolumeHealth, NodeVolumeStats, Page, PageRequest, PeerProcess,
-    PluginCapabilities, PluginConnection, PluginError, PluginInfo, PluginObserver, PublishVolume,
-    ReportRefused, Rpc, StageVolume, StatusCode, StoppedProcess, Task, TaskDriver, ValidateVolume,
+    Identity, ListSnapshots, ListVolumeHealth, ListedHealth, ModifyVolume, NodeDescription,
+    NodeExpandVolume, NodeService, NodeVolumeHealth, NodeVolumeStats, Page, PageRequest,
+    PeerProcess, PluginCapabilities, PluginConnection, PluginError, PluginInfo, PluginObserver,
+    PublishVolume, ReportRefused, Rpc, StageVolume, StatusCode, StoppedProcess, Task, TaskDriver,
+    ValidateVolume,
 };
 use crate::retry::Verdict;
 
@@ -162,6 +163,11 @@ impl Controller for FakePlugin {
 
     async fn expand_volume(&self, _: ExpandVolume) -> Result<ExpandedVolume, PluginError> {
         let rpc = Rpc::ControllerExpandVolume;
+        Err(refuse(rpc, StatusCode::Unimplemented, ""))
+    }
+
+    async fn modify_volume(&self, _: ModifyVolume) -> Result<(), PluginError> {
+        let rpc = Rpc::ControllerModifyVolume;
         Err(refuse(rpc, StatusCode::Unimplemented, ""))
     }
 

@@ -17,8 +17,8 @@ use crate::model::{
 use crate::ports::{
     Controller, ControllerPublishVolume, ControllerUnpublishVolume, CreateSnapshot, CreateVolume,
     CreatedVolume, Delivery, ExpandVolume, ExpandedVolume, GetCapacity, HostError, HostOperation,
-    ListSnapshots, ListVolumeHealth, ListedHealth, Page, PageRequest, PluginError, Rpc, StatusCode,
-    ValidateVolume, verdict_of, verdict_unsent,
+    ListSnapshots, ListVolumeHealth, ListedHealth, ModifyVolume, Page, PageRequest, PluginError,
+    Rpc, StatusCode, ValidateVolume, verdict_of, verdict_unsent,
 };
 
 /// A controller on the lanes of this process.
@@ -174,6 +174,16 @@ impl Controller for LanedController {
         self.call(
             lane,
             |inner| async move { inner.expand_volume(request).await },
+        )
+        .await
+    }
+
+    async fn modify_volume(&self, request: ModifyVolume) -> Result<(), PluginError> {
+        let key = self.volume(&request.external_id);
+        let lane = (key, HostOperation::Modify, Rpc::ControllerModifyVolume);
+        self.call(
+            lane,
+            |inner| async move { inner.modify_volume(request).await },
         )
         .await
     }

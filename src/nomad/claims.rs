@@ -1,6 +1,8 @@
 //! Claims, histories, health and statistics of volumes, creations that did not end, the capacity of providers, and lost
 //! nodes, through the agent's own endpoints.
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use http::Method;
 
@@ -16,8 +18,9 @@ use crate::ports::{
 };
 use crate::wire::{
     CapacityReportDocument, ClaimDocument, ClaimRequestDocument, CreationDocument, GivenUpDocument,
-    PublishedStatsDocument, ReleaseResponse, VolumeEventDocument, VolumeHealthDocument,
-    capacity_from_wire, claim_from_wire, creation_from_wire, stats_from_wire, status_from_wire,
+    ModifyRequest, ModifyResponse, PublishedStatsDocument, ReleaseResponse, VolumeEventDocument,
+    VolumeHealthDocument, capacity_from_wire, claim_from_wire, creation_from_wire, stats_from_wire,
+    status_from_wire,
 };
 
 #[async_trait]
@@ -141,6 +144,29 @@ impl ClaimApi for NomadClient {
         let response = self.session.call(&get, &action, Access::Read).await?;
         let document: CapacityReportDocument = self.session.document(&response, &action)?;
         Ok(capacity_from_wire(&document))
+    }
+
+    async fn modify_volume(
+        &self,
+        volume: &NamespacedId,
+        parameters: &BTreeMap<String, String>,
+    ) -> Result<BTreeMap<String, String>, ApiError> {
+        let action = format!("modify volume {}", volume.quoted());
+        check_addressable(volume.id.as_str(), &action)?;
+        let request = ModifyRequest {
+            mutable_parameters: parameters.clone(),
+        };
+        let body = serde_json::to_vec(&request)
+            .map_err(|error| unsendable_request(&action, &error.to_string()))?;
+        let path = ["volume", "csi", volume.id.as_str(), "modify"];
+        let put = ApiRequest {
+            query: vec![("namespace", volume.namespace.as_str())],
+            body: Some(&body),
+            ..ApiRequest::new(Method::PUT, &path)
+        };
+        let response = self.session.call(&put, &action, Access::Write).await?;
+        let modified: ModifyResponse = self.session.document(&response, &action)?;
+        Ok(modified.mutable_parameters)
     }
 
     async fn volume_history(

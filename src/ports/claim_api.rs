@@ -4,6 +4,7 @@
 //! A caller checks [`super::volume_api::ServerKind`] first: Nomad has other objects at some of these
 //! paths.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -81,6 +82,12 @@ pub trait ClaimApi: Send + Sync {
     async fn volume_stats(&self, volume: &NamespacedId) -> Result<PublishedStats, ApiError>;
     /// Returns what the provider of a plugin can still provide, if the plugin reports that.
     async fn plugin_capacity(&self, plugin: &PluginId) -> Result<CapacityReport, ApiError>;
+    /// Changes mutable parameters of a volume at its provider, and returns all that are in force.
+    async fn modify_volume(
+        &self,
+        volume: &NamespacedId,
+        parameters: &BTreeMap<String, String>,
+    ) -> Result<BTreeMap<String, String>, ApiError>;
     /// Returns the newest events of a volume, at most `most`, in order. A volume that does not exist any
     /// more may have some.
     async fn volume_history(

@@ -35,6 +35,8 @@ pub enum HostOperation {
     Delete,
     /// ControllerExpandVolume.
     Expand,
+    /// ControllerModifyVolume.
+    Modify,
     /// ValidateVolumeCapabilities.
     Validate,
     /// CreateSnapshot.
@@ -52,6 +54,7 @@ impl HostOperation {
             Self::Unpublish => "unpublish",
             Self::Unstage => "unstage",
             Self::ExpandOnNode | Self::Expand => "expand",
+            Self::Modify => "modify",
             Self::Sweep => "sweep",
             Self::Attach => "attach",
             Self::Detach => "detach",

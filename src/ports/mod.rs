@@ -109,7 +109,9 @@ pub use secret_source::{ResolvedSecret, SecretProblem, SecretSource};
 pub use server_wait::{OutageObserver, ServerWait};
 pub use stats::NodeVolumeStats;
 pub use step_text::{StepSubject, nomad_step_text};
-pub use storage::{CreateSnapshot, ExpandVolume, ExpandedVolume, ListSnapshots, Page, PageRequest};
+pub use storage::{
+    CreateSnapshot, ExpandVolume, ExpandedVolume, ListSnapshots, ModifyVolume, Page, PageRequest,
+};
 pub use task_logs::{LogChunk, LogOrigin, LogPosition, TaskLogError, TaskLogs, TaskOutput};
 pub use task_run::{
     DriverConfig, LimitReached, LimitsReached, LogFile, LogLimits, LogSlice, LogStream, MockScript,

@@ -14,7 +14,7 @@ use super::capacity::GetCapacity;
 use super::health::{ListVolumeHealth, ListedHealth, NodeVolumeHealth};
 use super::stats::NodeVolumeStats;
 use super::storage::{
-    CreateSnapshot, ExpandVolume, ExpandedVolume, ListSnapshots, Page, PageRequest,
+    CreateSnapshot, ExpandVolume, ExpandedVolume, ListSnapshots, ModifyVolume, Page, PageRequest,
 };
 use crate::model::{
     Bytes, Capability, Capacity, CapacityRange, ControllerCapabilities, ExternalId, ExternalNodeId,
@@ -52,6 +52,8 @@ pub enum Rpc {
     ListSnapshots,
     /// Controller service.
     ControllerExpandVolume,
+    /// Controller service; since CSI 1.9.
+    ControllerModifyVolume,
     /// Controller service.
     ControllerPublishVolume,
     /// Controller service.
@@ -84,7 +86,7 @@ pub enum Rpc {
 
 impl Rpc {
     /// All RPCs.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::GetPluginInfo,
         Self::GetPluginCapabilities,
         Self::Probe,
@@ -98,6 +100,7 @@ impl Rpc {
         Self::DeleteSnapshot,
         Self::ListSnapshots,
         Self::ControllerExpandVolume,
+        Self::ControllerModifyVolume,
         Self::ControllerPublishVolume,
         Self::ControllerUnpublishVolume,
         Self::ControllerGetVolumeHealth,
@@ -130,6 +133,7 @@ impl Rpc {
             Self::DeleteSnapshot => "DeleteSnapshot",
             Self::ListSnapshots => "ListSnapshots",
             Self::ControllerExpandVolume => "ControllerExpandVolume",
+            Self::ControllerModifyVolume => "ControllerModifyVolume",
             Self::ControllerPublishVolume => "ControllerPublishVolume",
             Self::ControllerUnpublishVolume => "ControllerUnpublishVolume",
             Self::NodeGetCapabilities => "NodeGetCapabilities",
@@ -455,6 +459,8 @@ pub trait Controller: Send + Sync {
     async fn list_snapshots(&self, request: ListSnapshots) -> Result<Page<Snapshot>, PluginError>;
     /// ControllerExpandVolume. Succeeds if the volume is already large enough.
     async fn expand_volume(&self, request: ExpandVolume) -> Result<ExpandedVolume, PluginError>;
+    /// ControllerModifyVolume: changes the named mutable parameters. A refusal as invalid has changed none.
+    async fn modify_volume(&self, request: ModifyVolume) -> Result<(), PluginError>;
     /// ControllerPublishVolume. Returns the publish context unchanged.
     async fn controller_publish_volume(
         &self,

@@ -54,6 +54,17 @@ pub struct ListSnapshots {
     pub secrets: Secrets,
 }
 
+/// The request of ControllerModifyVolume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModifyVolume {
+    /// CSI's `volume_id`.
+    pub external_id: ExternalId,
+    /// The mutable parameters that change, at least one. Others stay as they are.
+    pub parameters: BTreeMap<String, String>,
+    /// The provider's secrets.
+    pub secrets: Secrets,
+}
+
 /// The request of ControllerExpandVolume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpandVolume {

@@ -40,6 +40,7 @@ const fn kind(rpc: Rpc) -> RpcKind {
         Rpc::CreateVolume
         | Rpc::CreateSnapshot
         | Rpc::ControllerExpandVolume
+        | Rpc::ControllerModifyVolume
         | Rpc::ControllerPublishVolume
         | Rpc::NodeStageVolume
         | Rpc::NodePublishVolume

@@ -4,6 +4,7 @@
 //! invalid event only increases the index. The writer checks before it commits and replay checks
 //! again, so a journal of this program never contains an invalid event.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::apply_claims::{
@@ -166,8 +167,11 @@ pub fn check(state: &State, event: &Event) -> Result<(), EventConflict> {
         });
     }
     let phase = record.map(|record| record.phase);
-    let expanding = record.is_some_and(|record| record.expanding.is_some());
-    if is_valid(&event.kind, phase, expanding) {
+    let pending = Pending {
+        expansion: record.is_some_and(|record| record.expanding.is_some()),
+        modification: record.is_some_and(|record| record.modifying.is_some()),
+    };
+    if is_valid(&event.kind, phase, pending) {
         return Ok(());
     }
     Err(EventConflict::Volume {
@@ -201,7 +205,14 @@ fn changes_identity(kind: &EventKind, record: &VolumeRecord) -> bool {
     record.phase == Phase::Registered && !is_same
 }
 
-fn is_valid(kind: &EventKind, phase: Option<Phase>, expanding: bool) -> bool {
+/// The changes of a volume whose results are not recorded.
+#[derive(Clone, Copy)]
+struct Pending {
+    expansion: bool,
+    modification: bool,
+}
+
+fn is_valid(kind: &EventKind, phase: Option<Phase>, pending: Pending) -> bool {
     use Phase::{Creating, Deleting, Registered};
     match kind {
         EventKind::AgentStarted { .. }
@@ -228,11 +239,14 @@ fn is_valid(kind: &EventKind, phase: Option<Phase>, expanding: bool) -> bool {
             phase == Some(Creating)
         }
         EventKind::VolumeRegistered { .. } => phase.is_none(),
-        EventKind::VolumeUpdated { .. } | EventKind::VolumeExpandIntended { .. } => {
-            phase == Some(Registered)
-        }
+        EventKind::VolumeUpdated { .. }
+        | EventKind::VolumeExpandIntended { .. }
+        | EventKind::VolumeModifyIntended { .. } => phase == Some(Registered),
         EventKind::VolumeExpanded { .. } | EventKind::VolumeExpandAbandoned { .. } => {
-            phase == Some(Registered) && expanding
+            phase == Some(Registered) && pending.expansion
+        }
+        EventKind::VolumeModified { .. } | EventKind::VolumeModifyAbandoned { .. } => {
+            phase == Some(Registered) && pending.modification
         }
         EventKind::VolumeDeleteIntended { .. } | EventKind::VolumeDeregistered { .. } => {
             matches!(phase, Some(Registered | Deleting))
@@ -315,20 +329,14 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPlace) {
             provided,
             secrets,
         } => volume_registered(state, definition, provided, secrets, at),
-        EventKind::VolumeCreated { key, provided } => change(state, key, at, |record| {
-            record.provided = ProviderFacts::clone(provided);
-            record.phase = Phase::Registered;
-            record.earlier_creates = vec![];
-        }),
+        EventKind::VolumeCreated { key, provided } => {
+            change(state, key, at, |record| end_creation(record, provided));
+        }
         EventKind::VolumeUpdated {
             definition,
             provided,
             secrets,
-        } => change(state, &definition.key, at, |record| {
-            record.definition = VolumeDefinition::clone(definition);
-            record.provided = ProviderFacts::clone(provided);
-            record.secrets = secrets.clone();
-        }),
+        } => volume_updated(state, definition, provided, secrets, at),
         EventKind::VolumeDeleteIntended { key } => {
             change(state, key, at, |record| record.phase = Phase::Deleting);
         }
@@ -353,6 +361,12 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPlace) {
         EventKind::VolumeExpandAbandoned { key } => {
             change(state, key, at, |record| record.expanding = None);
         }
+        EventKind::VolumeModifyIntended { key, parameters } => {
+            let parameters = Some(parameters.clone());
+            change(state, key, at, |record| record.modifying = parameters);
+        }
+        EventKind::VolumeModified { key } => change(state, key, at, put_in_force),
+        EventKind::VolumeModifyAbandoned { key } => change(state, key, at, |r| r.modifying = None),
         EventKind::VolumeCreateAbandoned { key, .. }
         | EventKind::VolumeDeleted { key }
         | EventKind::VolumeDeregistered { key } => {
@@ -455,6 +469,39 @@ fn create_intended(
     state.put_new(record);
 }
 
+/// Replaces the registration. Other data has other mutable parameters.
+fn volume_updated(
+    state: &mut State,
+    definition: &VolumeDefinition,
+    provided: &ProviderFacts,
+    secrets: &SealedSecrets,
+    at: EventPlace,
+) {
+    change(state, &definition.key, at, |record| {
+        let is_same = record.definition.plugin_id == definition.plugin_id
+            && record.provided.external_id == provided.external_id;
+        if !is_same {
+            record.mutable_parameters.clear();
+            record.modifying = None;
+        }
+        record.definition = definition.clone();
+        record.provided = provided.clone();
+        record.secrets = secrets.clone();
+    });
+}
+
+fn end_creation(record: &mut VolumeRecord, provided: &ProviderFacts) {
+    record.provided = provided.clone();
+    record.phase = Phase::Registered;
+    record.earlier_creates = vec![];
+}
+
+/// The mutable parameters of a change that has succeeded. Those that it does not name stay.
+fn put_in_force(record: &mut VolumeRecord) {
+    let changed = record.modifying.take().unwrap_or_default();
+    record.mutable_parameters.extend(changed);
+}
+
 fn volume_registered(
     state: &mut State,
     definition: &VolumeDefinition,
@@ -481,6 +528,8 @@ fn new_record(
         earlier_creates: vec![],
         expanding: None,
         node_expansion_pending: false,
+        mutable_parameters: BTreeMap::new(),
+        modifying: None,
         used_index: 0,
         used_time: 0,
         create_index: at.index,

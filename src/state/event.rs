@@ -4,6 +4,8 @@
 //! never reused. The meaning of an event never changes: a new meaning gets a new kind, and a new kind
 //! or field raises the event version in `store::codec`.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::job_record::{AllocEvent, JobEvent};
@@ -165,6 +167,24 @@ pub enum EventKind {
         /// The volume.
         key: NamespacedId,
     },
+    /// Mutable parameters of a volume will be changed; recorded before ControllerModifyVolume is sent. May be repeated with
+    /// others. Since version 8.
+    VolumeModifyIntended {
+        /// The volume.
+        key: NamespacedId,
+        /// The parameters that are sent. Others stay as they are.
+        parameters: BTreeMap<String, String>,
+    },
+    /// ControllerModifyVolume succeeded: the intended parameters are in force. Since version 8.
+    VolumeModified {
+        /// The volume.
+        key: NamespacedId,
+    },
+    /// The mutable parameters were not changed at the provider, and the change ended. Since version 8.
+    VolumeModifyAbandoned {
+        /// The volume.
+        key: NamespacedId,
+    },
     /// The claims of a volume changed. Since version 4.
     Claim {
         /// The external volume.
@@ -305,7 +325,10 @@ impl EventKind {
             | Self::VolumeDeregistered { key }
             | Self::VolumeExpandIntended { key, .. }
             | Self::VolumeExpanded { key, .. }
-            | Self::VolumeExpandAbandoned { key } => Some(key),
+            | Self::VolumeExpandAbandoned { key }
+            | Self::VolumeModifyIntended { key, .. }
+            | Self::VolumeModified { key }
+            | Self::VolumeModifyAbandoned { key } => Some(key),
         }
     }
 
@@ -331,6 +354,9 @@ impl EventKind {
             Self::VolumeExpandIntended { .. } => "volume expand intended",
             Self::VolumeExpanded { .. } => "volume expanded",
             Self::VolumeExpandAbandoned { .. } => "volume expand abandoned",
+            Self::VolumeModifyIntended { .. } => "volume modify intended",
+            Self::VolumeModified { .. } => "volume modified",
+            Self::VolumeModifyAbandoned { .. } => "volume modify abandoned",
             Self::Claim { event, .. } => event.name(),
             Self::AllocStarted { .. } => "allocation started",
             Self::AllocEnded { .. } => "allocation ended",

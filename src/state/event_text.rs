@@ -3,7 +3,7 @@
 //! Sealed secrets and values from the outside that may be secret, such as a publish context, are left
 //! out.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::event::EventKind;
 use super::job_record::{AllocEvent, JobEvent};
@@ -11,7 +11,7 @@ use super::namespace_record::NamespaceEvent;
 use super::record::ProviderFacts;
 use super::variable::VariableEvent;
 use crate::claim::{Claim, ClaimEvent, ClaimKey, Step};
-use crate::model::{AllocId, Bytes, CapacityRange, JobKey, Namespace, NodeId};
+use crate::model::{AllocId, Bytes, CapacityRange, JobKey, Namespace, NodeId, one_line};
 
 /// Returns what happened, as a sentence without a full stop.
 pub fn event_text(kind: &EventKind) -> String {
@@ -56,7 +56,10 @@ pub fn event_text(kind: &EventKind) -> String {
         | EventKind::VolumeDeregistered { .. }
         | EventKind::VolumeExpandIntended { .. }
         | EventKind::VolumeExpanded { .. }
-        | EventKind::VolumeExpandAbandoned { .. } => volume_text(kind),
+        | EventKind::VolumeExpandAbandoned { .. }
+        | EventKind::VolumeModifyIntended { .. }
+        | EventKind::VolumeModified { .. }
+        | EventKind::VolumeModifyAbandoned { .. } => volume_text(kind),
     }
 }
 
@@ -120,8 +123,25 @@ fn volume_text(kind: &EventKind) -> String {
         EventKind::VolumeExpandAbandoned { .. } => {
             "the expansion ended without a change at the provider".to_owned()
         }
+        EventKind::VolumeModifyIntended { parameters, .. } => {
+            format!(
+                "change of mutable parameters began: {}",
+                parameters_text(parameters)
+            )
+        }
+        EventKind::VolumeModified { .. } => "the mutable parameters were changed".to_owned(),
+        EventKind::VolumeModifyAbandoned { .. } => {
+            "the change of mutable parameters ended without a change at the provider".to_owned()
+        }
         other => other.name().to_owned(),
     }
+}
+
+fn parameters_text(parameters: &BTreeMap<String, String>) -> String {
+    let pairs = parameters
+        .iter()
+        .map(|(key, value)| format!("{key}={value}"));
+    one_line(&pairs.collect::<Vec<_>>().join(", "))
 }
 
 fn size_text(size: &CapacityRange) -> String {

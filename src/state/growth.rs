@@ -76,7 +76,10 @@ impl EventKind {
             | Self::VolumeDeregistered { .. }
             | Self::VolumeExpandIntended { .. }
             | Self::VolumeExpanded { .. }
-            | Self::VolumeExpandAbandoned { .. } => None,
+            | Self::VolumeExpandAbandoned { .. }
+            | Self::VolumeModifyIntended { .. }
+            | Self::VolumeModified { .. }
+            | Self::VolumeModifyAbandoned { .. } => None,
         }
     }
 

@@ -210,6 +210,9 @@ fn record_problem(state: &State, record: &VolumeRecord) -> Option<&'static str> 
         Phase::Creating if record.expanding.is_some() || record.node_expansion_pending => {
             Some("is being created but is already being expanded")
         }
+        Phase::Creating if record.modifying.is_some() || !record.mutable_parameters.is_empty() => {
+            Some("is being created but already has mutable parameters")
+        }
         Phase::Creating | Phase::Registered | Phase::Deleting => None,
     }
 }

@@ -4,6 +4,8 @@
 //! response ([`ProviderFacts`]), and the sealed secrets. Mount flags are sealed too. Health, counts
 //! and capabilities are not stored; `query` computes them.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::recorded_options::RecordedMountOptions;
@@ -163,6 +165,14 @@ pub struct VolumeRecord {
     /// Since version 3.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub node_expansion_pending: bool,
+    /// The mutable parameters that were set and are in force (CSI, ControllerModifyVolume). One that was set stays until it
+    /// is set again. Since version 9.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub mutable_parameters: BTreeMap<String, String>,
+    /// The mutable parameters of a recorded change. ControllerModifyVolume may have been sent, and its result is not
+    /// recorded. Since version 9.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub modifying: Option<BTreeMap<String, String>>,
     /// The index of the last change of the volume's claims; 0 if there was none. Clients see it as a
     /// change of the volume, and updates do not compare it (W08). Since version 4.
     #[serde(default, skip_serializing_if = "is_zero")]

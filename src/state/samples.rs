@@ -184,6 +184,9 @@ impl History {
         if self.choose(8) == 0 {
             return self.any_expansion(key);
         }
+        if self.choose(8) == 0 {
+            return self.any_modification(key);
+        }
         if self.choose(2) == 0
             && let Some(event) = self.any_claim_event()
         {
@@ -230,6 +233,18 @@ impl History {
                 node_expansion_required: self.choose(2) == 0,
             },
             _ => EventKind::VolumeExpandAbandoned { key },
+        }
+    }
+
+    fn any_modification(&mut self, key: NamespacedId) -> EventKind {
+        let value = self.choose(3).to_string();
+        match self.choose(4) {
+            0 | 1 => EventKind::VolumeModifyIntended {
+                key,
+                parameters: [(format!("p{value}"), value)].into(),
+            },
+            2 => EventKind::VolumeModified { key },
+            _ => EventKind::VolumeModifyAbandoned { key },
         }
     }
 

@@ -73,7 +73,10 @@ fn own_subjects(parts: &[&State], kind: &EventKind) -> Vec<Subject> {
         | EventKind::VolumeRegistered { .. }
         | EventKind::VolumeDeleteAbandoned { .. }
         | EventKind::VolumeExpandIntended { .. }
-        | EventKind::VolumeExpandAbandoned { .. } => {
+        | EventKind::VolumeExpandAbandoned { .. }
+        | EventKind::VolumeModifyIntended { .. }
+        | EventKind::VolumeModified { .. }
+        | EventKind::VolumeModifyAbandoned { .. } => {
             Vec::from_iter(kind.volume().cloned().map(Subject::Volume))
         }
     }

@@ -27,6 +27,7 @@ mod job;
 mod log_frame;
 mod member;
 mod metrics;
+mod modify;
 mod namespace;
 mod node;
 mod node_drain;
@@ -90,6 +91,7 @@ pub use job::{
 pub use log_frame::{LogFrameDocument, LogFrameProblem, LogFrames};
 pub use member::{MemberDocument, MembersDocument};
 pub use metrics::{GaugeDocument, MetricsDocument, SampleDocument, metrics_summary};
+pub use modify::{ModifyRequest, ModifyResponse};
 pub use namespace::NamespaceDocument;
 pub use node::{DriverDocument, HostVolumeDocument, NodeDocument, NodeEventDocument, NodeStub};
 pub use node_drain::{

@@ -42,6 +42,9 @@ pub struct ControllerInfoDocument {
     /// LIST_VOLUME_HEALTH; ours, only present if `true`.
     #[serde(skip_serializing_if = "is_false")]
     pub supports_list_volume_health: bool,
+    /// MODIFY_VOLUME; ours, only present if `true`.
+    #[serde(skip_serializing_if = "is_false")]
+    pub supports_modify_volume: bool,
 }
 
 #[expect(

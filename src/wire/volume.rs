@@ -127,6 +127,12 @@ pub struct VolumeDocument {
     pub modify_time: i64,
     /// The mount options; `null` before 1.3.
     pub mount_options: Option<MountOptionsDocument>,
+    /// Embedded agent only: the mutable parameters of a change that did not end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub modify_pending: Option<BTreeMap<String, String>>,
+    /// Embedded agent only: the mutable parameters in force, as far as they were set through the agent.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub mutable_parameters: BTreeMap<String, String>,
     /// The volume's name.
     pub name: String,
     /// The namespace.

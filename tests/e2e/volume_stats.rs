@@ -111,3 +111,41 @@ fn the_capacity_of_the_embedded_plugin_is_shown() {
         machine.end();
     });
 }
+
+/// W56: a mutable parameter of the embedded plugin changes while a task uses the volume, and stays on record.
+#[test]
+fn a_mutable_parameter_changes_while_the_volume_is_mounted() {
+    let test = "volume_stats::a_mutable_parameter_changes_while_the_volume_is_mounted";
+    run_in_namespace_with_devices(test, async {
+        let machine = Machine::new();
+        machine.create_sized_volume("data", WRITER, "file-system", 64 << 20);
+        machine.run(&machine.job("db", "service", &volume("data", WRITER), "sleep 600"));
+        machine.wait_for("db", "running", 1);
+        let address = format!("http://{}", machine.address().tcp());
+        let modify = |parameter: &str| {
+            let mut command = program(["volume", "modify", "data", parameter]);
+            command.env("NOMAD_ADDR", &address).output().unwrap()
+        };
+        let changed = modify("read_ahead_kib=64");
+        assert!(changed.status.success(), "{changed:?}");
+        let device = std::fs::read_dir("/sys/block").unwrap().find_map(|entry| {
+            let entry = entry.unwrap().path();
+            let file = std::fs::read_to_string(entry.join("loop/backing_file")).ok()?;
+            let data = machine.data();
+            file.contains(data.to_str().unwrap()).then_some(entry)
+        });
+        let read_ahead = device.unwrap().join("queue/read_ahead_kb");
+        let read_ahead = std::fs::read_to_string(read_ahead).unwrap();
+        assert_eq!(read_ahead.trim(), "64");
+        let refused = modify("read_ahead_kib=many");
+        assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+        let document: Value = serde_json::from_str(&status(&machine, &["-o", "json"])).unwrap();
+        let expected = serde_json::json!({"read_ahead_kib": "64"});
+        assert_eq!(document["MutableParameters"], expected);
+        assert_eq!(document["ModifyPending"], Value::Null);
+        machine.stop("db");
+        machine.wait_for("db", "complete", 1);
+        machine.assert_no_claims();
+        machine.end();
+    });
+}

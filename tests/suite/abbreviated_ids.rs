@@ -125,6 +125,10 @@ const COMMANDS: &[(&str, Command)] = &[
     ("nomad-csi-validate", NoChange),
     ("nomad-csi-volume", NoChange),
     (
+        "nomad-csi-volume-modify",
+        Changes(&["volume modify da iops=100"]),
+    ),
+    (
         "nomad-csi-volume-abandon",
         Changes(&["volume abandon da --yes"]),
     ),

@@ -47,6 +47,7 @@ mod csi_capacity;
 #[cfg(feature = "agent")]
 mod csi_code;
 mod csi_health;
+mod csi_modify;
 mod csi_stats;
 #[cfg(feature = "agent")]
 mod csi_steps;

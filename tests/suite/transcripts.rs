@@ -112,6 +112,7 @@ transcripts! {
     a_creation_is_shown_and_given_up = "volume/abandon.md";
     a_volume_is_shown = "volume/status-one.md";
     the_usage_of_a_volume_is_shown = "volume/status-stats.md";
+    mutable_parameters_of_a_volume_are_changed = "volume/modify.md";
 }
 
 fn folder() -> PathBuf {
@@ -304,11 +305,6 @@ const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
         Code::LedgerHeld,
         "src/reconcile/ledger/tests.rs",
         "a_second_command_waits_and_learns_the_holder",
-    ),
-    (
-        Code::VolumePending,
-        "src/server/volumes/tests/delete.rs",
-        "a_pending_deletion_is_completed_by_the_next_delete",
     ),
     (
         Code::VolumeBeingDeleted,

@@ -233,6 +233,7 @@ fn controller_words(capabilities: &ControllerCapabilities) -> Vec<&'static str> 
         (capabilities.get_volume, "GET_VOLUME"),
         (capabilities.get_volume_health, "GET_VOLUME_HEALTH"),
         (capabilities.list_volume_health, "LIST_VOLUME_HEALTH"),
+        (capabilities.modify_volume, "MODIFY_VOLUME"),
     ])
 }
 

@@ -33,7 +33,7 @@ use crate::ports::plugin::{
 use crate::ports::plugins::PluginDirectory;
 use crate::ports::stats::NodeVolumeStats;
 use crate::ports::storage::{
-    CreateSnapshot, ExpandVolume, ExpandedVolume, ListSnapshots, Page, PageRequest,
+    CreateSnapshot, ExpandVolume, ExpandedVolume, ListSnapshots, ModifyVolume, Page, PageRequest,
 };
 use crate::ports::verdict::{verdict_of, verdict_unsent};
 
@@ -45,6 +45,7 @@ fn deadline(rpc: Rpc) -> Duration {
         | Rpc::CreateSnapshot
         | Rpc::DeleteSnapshot
         | Rpc::ControllerExpandVolume
+        | Rpc::ControllerModifyVolume
         | Rpc::ControllerPublishVolume
         | Rpc::ControllerUnpublishVolume
         | Rpc::NodeStageVolume
@@ -358,6 +359,13 @@ impl Controller for FakePlugin {
             world.expand(&request)
         })
         .await
+    }
+
+    async fn modify_volume(&self, request: ModifyVolume) -> Result<(), PluginError> {
+        let subject = request.external_id.as_str().to_owned();
+        let rpc = Rpc::ControllerModifyVolume;
+        self.call(rpc, &subject, move |world| world.modify(&request))
+            .await
     }
 
     async fn volume_health(

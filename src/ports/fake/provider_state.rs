@@ -34,6 +34,8 @@ pub struct FakeVolume {
     pub context: BTreeMap<String, String>,
     /// The size.
     pub capacity: Bytes,
+    /// The mutable parameters that were set.
+    pub mutable_parameters: BTreeMap<String, String>,
     /// The condition that the plugin reports.
     pub condition: Condition,
     pub(super) arguments: CreateArguments,
@@ -116,6 +118,7 @@ impl ProviderState {
             name: None,
             context,
             capacity: self.settings.default_capacity,
+            mutable_parameters: BTreeMap::new(),
             condition: Condition::default(),
             arguments: CreateArguments::default(),
         };
@@ -162,6 +165,7 @@ impl ProviderState {
             name: Some(request.name.clone()),
             context: [("made-by".to_owned(), external_id.to_string())].into(),
             capacity,
+            mutable_parameters: BTreeMap::new(),
             condition: Condition::default(),
             arguments: wanted,
         };

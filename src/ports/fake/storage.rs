@@ -7,7 +7,7 @@ use super::refusal::{Refusal, refuse, unknown};
 use crate::model::{ExternalId, ExternalNodeId, ExternalVolume, Secrets, Snapshot, SnapshotId};
 use crate::ports::plugin::{Rpc, StatusCode, VolumeSource};
 use crate::ports::storage::{
-    CreateSnapshot, ExpandVolume, ExpandedVolume, ListSnapshots, Page, PageRequest,
+    CreateSnapshot, ExpandVolume, ExpandedVolume, ListSnapshots, ModifyVolume, Page, PageRequest,
 };
 
 /// The creation time of the first snapshot in seconds since the epoch; each later one adds a second.
@@ -150,6 +150,29 @@ impl ProviderState {
             .map(|snapshot| self.snapshot_response(snapshot))
             .collect();
         page_of(&all, &request.page)
+    }
+
+    /// Handles ControllerModifyVolume: only the named parameters change, all or none. One with the value `wrong` is
+    /// refused.
+    ///
+    /// # Errors
+    /// A refusal, or a violation of CSI.
+    pub fn modify(&mut self, request: &ModifyVolume) -> Result<(), Refusal> {
+        let rpc = Rpc::ControllerModifyVolume;
+        self.require_capability(rpc, self.controller().modify_volume)?;
+        self.require_secrets(rpc, &request.secrets)?;
+        self.require_id(rpc, &request.external_id)?;
+        if request.parameters.is_empty() {
+            return self.violation(rpc, StatusCode::InvalidArgument, "no parameters");
+        }
+        let Some(volume) = self.volumes.get_mut(&request.external_id) else {
+            return unknown(&request.external_id);
+        };
+        if request.parameters.values().any(|value| value == "wrong") {
+            return refuse(StatusCode::InvalidArgument, "a value is wrong");
+        }
+        volume.mutable_parameters.extend(request.parameters.clone());
+        Ok(())
     }
 
     /// Handles ControllerExpandVolume, which succeeds if the volume is already large enough.

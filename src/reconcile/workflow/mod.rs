@@ -31,6 +31,7 @@ mod job_launches;
 mod job_progress;
 mod job_run;
 mod ledger_access;
+mod modify;
 mod node_drain;
 mod node_fencing;
 mod orphan_changes;
@@ -88,6 +89,7 @@ pub use job_run::{
     stop_job,
 };
 pub use ledger_access::{LedgerAccess, SetSelection};
+pub use modify::modify_volume;
 pub use node_drain::{drain_node, set_eligibility};
 pub use node_fencing::{FenceApproval, fence_node, unfence_node};
 pub use orphan_changes::{OrphanRequest, adopt_orphans, delete_orphans, parse_capability};

@@ -69,6 +69,8 @@ pub enum ControllerOperation {
     Validate,
     /// ControllerExpandVolume for an update.
     Expand(UpdateOrigin),
+    /// ControllerModifyVolume.
+    Modify,
     /// ListVolumes.
     ListVolumes,
     /// CreateSnapshot.
@@ -87,6 +89,7 @@ impl ControllerOperation {
             Self::Delete | Self::DeleteSnapshot => "delete",
             Self::Validate => "validate",
             Self::Expand(_) => "expand",
+            Self::Modify => "modify",
             Self::ListVolumes | Self::ListSnapshots => "list",
         }
     }
@@ -98,6 +101,7 @@ impl ControllerOperation {
             Self::Delete => Rpc::DeleteVolume,
             Self::Validate => Rpc::ValidateVolumeCapabilities,
             Self::Expand(_) => Rpc::ControllerExpandVolume,
+            Self::Modify => Rpc::ControllerModifyVolume,
             Self::ListVolumes => Rpc::ListVolumes,
             Self::CreateSnapshot => Rpc::CreateSnapshot,
             Self::DeleteSnapshot => Rpc::DeleteSnapshot,
@@ -115,6 +119,7 @@ impl ControllerOperation {
                 "CSI.ControllerValidateVolume: ",
             ),
             Self::Expand(_) => ("controller expand volume: ", "CSI.ControllerExpandVolume: "),
+            Self::Modify => ("controller modify volume: ", "CSI.ControllerModifyVolume: "),
             Self::ListVolumes => ("controller list volumes: ", "CSI.ControllerListVolumes: "),
             Self::CreateSnapshot => (
                 "controller create snapshot: ",
@@ -137,6 +142,7 @@ impl ControllerOperation {
             Self::Create
             | Self::Delete
             | Self::Validate
+            | Self::Modify
             | Self::ListVolumes
             | Self::ListSnapshots => String::new(),
             Self::Expand(on) => format!("{}unable to expand volume: ", on.prefix()),
@@ -308,9 +314,10 @@ impl ControllerOperation {
             (Self::Create, StatusCode::OutOfRange) => Code::PluginCapacity,
             (Self::Create, StatusCode::NotFound) => Code::PluginSourceNotFound,
             (Self::Delete, StatusCode::FailedPrecondition) => Code::VolumeInUse,
-            (Self::Validate | Self::Expand(_) | Self::CreateSnapshot, StatusCode::NotFound) => {
-                Code::PluginVolumeNotFound
-            }
+            (
+                Self::Validate | Self::Expand(_) | Self::Modify | Self::CreateSnapshot,
+                StatusCode::NotFound,
+            ) => Code::PluginVolumeNotFound,
             (Self::Validate | Self::Expand(_), StatusCode::InvalidArgument) => {
                 Code::PluginCapability
             }

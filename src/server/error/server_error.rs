@@ -240,6 +240,8 @@ pub enum UnsupportedOperation {
     CreateSnapshot,
     /// Deleting a snapshot.
     DeleteSnapshot,
+    /// Changing mutable parameters.
+    ModifyVolume,
 }
 
 impl From<RequestError> for ServerError {
@@ -705,6 +707,7 @@ impl UnsupportedOperation {
             Self::ListSnapshots => "list snapshots",
             Self::CreateSnapshot => "create snapshots",
             Self::DeleteSnapshot => "delete snapshots",
+            Self::ModifyVolume => "modify volumes",
         }
     }
 
@@ -714,6 +717,7 @@ impl UnsupportedOperation {
             Self::ListSnapshots => "plugin does not support listing snapshots".into(),
             Self::CreateSnapshot => format!("plugin \"{plugin}\" does not support snapshot"),
             Self::DeleteSnapshot => "plugin does not support snapshot".into(),
+            Self::ModifyVolume => format!("plugin \"{plugin}\" does not support modifying volumes"),
         }
     }
 }

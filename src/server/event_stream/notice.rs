@@ -54,7 +54,9 @@ pub(in crate::server) fn notices(state: &State, kind: &EventKind) -> Vec<Notice>
         | EventKind::VolumeUpdated { definition, .. } => {
             vec![of_volume(state, "CSIVolumeRegistered", &definition.key)]
         }
-        EventKind::VolumeCreated { key, .. } | EventKind::VolumeExpanded { key, .. } => {
+        EventKind::VolumeCreated { key, .. }
+        | EventKind::VolumeExpanded { key, .. }
+        | EventKind::VolumeModified { key } => {
             vec![of_volume(state, "CSIVolumeRegistered", key)]
         }
         EventKind::VolumeDeleted { key } | EventKind::VolumeDeregistered { key } => {
@@ -73,6 +75,8 @@ pub(in crate::server) fn notices(state: &State, kind: &EventKind) -> Vec<Notice>
         | EventKind::VolumeDeleteAbandoned { .. }
         | EventKind::VolumeExpandIntended { .. }
         | EventKind::VolumeExpandAbandoned { .. }
+        | EventKind::VolumeModifyIntended { .. }
+        | EventKind::VolumeModifyAbandoned { .. }
         | EventKind::AllocStarted { .. }
         | EventKind::AllocEnded { .. }
         | EventKind::AllocForgotten { .. }

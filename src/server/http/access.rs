@@ -69,6 +69,7 @@ impl Route {
             | Self::DeregisterAll
             | Self::Delete(_)
             | Self::Detach(_)
+            | Self::Modify(_)
             | Self::Claim(_)
             | Self::Release(_)
             | Self::GiveUpCreation(_)

@@ -271,6 +271,7 @@ async fn dispatch(route: &Route, request: &ApiRequest) -> Result<Reply, ServerEr
         Route::DeregisterAll => volumes::deregister_all(request).await,
         Route::Delete(id) => volumes::delete(request, id).await,
         Route::Detach(id) => volumes::detach(request, id).await,
+        Route::Modify(id) => volumes::modify(request, id).await,
         Route::ListClaims => claims::list_all(request).await,
         Route::ListCreations => creations::list(request),
         Route::GiveUpCreation(id) => creations::give_up(request, id).await,

@@ -17,6 +17,8 @@ pub(super) fn volume_stub(view: &VolumeView) -> VolumeStub {
 pub(super) fn volume_document(view: &VolumeView) -> VolumeDocument {
     let volume = view.volume();
     VolumeDocument {
+        modify_pending: view.record.modifying.clone(),
+        mutable_parameters: view.record.mutable_parameters.clone(),
         node_expansion_pending: view.record.node_expansion_pending,
         resource_exhausted: time_to_wire(view.exhausted_since()),
         spec_index: Some(volume.spec_index),

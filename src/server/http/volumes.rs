@@ -21,8 +21,8 @@ use crate::state::{
     volume, volumes,
 };
 use crate::wire::{
-    Filter, KeptFilesDocument, VolumeDocument, VolumeStub, WriteRequest, WriteResponse,
-    request_from_wire, stats_to_wire, volume_health_to_wire,
+    Filter, KeptFilesDocument, ModifyRequest, ModifyResponse, VolumeDocument, VolumeStub,
+    WriteRequest, WriteResponse, request_from_wire, stats_to_wire, volume_health_to_wire,
 };
 
 type Result<T = Reply> = std::result::Result<T, ServerError>;
@@ -240,6 +240,18 @@ pub(super) async fn create(request: &ApiRequest) -> Result {
     let volumes = read_submissions(request)?;
     let outcome = request.services.volumes.create(volumes).await?;
     write_response(request, &outcome)
+}
+
+/// Changes mutable parameters. The response has all that are in force.
+pub(super) async fn modify(request: &ApiRequest, id: &str) -> Result {
+    let body: ModifyRequest = request.document()?;
+    let key = key(&request.parameters, id);
+    let volumes = &request.services.volumes;
+    let modified = volumes.modify(key, body.mutable_parameters).await?;
+    let document = ModifyResponse {
+        mutable_parameters: modified.parameters,
+    };
+    Ok(Reply::json(&document, request.pretty)?.with_index(modified.index))
 }
 
 pub(super) async fn deregister(request: &ApiRequest, id: &str) -> Result {

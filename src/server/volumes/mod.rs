@@ -1,4 +1,4 @@
-//! Creates, registers, expands, deletes and deregisters volumes; lists and snapshots what providers
+//! Creates, registers, expands, modifies, deletes and deregisters volumes; lists and snapshots what providers
 //! have.
 //!
 //! An operation acquires its volume, reads the record, decides, records an intent, calls the plugin
@@ -23,6 +23,7 @@ mod health;
 mod health_counts;
 mod limiter;
 mod listing_health;
+mod modify;
 mod pending;
 mod plugin;
 mod plugin_validation;

@@ -303,6 +303,7 @@ impl ProviderAccess {
             UnsupportedOperation::CreateSnapshot | UnsupportedOperation::DeleteSnapshot => {
                 controller.create_delete_snapshot
             }
+            UnsupportedOperation::ModifyVolume => controller.modify_volume,
         });
         if can {
             return Ok(facts);

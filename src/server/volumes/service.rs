@@ -5,7 +5,7 @@
 //! a late answer of the plugin gets an error, and the operation goes on. [`VolumeService::stop`] bounds how
 //! long tasks run; the next request continues an aborted one, as after a crash.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +23,7 @@ use super::health::HealthReader;
 use super::health_counts::HealthCounter;
 use super::limiter::OperationLimiter;
 use super::listing_health::ListingHealth;
+use super::modify::{ModifiedVolume, VolumeModifier};
 use super::pending::{CreationPauses, PendingCreation};
 use super::ports::{VolumeLimits, VolumePorts};
 use super::provider::{CreatedSnapshot, ProviderAccess, SnapshotRequest};
@@ -61,6 +62,7 @@ struct Operations {
     health: HealthReader,
     health_counter: HealthCounter,
     capacity: CapacityReader,
+    modifier: VolumeModifier,
 }
 
 impl Operations {
@@ -128,6 +130,12 @@ impl Operations {
                 forwarder: forwarder.clone(),
             },
             capacity,
+            modifier: VolumeModifier {
+                store: store.clone(),
+                sealer: sealer.clone(),
+                limiter: limiter.clone(),
+                forwarder: forwarder.clone(),
+            },
             provider: ProviderAccess {
                 store,
                 sealer,
@@ -246,6 +254,21 @@ impl VolumeService {
     ) -> Result<u64, ServerError> {
         let operations = self.operations.clone();
         self.spawn(async move { operations.deleter.delete(&key, secrets, at).await })
+            .await
+    }
+
+    /// Changes mutable parameters of a volume at its provider. Those that are not named stay as they are.
+    ///
+    /// # Errors
+    /// If the volume does not exist, a limit is exceeded, the plugin cannot modify volumes, or it failed. The error says
+    /// whether the change is pending; the same request continues it.
+    pub async fn modify(
+        &self,
+        key: NamespacedId,
+        parameters: BTreeMap<String, String>,
+    ) -> Result<ModifiedVolume, ServerError> {
+        let operations = self.operations.clone();
+        self.spawn(async move { operations.modifier.modify(&key, &parameters).await })
             .await
     }
 

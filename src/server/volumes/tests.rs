@@ -6,6 +6,7 @@ mod delete;
 mod expand;
 mod health;
 mod late_answers;
+mod modify;
 mod pending;
 mod provider;
 mod recording;

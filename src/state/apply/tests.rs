@@ -459,6 +459,9 @@ fn a_long_history_has_every_kind_of_event() {
         "volume expand abandoned",
         "volume expand intended",
         "volume expanded",
+        "volume modified",
+        "volume modify abandoned",
+        "volume modify intended",
         "volume registered",
         "volume updated",
     ];
@@ -545,4 +548,53 @@ fn a_volume_without_capabilities_gets_the_pair_in_force() {
         };
         assert_eq!(list(&state, volume), expected);
     }
+}
+
+/// W56: parameters that were set stay until they are set again; a change counts when it has succeeded; other data has none.
+#[test]
+fn mutable_parameters_are_merged_when_their_change_has_succeeded() {
+    let key = key("default", "db");
+    let parameters = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+        let pairs = pairs.iter();
+        pairs
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect()
+    };
+    let mut state = state_of([started(), registered(&key, "ext-1")]);
+    let mut record = |kind: EventKind| {
+        let event = Event::new(7, kind);
+        let is_valid = check(&state, &event).is_ok();
+        apply(&mut state, &event);
+        let record = state.record(&key).unwrap();
+        let pending = record.modifying.clone();
+        (is_valid, record.mutable_parameters.clone(), pending)
+    };
+    let intended = |pairs| EventKind::VolumeModifyIntended {
+        key: key.clone(),
+        parameters: parameters(pairs),
+    };
+    let modified = || EventKind::VolumeModified { key: key.clone() };
+    let abandoned = || EventKind::VolumeModifyAbandoned { key: key.clone() };
+    let updated = |external_id: &str| EventKind::VolumeUpdated {
+        definition: Box::new(definition(&key)),
+        provided: Box::new(provided(external_id)),
+        secrets: SealedSecrets::default(),
+    };
+    let none = parameters(&[]);
+    assert_eq!(record(modified()), (false, none.clone(), None));
+    assert_eq!(record(abandoned()), (false, none.clone(), None));
+    let first = parameters(&[("a", "1"), ("b", "2")]);
+    let open = record(intended(&[("a", "1"), ("b", "2")]));
+    assert_eq!(open, (true, none.clone(), Some(first.clone())));
+    assert_eq!(record(modified()), (true, first.clone(), None));
+    let open = record(intended(&[("b", "3")]));
+    assert_eq!(open.1, first, "it has not succeeded yet");
+    assert_eq!(record(abandoned()), (true, first.clone(), None));
+    record(intended(&[("b", "4"), ("c", "")]));
+    let all = parameters(&[("a", "1"), ("b", "4"), ("c", "")]);
+    assert_eq!(record(modified()), (true, all.clone(), None));
+    record(intended(&[("d", "5")]));
+    let pending = Some(parameters(&[("d", "5")]));
+    assert_eq!(record(updated("ext-1")), (true, all, pending));
+    assert_eq!(record(updated("ext-2")), (true, none, None));
 }

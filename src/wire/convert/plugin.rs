@@ -199,6 +199,7 @@ fn controller_from_wire(document: ControllerInfoDocument) -> ControllerInfo {
             get_volume: document.supports_get,
             get_volume_health: document.supports_get_volume_health,
             list_volume_health: document.supports_list_volume_health,
+            modify_volume: document.supports_modify_volume,
         },
     }
 }
@@ -220,6 +221,7 @@ fn controller_to_wire(controller: &ControllerInfo) -> ControllerInfoDocument {
         supports_read_only_attach: can.publish_readonly,
         supports_get_volume_health: can.get_volume_health,
         supports_list_volume_health: can.list_volume_health,
+        supports_modify_volume: can.modify_volume,
     }
 }
 

@@ -96,6 +96,8 @@ pub fn volume_to_wire(volume: &Volume) -> VolumeDocument {
         external_id: text_or_empty(volume.external_id.as_ref().map(ExternalId::as_str)),
         id: volume.id.to_string(),
         kept_files: vec![],
+        modify_pending: None,
+        mutable_parameters: std::collections::BTreeMap::new(),
         modify_index: volume.modify_index,
         modify_time: volume.modify_time,
         mount_options: Some(mount_options_to_wire(

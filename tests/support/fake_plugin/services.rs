@@ -13,7 +13,7 @@ use nomad_csi::csi::{convert, status};
 use nomad_csi::model::{ExternalId, ExternalNodeId, Secrets, SnapshotId};
 use nomad_csi::ports::fake::{CallError, FakeBackend, FakeLane, ProviderState, Refusal};
 use nomad_csi::ports::{
-    CreateSnapshot, CreatedVolume, ListVolumeHealth, ListedHealth, Rpc, StatusCode,
+    CreateSnapshot, CreatedVolume, ListVolumeHealth, ListedHealth, ModifyVolume, Rpc, StatusCode,
 };
 use tonic::{Request, Response, Status, async_trait};
 
@@ -206,6 +206,7 @@ impl Controller for Service {
             (can.get_volume, rpc::Type::GetVolume),
             (can.get_volume_health, rpc::Type::GetVolumeHealth),
             (can.list_volume_health, rpc::Type::ListVolumeHealth),
+            (can.modify_volume, rpc::Type::ModifyVolume),
         ] {
             if has {
                 types.push(kind.into());
@@ -458,9 +459,18 @@ impl Controller for Service {
 
     async fn controller_modify_volume(
         &self,
-        _: Request<proto::ControllerModifyVolumeRequest>,
+        request: Request<proto::ControllerModifyVolumeRequest>,
     ) -> Result<Response<proto::ControllerModifyVolumeResponse>, Status> {
-        never()
+        let request = request.into_inner();
+        let (rpc, subject) = (Rpc::ControllerModifyVolume, request.volume_id.clone());
+        let request = ModifyVolume {
+            external_id: ExternalId::new(request.volume_id),
+            parameters: request.mutable_parameters,
+            secrets: Secrets::from_iter(request.secrets),
+        };
+        self.call(rpc, &subject, move |state| state.modify(&request))
+            .await?;
+        Ok(Response::new(proto::ControllerModifyVolumeResponse {}))
     }
 }
 

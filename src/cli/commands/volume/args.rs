@@ -122,6 +122,13 @@ pub(crate) enum VolumeCommand {
     /// 3) until a file supplies the value (`-f`) or its loss is accepted. Volumes never shrink.
     #[command(after_long_help = "Example:\n  nomad-csi volume expand db --size 20GiB")]
     Expand(Box<ExpandArgs>),
+    /// Change mutable parameters of a volume
+    ///
+    /// Only the agent does this, with plugins that have MODIFY_VOLUME; the parameters are the plugin's own.
+    /// Parameters that are not named stay as they are. The volume may be in use. A change that did not
+    /// end is shown by `volume status`; the same command continues it.
+    #[command(after_long_help = "Example:\n  nomad-csi volume modify db iops=3000 throughput=250")]
+    Modify(ModifyArgs),
     /// Write an example specification
     ///
     /// With `--plugin`, the example is a volume of that plugin: it has what the server reports of the
@@ -308,6 +315,23 @@ pub(crate) struct ExpandArgs {
     /// The wait for the server.
     #[command(flatten)]
     pub server_wait: ServerWaitArgs,
+    /// The output format.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Arguments of `volume modify`.
+#[derive(Args, Debug)]
+pub(crate) struct ModifyArgs {
+    /// Exact ID of the volume
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// Parameter with its new value
+    #[arg(value_name = "KEY=VALUE", required = true)]
+    pub parameters: Vec<String>,
+    /// Confirm the start without a prompt; this command never asks
+    #[arg(long, short)]
+    pub yes: bool,
     /// The output format.
     #[command(flatten)]
     pub output: OutputArgs,

@@ -9,6 +9,7 @@ pub(crate) mod detach;
 pub(crate) mod doctor;
 pub(crate) mod expand;
 pub(crate) mod init;
+pub(crate) mod modify;
 pub(crate) mod remove;
 mod resized_volume;
 pub(crate) mod status;

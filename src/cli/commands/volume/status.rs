@@ -8,8 +8,8 @@ use crate::cli::commands::volume::VolumeStatusArgs;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{
-    OutputFormat, creation_detail, creation_list, published_stats, volume_detail, volume_health,
-    volume_list, volume_overview,
+    OutputFormat, creation_detail, creation_list, parameters_of_volume, published_stats,
+    volume_detail, volume_health, volume_list, volume_overview,
 };
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{
@@ -73,10 +73,10 @@ async fn look(
         .await?
         .ok_or_else(|| missing(api, &query, id))?;
     let document = serde_json::from_str::<VolumeDocument>(reading.document.text());
-    let reports = document.map_or((false, false), |document| {
-        (document.reports_health, document.reports_stats)
-    });
-    let (reports_health, reports_stats) = reports;
+    let document = document.unwrap_or_default();
+    let (reports_health, reports_stats) = (document.reports_health, document.reports_stats);
+    let pending = document.modify_pending.as_ref();
+    let parameters = parameters_of_volume(&key, &document.mutable_parameters, pending);
     if !output.is_text() {
         if reports_health && output.shows_content() {
             let health = api.volume_health(&key).await?;
@@ -89,6 +89,7 @@ async fn look(
         return VOLUMES.print_one(context, output, &reading);
     }
     let exit = VOLUMES.print_one(context, output, &reading)?;
+    context.printer.print_result(&parameters);
     // The health of a volume says whether its data is gone.
     let asks_provider = !reports_health && !arguments.no_provider;
     print_overview(context, api, &reading.value, asks_provider, output).await;

@@ -111,3 +111,50 @@ async fn the_capacity_of_a_provider_has_a_route_and_a_plugin_says_so() {
     let nothing = json!({"Capacity": [], "Unknown": []});
     assert_eq!(get(&other, uri).await.json(), nothing);
 }
+
+/// W56: mutable parameters have a route of their own, and the volume shows those that are in force and a change that did
+/// not end.
+#[tokio::test(start_paused = true)]
+async fn mutable_parameters_are_changed_and_shown() {
+    let settings = PluginSettings {
+        controller: Some(ControllerCapabilities {
+            create_delete_volume: true,
+            modify_volume: true,
+            ..ControllerCapabilities::default()
+        }),
+        ..PluginSettings::default()
+    };
+    let agent = FakeAgent::start(settings).await.unwrap();
+    create(&agent, "db").await;
+    let plain = get(&agent, "/v1/volume/csi/db").await;
+    assert!(!plain.text().contains("Mutable"), "{}", plain.text());
+    let line = "PUT /v1/volume/csi/db/modify";
+    let body = |value: &str| json!({"MutableParameters": {"iops": value}}).to_string();
+    let changed = send_line(&agent, line, &body("100")).await;
+    assert_eq!(changed.status, 200, "{}", changed.text());
+    let expected = json!({"MutableParameters": {"iops": "100"}});
+    assert_eq!(changed.json(), expected);
+    let rpc = Rpc::ControllerModifyVolume;
+    agent
+        .backend
+        .inject_faults(rpc, [Fault::Fail(StatusCode::Internal)]);
+    let failed = send_line(&agent, line, &body("200")).await;
+    assert_eq!(failed.status, 500, "{}", failed.text());
+    let volume = get(&agent, "/v1/volume/csi/db").await.json();
+    assert_eq!(volume["MutableParameters"], json!({"iops": "100"}));
+    assert_eq!(volume["ModifyPending"], json!({"iops": "200"}));
+    for (line, body, status) in [
+        (line, "", 400),
+        (line, "{}", 500),
+        (line, "{\"MutableParameters\": {\"\": \"a\"}}", 500),
+        (
+            "PUT /v1/volume/csi/no/modify",
+            "{\"MutableParameters\": {\"a\": \"b\"}}",
+            404,
+        ),
+        ("GET /v1/volume/csi/db/modify", "", 405),
+    ] {
+        let answer = send_line(&agent, line, body).await;
+        assert_eq!(answer.status, status, "{line} {body}: {}", answer.text());
+    }
+}

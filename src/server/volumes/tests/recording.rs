@@ -12,7 +12,7 @@ use crate::ports::fake::FakePlugin;
 use crate::ports::{
     Controller, ControllerPublishVolume, ControllerUnpublishVolume, CreateSnapshot, CreateVolume,
     CreatedVolume, ExpandVolume, ExpandedVolume, GetCapacity, ListSnapshots, ListVolumeHealth,
-    ListedHealth, Page, PageRequest, PluginConnection, PluginError, ValidateVolume,
+    ListedHealth, ModifyVolume, Page, PageRequest, PluginConnection, PluginError, ValidateVolume,
 };
 use crate::server::fake::FakeAgent;
 
@@ -109,6 +109,10 @@ impl Controller for Recorder {
         request: ListVolumeHealth,
     ) -> Result<Page<ListedHealth>, PluginError> {
         self.plugin.list_volume_health(request).await
+    }
+
+    async fn modify_volume(&self, request: ModifyVolume) -> Result<(), PluginError> {
+        self.plugin.modify_volume(request).await
     }
 
     async fn controller_publish_volume(

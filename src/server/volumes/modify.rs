@@ -1,0 +1,224 @@
+//! Modify: the provider changes mutable parameters of a volume, also while it is in use.
+//!
+//! The intent is recorded before ControllerModifyVolume. It is removed with the answer, or when the call had certainly no
+//! effect: an invalid request changes nothing (CSI, ControllerModifyVolume). Otherwise the next request sends the identical
+//! call first, and then its own. What is in force is recorded: a parameter that was set stays until it is set again.
+
+use std::collections::BTreeMap;
+
+use tracing::{info, warn};
+
+use super::call_effect::{PriorCalls, certainly_had_no_effect, is_permanently_refused};
+use super::limiter::{LockedResource, OperationLimiter};
+use super::store::{VolumeStore, conflict, unchanged};
+use crate::model::{CapacityReport, NamespacedId};
+use crate::ports::ModifyVolume;
+use crate::server::call_line::CallClass;
+use crate::server::early_reply::reply_early;
+use crate::server::error::{
+    CallTarget, ControllerOperation, PluginFailure, ResidualState, ServerError,
+    UnsupportedOperation,
+};
+use crate::server::forward::Forwarder;
+use crate::server::forward_error::ForwardError;
+use crate::server::sealing::VolumeSealer;
+use crate::state::{EventKind, Phase, VolumeRecord, provider_name};
+
+/// The most mutable parameters of a volume.
+pub(super) const MAX_PARAMETERS: usize = 64;
+/// The most bytes of their names and values (CSI, "Size Limits").
+pub(super) const MAX_BYTES: usize = 4096;
+
+type Parameters = BTreeMap<String, String>;
+
+/// The mutable parameters of a volume after a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModifiedVolume {
+    /// Those that are in force, as far as they were set through the agent.
+    pub parameters: BTreeMap<String, String>,
+    /// The index of the change.
+    pub index: u64,
+}
+
+/// Changes mutable parameters.
+pub(super) struct VolumeModifier {
+    pub(super) store: VolumeStore,
+    pub(super) sealer: VolumeSealer,
+    pub(super) limiter: OperationLimiter,
+    pub(super) forwarder: Forwarder,
+}
+
+impl VolumeModifier {
+    pub(super) async fn modify(
+        &self,
+        key: &NamespacedId,
+        parameters: &Parameters,
+    ) -> Result<ModifiedVolume, ServerError> {
+        let _volume = self
+            .limiter
+            .acquire(LockedResource::Volume(key.clone()))
+            .await?;
+        let record = self.record(key)?;
+        check(key, &record, parameters)?;
+        let plugin = record.definition.plugin_id.clone();
+        let external = LockedResource::External(plugin, record.provider_id());
+        let _external = self.limiter.acquire(external).await?;
+        let pending = record.modifying.filter(|pending| pending != parameters);
+        if let Some(pending) = pending {
+            let settled = self.send_and_record(key, &pending).await;
+            if self.record(key)?.modifying.is_some() {
+                settled?;
+            }
+        }
+        self.send_and_record(key, parameters).await
+    }
+
+    fn record(&self, key: &NamespacedId) -> Result<VolumeRecord, ServerError> {
+        let record = self.store.record(key);
+        let record = record.ok_or(ServerError::NoVolumeToRead)?;
+        match record.phase {
+            Phase::Registered => Ok(VolumeRecord::clone(&record)),
+            Phase::Creating => Err(ServerError::NoVolumeToRead),
+            Phase::Deleting => Err(ServerError::BeingDeleted(key.clone())),
+        }
+    }
+
+    async fn send_and_record(
+        &self,
+        key: &NamespacedId,
+        parameters: &Parameters,
+    ) -> Result<ModifiedVolume, ServerError> {
+        let record = self.record(key)?;
+        let id = record.definition.plugin_id.clone();
+        let plugin = self.store.plugin(&id)?;
+        if !plugin.can(|controller| controller.modify_volume) {
+            return Err(ServerError::NotSupported {
+                plugin: id,
+                operation: UnsupportedOperation::ModifyVolume,
+            });
+        }
+        let candidates = plugin
+            .candidates()
+            .map_err(|error| failure(&record, error.into(), self.residual(&record)))?;
+        let permit = self.limiter.acquire_call(CallClass::Change, &id).await?;
+        let secrets = self.sealer.secrets_of(&record)?;
+        let prior = match record.modifying {
+            Some(_) => PriorCalls::Possible,
+            None => {
+                let event = EventKind::VolumeModifyIntended {
+                    key: key.clone(),
+                    parameters: parameters.clone(),
+                };
+                self.store.commit(unchanged(&record), event).await?;
+                PriorCalls::None
+            }
+        };
+        let intended = self.record(key)?;
+        let request = ModifyVolume {
+            external_id: intended.provider_id(),
+            parameters: parameters.clone(),
+            secrets,
+        };
+        let report = |error| reply_early(failure(&intended, error, self.residual(&intended)));
+        let rpc = ControllerOperation::Modify.rpc();
+        let to = (&candidates, &permit);
+        let answer = self.forwarder.change(to, rpc, report, |controller| {
+            let request = request.clone();
+            async move { controller.modify_volume(request).await }
+        });
+        match answer.await {
+            Ok(()) => self.record_success(&intended).await,
+            Err(error) => Err(self.record_failure(&intended, prior, error).await),
+        }
+    }
+
+    async fn record_success(&self, intended: &VolumeRecord) -> Result<ModifiedVolume, ServerError> {
+        let key = intended.key();
+        let event = EventKind::VolumeModified { key: key.clone() };
+        let index = self.store.commit(unchanged(intended), event).await?;
+        info!(volume.id = %key.id, volume.namespace = %key.namespace, index, "volume modified");
+        let modified = self.store.record(key).ok_or_else(|| conflict(key))?;
+        Ok(ModifiedVolume {
+            parameters: modified.mutable_parameters.clone(),
+            index,
+        })
+    }
+
+    async fn record_failure(
+        &self,
+        intended: &VolumeRecord,
+        prior: PriorCalls,
+        error: ForwardError,
+    ) -> ServerError {
+        let key = intended.key();
+        let without_effect = failure(intended, error.clone(), ResidualState::None);
+        if certainly_had_no_effect(&error, prior) || is_permanently_refused(&without_effect) {
+            let event = EventKind::VolumeModifyAbandoned { key: key.clone() };
+            match self.store.commit(unchanged(intended), event).await {
+                Ok(_) => return without_effect,
+                Err(error) => {
+                    warn!(volume.id = %key.id, volume.namespace = %key.namespace, error = error.detail(),
+                        "the intent to modify the volume stays on record");
+                }
+            }
+        }
+        failure(intended, error, self.residual(intended))
+    }
+
+    /// The state that a failure leaves: the pending change, if one is on record.
+    fn residual(&self, record: &VolumeRecord) -> ResidualState {
+        match record.modifying {
+            None => ResidualState::None,
+            Some(_) => ResidualState::PendingIntent {
+                provider_name: self.store.read(|state| provider_name(state, record)),
+            },
+        }
+    }
+}
+
+/// Refuses what cannot be sent, and what would be too much to keep.
+fn check(
+    key: &NamespacedId,
+    record: &VolumeRecord,
+    parameters: &Parameters,
+) -> Result<(), ServerError> {
+    let mut kept = record.mutable_parameters.clone();
+    kept.extend(record.modifying.clone().unwrap_or_default());
+    kept.extend(parameters.clone());
+    let bytes: usize = kept
+        .iter()
+        .map(|(name, value)| name.len() + value.len())
+        .sum();
+    let problem = if parameters.is_empty() {
+        "no mutable parameters are given".to_owned()
+    } else if parameters.contains_key("") {
+        "a mutable parameter has no name".to_owned()
+    } else if kept.len() > MAX_PARAMETERS {
+        format!(
+            "a volume has at most {MAX_PARAMETERS} mutable parameters, and this one would have {}",
+            kept.len()
+        )
+    } else if bytes > MAX_BYTES {
+        format!(
+            "the mutable parameters of a volume have at most {MAX_BYTES} bytes, and those of this one would have {bytes}"
+        )
+    } else {
+        return Ok(());
+    };
+    Err(ServerError::Invalid {
+        volume: key.id.clone(),
+        problems: vec![problem],
+    })
+}
+
+fn failure(record: &VolumeRecord, error: ForwardError, residual: ResidualState) -> ServerError {
+    ServerError::Plugin(Box::new(PluginFailure {
+        operation: ControllerOperation::Modify,
+        target: CallTarget::Volume(record.key().clone()),
+        subject: record.provider_id().to_string(),
+        plugin: record.definition.plugin_id.clone(),
+        error,
+        residual,
+        capacity: CapacityReport::default(),
+    }))
+}
