@@ -673,8 +673,14 @@ fn run(seeds: std::ops::Range<u64>) -> Happened {
     happened.into_inner().unwrap()
 }
 
+/// Seeds that failed once: an attach that never ended outlived its time limit, and the fake host gave its lane away.
+const FOUND: [u64; 1] = [775_120];
+
 #[test]
 fn no_history_leaks_a_claim() {
+    for seed in FOUND {
+        run(seed..seed + 1);
+    }
     let number = std::env::var("NOMAD_CSI_HISTORIES");
     let number = number.map_or(IN_SUITE, |number| number.parse().unwrap());
     let happened = run(0..number);

@@ -179,6 +179,19 @@ impl FakeBackend {
         drop(ended.wait_for(is_idle).await);
     }
 
+    /// Waits until no call for one volume runs.
+    pub(super) async fn wait_until_ended(&self, subject: &str) {
+        let mut ended = self.ended.subscribe();
+        let is_idle = |_: &u64| {
+            let inner = self.inner();
+            !inner
+                .in_flight
+                .keys()
+                .any(|(_, running)| running == subject)
+        };
+        drop(ended.wait_for(is_idle).await);
+    }
+
     /// Adds a node. With a machine, what is staged and published there is mounted.
     pub fn add_node(&self, node: ExternalNodeId, machine: Option<FakeMachine>) {
         self.inner().state.machines.insert(node, machine);

@@ -7,9 +7,10 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
 use async_trait::async_trait;
+use tokio::sync::oneshot;
 
 use super::backend::FakeBackend;
-use super::plugin::{FakeLanes, FakePlugin};
+use super::plugin::{FakeLanes, FakePlugin, TakenLane};
 use crate::model::{
     AllocId, Bytes, ControllerCapabilities, ExternalNodeId, HostSession, MountRoot, PluginId,
     PublishContext, RemoteVolume, StagingPath, TargetPath, VolumeStats,
@@ -26,7 +27,7 @@ use crate::ports::node_host::{
     SweepOutcome, UnpublishRequest, UnstageRequest,
 };
 use crate::ports::plugin::{
-    Controller as _, NodeService as _, PluginError, PublishVolume, StageVolume,
+    Controller as _, Delivery, NodeService as _, PluginError, PublishVolume, StageVolume,
 };
 use crate::ports::stats::NodeVolumeStats;
 use crate::retry::Verdict;
@@ -81,7 +82,8 @@ impl FakeStepHost {
         self.root.staging(&volume.external_id)
     }
 
-    /// Runs a call to its end on the lane of its volume, also if its caller stops waiting.
+    /// Runs a call to its end on the lane of its volume, also if its caller stops waiting. One whose time limit passed
+    /// keeps the lane until the plugin has ended it.
     async fn run<T: Send + 'static>(
         &self,
         order: &CallOrder,
@@ -105,19 +107,22 @@ impl FakeStepHost {
             let volume = volume.clone();
             return Err(HostError::Busy { volume, running });
         }
-        let task = tokio::spawn(async move {
+        let backend = self.backend.clone();
+        let (sender, answer) = oneshot::channel();
+        tokio::spawn(async move {
+            let taken = TakenLane(lanes, id);
             let answer = call.await;
-            lanes
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .remove(&id);
-            answer
+            let held = is_unanswered(&answer).then_some(taken);
+            drop(sender.send(answer));
+            if let Some(TakenLane(_, id)) = &held {
+                backend.wait_until_ended(id.as_str()).await;
+            }
         });
-        let lost = |_| HostError::Lost {
+        let lost = HostError::Lost {
             operation: running,
             volume: volume.external_id.clone(),
         };
-        task.await.map_err(lost)?
+        answer.await.unwrap_or(Err(lost))
     }
 
     fn running(&self) -> Running {
@@ -137,6 +142,10 @@ impl FakeStepHost {
         let key = (self.node.clone(), volume.external_id.clone());
         self.backend.stagings().contains_key(&key)
     }
+}
+
+fn is_unanswered<T>(answer: &Result<T, HostError>) -> bool {
+    matches!(answer, Err(HostError::Plugin(error)) if error.delivery == Delivery::Unanswered)
 }
 
 /// The plugin's process that gets a call, asked when the call is sent.
