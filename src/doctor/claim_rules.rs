@@ -210,7 +210,7 @@ fn unknown_use(facts: &VolumeFacts<'_>, node: &NodeId) -> Remedy {
              of node `{name}`, and have it unmount what no claim knows"
         ),
         format!(
-            "nomad-csi node fence {node} --approve cuts-off:{node} && nomad-csi node unfence {node}"
+            "nomad-csi node fence {node} --yes --approve cuts-off:{node} && nomad-csi node unfence {node}"
         ),
     )
 }

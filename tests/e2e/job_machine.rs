@@ -18,6 +18,8 @@ pub(crate) const WRITER: &str = "single-node-writer";
 pub(crate) struct Machine {
     pub(crate) directory: tempfile::TempDir,
     pub(crate) agent: Option<AgentProcess>,
+    /// The name of the agent's data directory.
+    data: &'static str,
 }
 
 impl Drop for Machine {
@@ -59,14 +61,27 @@ impl Machine {
 
     /// A machine whose agent was not started yet.
     pub(crate) fn without_agent() -> Self {
+        Self::in_directory(tempfile::tempdir().unwrap())
+    }
+
+    /// The same, in this directory.
+    pub(crate) fn in_directory(directory: tempfile::TempDir) -> Self {
         Self {
-            directory: tempfile::tempdir().unwrap(),
+            directory,
             agent: None,
+            data: "agent",
         }
     }
 
     pub(crate) fn data(&self) -> PathBuf {
-        self.directory.path().join("agent")
+        self.directory.path().join(self.data)
+    }
+
+    /// Renames the agent's data directory while no agent runs.
+    pub(crate) fn rename_data(&mut self, name: &'static str) {
+        let before = self.data();
+        self.data = name;
+        std::fs::rename(before, self.data()).unwrap();
     }
 
     pub(crate) fn agent(&self) -> &AgentProcess {

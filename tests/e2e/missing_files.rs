@@ -61,6 +61,15 @@ fn live(pids: &[u32], machine: &Machine) -> bool {
     machine.tasks().iter().any(|pid| pids.contains(pid))
 }
 
+/// A machine on which job `a` writes to its volume, and the ID of its allocation.
+fn machine_with_a_task() -> (Machine, String) {
+    let machine = Machine::new();
+    machine.create_volume("data", WRITER, "file-system");
+    machine.run(&machine.job("a", "service", &volume("data", WRITER), LONELY));
+    let alloc = machine.wait_for("a", "running", 1).remove(0);
+    (machine, alloc["ID"].as_str().unwrap().to_owned())
+}
+
 /// Kills the supervisor of the allocation's task, and the task with it.
 fn kill_shim(machine: &Machine, alloc: &str) {
     for pid in processes_with(&["task-process", "shim", alloc]) {
@@ -148,11 +157,8 @@ fn a_task_whose_files_are_missing_is_not_started_beside_itself() {
 fn an_agent_elsewhere_with_the_same_path_touches_none_of_our_tasks() {
     let test = "missing_files::an_agent_elsewhere_with_the_same_path_touches_none_of_our_tasks";
     run_in_namespace(test, async {
-        let machine = Machine::new();
-        machine.create_volume("data", WRITER, "file-system");
-        machine.run(&machine.job("a", "service", &volume("data", WRITER), LONELY));
-        let alloc = machine.wait_for("a", "running", 1).remove(0);
-        let shims = || processes_with(&["task-process", "shim", alloc["ID"].as_str().unwrap()]);
+        let (machine, alloc) = machine_with_a_task();
+        let shims = || processes_with(&["task-process", "shim", &alloc]);
         let before = shims();
         assert_eq!(before.len(), 1);
 
@@ -197,16 +203,58 @@ fn an_agent_elsewhere_with_the_same_path_touches_none_of_our_tasks() {
     });
 }
 
+/// The data directory is renamed while volumes are mounted in it: the mounts go with it, and the plugin has recorded them at
+/// other paths.
+#[test]
+fn a_renamed_directory_gives_its_volumes_back() {
+    let test = "missing_files::a_renamed_directory_gives_its_volumes_back";
+    run_in_namespace(test, async {
+        for (attachment, size) in [
+            ("file-system", 0),
+            ("file-system", 32 << 20),
+            ("block-device", 16 << 20),
+        ] {
+            let mut machine = Machine::new();
+            machine.create_sized_volume("data", WRITER, attachment, size);
+            let (script, mut claimed) = match attachment {
+                "file-system" => (LONELY, volume("data", WRITER)),
+                _ => ("echo ready; exec sleep 600", volume("data", WRITER)),
+            };
+            claimed["AttachmentMode"] = json!(attachment);
+            machine.run(&machine.job("a", "service", &claimed, script));
+            let alloc = machine.wait_for("a", "running", 1).remove(0);
+            until_true("the task to use the volume", || {
+                machine.output(&alloc).contains("ready")
+            });
+            assert!(machine.agent.take().unwrap().stop().success());
+            machine.rename_data("moved");
+            machine.start();
+            machine.stop("a");
+            machine.assert_clean();
+            // It is used again, and then deleted.
+            machine.run(&machine.job("b", "batch", &claimed, "echo again"));
+            machine.wait_for("b", "complete", 1);
+            machine.assert_clean();
+            let path = "/v1/volume/csi/data/delete";
+            let deleted = machine.address().ask("DELETE", path, None).unwrap();
+            assert_eq!(
+                deleted.status,
+                200,
+                "{attachment} {size}: {}",
+                deleted.text()
+            );
+            machine.end();
+        }
+    });
+}
+
 /// A copy that was made while tasks ran, as for the rehearsal of a restore: its files name processes of the original.
 #[test]
 fn an_agent_on_a_copy_of_our_directory_touches_none_of_our_tasks() {
     let test = "missing_files::an_agent_on_a_copy_of_our_directory_touches_none_of_our_tasks";
     run_in_namespace(test, async {
-        let machine = Machine::new();
-        machine.create_volume("data", WRITER, "file-system");
-        machine.run(&machine.job("a", "service", &volume("data", WRITER), LONELY));
-        let alloc = machine.wait_for("a", "running", 1).remove(0);
-        let shims = || processes_with(&["task-process", "shim", alloc["ID"].as_str().unwrap()]);
+        let (machine, alloc) = machine_with_a_task();
+        let shims = || processes_with(&["task-process", "shim", &alloc]);
         let before = shims();
         assert_eq!(before.len(), 1);
         let base = tempfile::tempdir().unwrap();
@@ -231,6 +279,67 @@ fn an_agent_on_a_copy_of_our_directory_touches_none_of_our_tasks() {
         assert!(agent.stop().success());
         machine.stop("a");
         machine.wait_for("a", "complete", 1);
+        machine.end();
+    });
+}
+
+/// An older journal knows neither a task nor what it has mounted: the plugin refuses the volume, until what doctor proposes is
+/// done to the letter.
+#[test]
+fn what_an_older_state_does_not_know_is_given_back_as_doctor_says() {
+    let test = "missing_files::what_an_older_state_does_not_know_is_given_back_as_doctor_says";
+    run_in_namespace(test, async {
+        let mut machine = Machine::new();
+        machine.create_volume("data", WRITER, "file-system");
+        assert!(machine.agent.take().unwrap().stop().success());
+        let (journal, older) = (
+            machine.data().join("journal.redb"),
+            machine.directory.path().join("older"),
+        );
+        std::fs::copy(&journal, &older).unwrap();
+        machine.start();
+        let job = |id: &str| machine.job(id, "service", &volume("data", WRITER), LONELY);
+        let (first, second, third) = (job("a"), job("b"), job("c"));
+        machine.run(&first);
+        machine.wait_for("a", "running", 1);
+        assert!(machine.agent.take().unwrap().stop().success());
+        std::fs::copy(&older, &journal).unwrap();
+        machine.start();
+        machine.run(&second);
+        let run = |machine: &Machine, command: &str| {
+            let address = machine.address().tcp();
+            let output = Command::new("sh")
+                .args(["-c", command])
+                .env("NOMAD_ADDR", format!("http://{address}"))
+                .env("XDG_RUNTIME_DIR", runtime_directory())
+                .output();
+            let output = output.unwrap();
+            (
+                output.status.code(),
+                String::from_utf8(output.stdout).unwrap(),
+                String::from_utf8(output.stderr).unwrap(),
+            )
+        };
+        let fence = until("doctor to propose the fence", || {
+            let (_, found, problems) = run(&machine, &format!("{PROGRAM} volume doctor data"));
+            let mut lines = found.lines().map(str::trim);
+            let proposed = lines.find(|line| line.starts_with("nomad-csi node fence"));
+            proposed
+                .map(str::to_owned)
+                .ok_or_else(|| format!("{found}{problems}"))
+        });
+        machine.stop("b");
+        machine.wait_for("b", "complete", 1);
+        let done = run(
+            &machine,
+            &fence.replace("nomad-csi ", &format!("{PROGRAM} ")),
+        );
+        assert_eq!(done.0, Some(0), "{fence}: {done:?}");
+        machine.assert_no_claims();
+        machine.run(&third);
+        machine.wait_for("c", "running", 1);
+        machine.stop("c");
+        machine.wait_for("c", "complete", 1);
         machine.end();
     });
 }

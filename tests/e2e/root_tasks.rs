@@ -73,10 +73,7 @@ fn a_task_does_not_see_the_sockets_of_the_agent() {
     run_in_namespace(test, async {
         let prefix = "x".repeat(100);
         let directory = tempfile::Builder::new().prefix(&prefix).tempdir().unwrap();
-        let mut machine = Machine {
-            directory,
-            agent: None,
-        };
+        let mut machine = Machine::in_directory(directory);
         let runtime = runtime_directory().canonicalize().unwrap();
         let volume_option = format!("--host-volume=runtime={}:ro", runtime.display());
         machine.start_with([volume_option.as_str(), "--allow-root-tasks"]);

@@ -100,7 +100,8 @@ fn a_use_that_no_claim_knows_can_be_swept() {
         let mut commands = remedies.filter_map(|remedy| remedy.command);
         commands.find(|command| command.contains("fence"))
     };
-    let expected = "nomad-csi node fence n1 --approve cuts-off:n1 && nomad-csi node unfence n1";
+    let expected =
+        "nomad-csi node fence n1 --yes --approve cuts-off:n1 && nomad-csi node unfence n1";
     let error = "FailedPrecondition: volume `v` is already published at `/targets/a/v/mount`";
     assert_eq!(command(error).as_deref(), Some(expected));
     assert_eq!(command("Unavailable: the provider is away"), None);

@@ -183,6 +183,25 @@ impl Catalog {
         })
     }
 
+    /// Gives the record of a path to another one.
+    pub(in crate::hostpath) fn rename_path(
+        &self,
+        id: &str,
+        from: &str,
+        to: &str,
+    ) -> Result<(), CatalogError> {
+        let (id, from, to) = (id.to_owned(), from.to_owned(), to.to_owned());
+        self.write(move |transaction| {
+            let mut paths = transaction.open_table(PATHS)?;
+            let record = paths.remove((id.as_str(), from.as_str()))?;
+            let record = record.map(|record| record.value().to_vec());
+            if let Some(record) = record {
+                paths.insert((id.as_str(), to.as_str()), record.as_slice())?;
+            }
+            Ok(())
+        })
+    }
+
     /// Removes the record of a path.
     pub(in crate::hostpath) fn remove_path(
         &self,

@@ -25,6 +25,9 @@ use crate::ports::{
     AttachOptions, AttachedDevice, DeviceTuning, FileSystem, LoopDevice, MountEntry, MountFlags,
 };
 
+/// How many names at the ends of two paths are the same if a directory around both was renamed.
+const SAME_NAMES: usize = 2;
+
 /// The state of a mount point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::hostpath) enum MountState {
@@ -202,6 +205,43 @@ impl Volume {
         let catalog = &self.plugin.catalog;
         catalog.put_path(&self.record.id, path, &record, volume)?;
         self.paths.insert(path.to_owned(), record);
+        Ok(())
+    }
+
+    /// Gives `path`, which has no record, that of a path whose directory is gone, if the names at their ends are the same:
+    /// the directory around both was renamed while the volume was mounted. What something else has mounted there stays.
+    pub(in crate::hostpath) fn follow_rename(&mut self, path: &str) -> Result<(), HostError> {
+        if self.paths.contains_key(path) {
+            return Ok(());
+        }
+        let common = |before: &str| {
+            let names = Path::new(before).components().rev();
+            let pairs = names.zip(Path::new(path).components().rev());
+            pairs.take_while(|(one, other)| one == other).count()
+        };
+        let is_gone = |before: &str| {
+            let around = Path::new(before).parent();
+            around.is_some_and(|around| matches!(around.try_exists(), Ok(false)))
+        };
+        let before = self.paths.keys().filter(|before| is_gone(before));
+        let before = before.max_by_key(|before| common(before)).cloned();
+        let Some(before) = before.filter(|before| common(before) >= SAME_NAMES) else {
+            return Ok(());
+        };
+        let Some(record) = self.paths.get(&before).cloned() else {
+            return Ok(());
+        };
+        self.paths.insert(path.to_owned(), record);
+        if self.mount_state(path)? == MountState::Foreign {
+            self.paths.remove(path);
+            return Ok(());
+        }
+        self.plugin
+            .catalog
+            .rename_path(&self.record.id, &before, path)?;
+        self.paths.remove(&before);
+        tracing::warn!(volume.external_id = %self.id(), %before, %path,
+            "the directory of a mounted volume was renamed");
         Ok(())
     }
 
