@@ -35,10 +35,12 @@ use crate::node::{
     AllocRunnerDeps, AllocRunners, CallLanes, NodeTaskLogs, PluginHost, PluginHostDeps, PluginTask,
     Registry, Supervisor, SupervisorDeps,
 };
-use crate::ports::{Clock, IdSource, PluginObserver, RandomIds, SystemClock};
+use crate::ports::{
+    Clock, IdSource, PluginObserver, RandomIds, Sealer, SentSecretsReader, SystemClock,
+};
 use crate::server::{
-    AgentInfo, CallLines, CellOptions, ClaimHosts, NodeEvents, NodeHosts, RecordingObserver,
-    Services, StateCell, VolumeLimits, VolumePorts,
+    AgentInfo, CallLines, CellOptions, ClaimHosts, NodeEvents, NodeHosts, RecordedSecrets,
+    RecordingObserver, Services, StateCell, VolumeLimits, VolumePorts,
 };
 use crate::state::State;
 use crate::store::{EmbeddedJournal, KeySealer};
@@ -153,7 +155,8 @@ async fn wire(
     check_host_volumes(&config.host_volumes, &own.collect::<Vec<_>>())?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let ids: Arc<dyn IdSource> = Arc::new(RandomIds);
-    let sealer = open_sealer(dirs, cell).await?;
+    let sealer: Arc<dyn Sealer> = Arc::new(open_sealer(dirs, cell).await?);
+    let sent = sent_secrets(cell, &sealer);
     let id = this_node(dirs.node_id_file(), cell, &*ids).await?;
     // The agent of one command ends with it, and a task would not.
     let drivers = match config.http {
@@ -173,6 +176,7 @@ async fn wire(
     let observer = Arc::new(RecordingObserver::new(cell.clone(), clock.clone()));
     let plugins = Arc::new(PluginHost::new(PluginHostDeps {
         connector: Arc::new(GrpcConnector::measured(metrics.clone())),
+        sent: sent.clone(),
         registry: registry.clone(),
         observer: observer.clone(),
         mounter: Arc::new(LinuxMounter),
@@ -187,6 +191,7 @@ async fn wire(
             command: hostpath_command(config, dirs),
         }),
         connector: Arc::new(GrpcConnector::measured(metrics.clone())),
+        sent: sent.clone(),
         registry: registry.clone(),
         observer: observer.clone(),
         clock: clock.clone(),
@@ -203,14 +208,11 @@ async fn wire(
         calls,
         cell: cell.clone(),
         directory: registry,
-        sealer: Arc::new(sealer),
+        sealer,
         clock,
         ids,
     };
-    let claim_hosts = ClaimHosts {
-        nodes: NodeHosts::new([(node.id.clone(), hosts.node.clone())]),
-        controllers: hosts.controllers.clone(),
-    };
+    let claim_hosts = claim_hosts(&node.id, &hosts);
     let own = Arc::new(node.clone());
     let logs = NodeTaskLogs::new(dirs.data().to_owned(), drivers.clone());
     let services = Services::new(
@@ -247,6 +249,17 @@ async fn wire(
         hosts,
         metrics: serving,
     })
+}
+
+fn sent_secrets(cell: &StateCell, sealer: &Arc<dyn Sealer>) -> Arc<dyn SentSecretsReader> {
+    Arc::new(RecordedSecrets::new(cell.clone(), sealer.clone()))
+}
+
+fn claim_hosts(node: &NodeId, hosts: &StepHosts) -> ClaimHosts {
+    ClaimHosts {
+        nodes: NodeHosts::new([(node.clone(), hosts.node.clone())]),
+        controllers: hosts.controllers.clone(),
+    }
 }
 
 fn volume_limits(config: &AgentConfig) -> VolumeLimits {
@@ -289,7 +302,7 @@ async fn supervisors(
     }
     for endpoint in &config.plugin_endpoints {
         let known = (dirs, cell, node.clone());
-        let found = running_plugin(endpoint, config, &*deps.connector, known);
+        let found = running_plugin(endpoint, config, &*deps.sent, known);
         let (task, running) = found.await?;
         used.push(task.task.clone());
         let deps = SupervisorDeps {

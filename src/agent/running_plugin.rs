@@ -14,12 +14,13 @@ use super::config::AgentConfig;
 use super::directory::AgentDirs;
 use super::plugin::HOSTPATH;
 use super::plugin_endpoint::PluginEndpoint;
+use crate::csi::GrpcConnector;
 use crate::csi::deadline::for_rpc;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::driver::RunningPlugin;
 use crate::model::{AllocId, NodeId, PluginId, hex};
 use crate::node::PluginTask;
-use crate::ports::{Connector, Rpc};
+use crate::ports::{Connector, Rpc, SentSecrets, SentSecretsReader};
 use crate::retry::RetryPolicy;
 use crate::server::StateCell;
 
@@ -36,7 +37,7 @@ const ASK_AGAIN: RetryPolicy = RetryPolicy {
 pub(super) async fn running_plugin(
     endpoint: &PluginEndpoint,
     config: &AgentConfig,
-    connector: &dyn Connector,
+    sent: &dyn SentSecretsReader,
     (dirs, cell, node): (&AgentDirs, &StateCell, NodeId),
 ) -> Result<(PluginTask, RunningPlugin), Diagnostics> {
     let socket = &endpoint.socket;
@@ -44,7 +45,9 @@ pub(super) async fn running_plugin(
         Some(id) => id.clone(),
         None => {
             let unnamed = running_at(socket, &PathBuf::new(), "", config);
-            own_name(socket, config.plugin_timeout, connector, &unnamed).await?
+            // Which plugin it is, is not known yet: its other connections hide what it got, and not what others got.
+            let (connector, sent) = (GrpcConnector::new(), sent.sent(None));
+            own_name(socket, config.plugin_timeout, (&connector, &sent), &unnamed).await?
         }
     };
     if plugin.as_str() == HOSTPATH {
@@ -88,10 +91,10 @@ fn running_at(
 async fn own_name(
     socket: &Path,
     limit: Duration,
-    connector: &dyn Connector,
+    (connector, sent): (&dyn Connector, &SentSecrets),
     running: &RunningPlugin,
 ) -> Result<PluginId, Diagnostics> {
-    let connection = connector.connect(socket, None);
+    let connection = connector.connect(socket, None, sent);
     let deadline = Instant::now() + limit;
     let mut attempt = 0;
     let reason = loop {

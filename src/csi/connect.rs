@@ -27,7 +27,7 @@ use super::proto::node_client::NodeClient;
 use super::{answer_limits, deadline, status};
 use crate::ports::{
     CallMeasurements, Connector, Delivery, NoMeasurements, PeerProcess, PluginConnection,
-    PluginError, Rpc, StatusCode,
+    PluginError, Rpc, SentSecrets, StatusCode,
 };
 use crate::private::SocketPeer;
 
@@ -106,8 +106,14 @@ impl GrpcConnector {
 
 impl Connector for GrpcConnector {
     /// Must be called on a tokio runtime, which drives the connection.
-    fn connect(&self, socket: &Path, required_peer: Option<PeerProcess>) -> PluginConnection {
+    fn connect(
+        &self,
+        socket: &Path,
+        required_peer: Option<PeerProcess>,
+        sent: &SentSecrets,
+    ) -> PluginConnection {
         let (channel, shared) = self.channel(socket, required_peer);
+        shared.secrets.note_sent(sent);
         let client = Arc::new(Client {
             channel,
             secrets: shared.secrets,

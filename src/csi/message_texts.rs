@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use crate::model::SecretValues;
+use crate::ports::SentSecrets;
 
 /// What a text of a message may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +100,7 @@ impl TextField for BTreeMap<String, String> {
     }
 }
 
-/// The secrets that one connection has sent. A plugin may repeat one in an answer to a later call.
+/// The secrets that were sent to the plugin of one connection. A plugin may repeat one in an answer to a later call.
 #[derive(Debug, Default)]
 pub(super) struct CallSecrets(Mutex<NotedSecrets>);
 
@@ -146,6 +147,14 @@ impl CallSecrets {
                 }
                 TextKind::Sealed | TextKind::Shown | TextKind::Address | TextKind::Context => {}
             });
+        });
+    }
+
+    /// Remembers what was sent before.
+    pub(super) fn note_sent(&self, sent: &SentSecrets) {
+        self.with(|noted| {
+            sent.secrets().for_each(|value| noted.secrets.add(value));
+            sent.sealed().for_each(|value| noted.sealed.add(value));
         });
     }
 

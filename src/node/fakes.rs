@@ -20,8 +20,8 @@ use crate::ports::{
     Identity, ListSnapshots, ListVolumeHealth, ListedHealth, ModifyVolume, NodeDescription,
     NodeExpandVolume, NodeService, NodeVolumeHealth, NodeVolumeStats, Page, PageRequest,
     PeerProcess, PluginCapabilities, PluginConnection, PluginError, PluginInfo, PluginObserver,
-    PublishVolume, ReportRefused, Rpc, StageVolume, StatusCode, StoppedProcess, Task, TaskDriver,
-    ValidateVolume,
+    PublishVolume, ReportRefused, Rpc, SentSecrets, StageVolume, StatusCode, StoppedProcess, Task,
+    TaskDriver, ValidateVolume,
 };
 use crate::retry::Verdict;
 
@@ -288,7 +288,7 @@ pub(crate) struct FakeConnector {
 }
 
 impl Connector for FakeConnector {
-    fn connect(&self, socket: &Path, _: Option<PeerProcess>) -> PluginConnection {
+    fn connect(&self, socket: &Path, _: Option<PeerProcess>, _: &SentSecrets) -> PluginConnection {
         self.sockets.lock().unwrap().push(socket.to_owned());
         self.plugin.clone().connection()
     }

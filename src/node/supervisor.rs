@@ -32,8 +32,8 @@ use super::process_run::ProcessRun;
 use super::registry::{Registry, RunningInstance};
 use crate::model::{AllocId, CsiPluginType, NodeId, PluginId, PluginInstance};
 use crate::ports::{
-    Clock, Connector, DriverError, IdSource, PluginConnection, PluginObserver, StoppedProcess,
-    Task, TaskDriver,
+    Clock, Connector, DriverError, IdSource, PluginConnection, PluginObserver, SentSecretsReader,
+    StoppedProcess, Task, TaskDriver,
 };
 use crate::retry::RetryPolicy;
 
@@ -134,6 +134,8 @@ pub struct SupervisorDeps {
     pub driver: Arc<dyn TaskDriver>,
     /// Connects to its socket.
     pub connector: Arc<dyn Connector>,
+    /// What the plugin got before.
+    pub sent: Arc<dyn SentSecretsReader>,
     /// Publishes its connection.
     pub registry: Arc<Registry>,
     /// Records its state.
@@ -255,7 +257,11 @@ impl Supervisor {
         self.last_run = run.clone();
         let socket = &self.task.socket;
         let connector = &self.deps.connector;
-        let connection = connector.connect(socket, process.required_peer());
+        let connection = connector.connect(
+            socket,
+            process.required_peer(),
+            &self.deps.sent.sent(Some(&self.task.plugin)),
+        );
         let end = tokio::select! {
             biased;
             () = stop.cancelled() => ProcessEnd::Stopped,

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::plugin::{Controller, Identity, NodeService};
+use crate::model::{PluginId, Secret};
 
 /// The three services of one plugin over one connection. The connection is opened on first use and
 /// reopened after a failure.
@@ -27,9 +28,56 @@ pub struct PeerProcess {
     pub start_time: u64,
 }
 
+/// What earlier calls have sent to a plugin, and what the texts of its answers must not show.
+#[derive(Default)]
+pub struct SentSecrets {
+    secrets: Vec<Secret>,
+    sealed: Vec<Secret>,
+}
+
+impl SentSecrets {
+    /// Adds a value of `secrets`.
+    pub fn add_secret(&mut self, value: &str) {
+        self.secrets.push(Secret::new(value.to_owned()));
+    }
+
+    /// Adds a mount flag, or a value of a publish context.
+    pub fn add_sealed(&mut self, value: &str) {
+        self.sealed.push(Secret::new(value.to_owned()));
+    }
+
+    /// The values of `secrets`.
+    pub fn secrets(&self) -> impl Iterator<Item = &str> {
+        self.secrets.iter().map(|value| value.as_str())
+    }
+
+    /// The mount flags, and the values of publish contexts.
+    pub fn sealed(&self) -> impl Iterator<Item = &str> {
+        self.sealed.iter().map(|value| value.as_str())
+    }
+}
+
+impl std::fmt::Debug for SentSecrets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let values = self.secrets.len() + self.sealed.len();
+        write!(f, "SentSecrets({values} hidden)")
+    }
+}
+
+/// Knows what earlier calls have sent.
+pub trait SentSecretsReader: Send + Sync {
+    /// Returns what was sent to a plugin; to any if none is given.
+    fn sent(&self, plugin: Option<&PluginId>) -> SentSecrets;
+}
+
 /// Creates connections.
 pub trait Connector: Send + Sync {
-    /// Returns a connection to the plugin at `socket`. Does no I/O, so the plugin may start later. With a
-    /// process, calls fail while another one listens there.
-    fn connect(&self, socket: &Path, required_peer: Option<PeerProcess>) -> PluginConnection;
+    /// Returns a connection to the plugin at `socket`, which hides what was `sent` to the plugin before. Does no I/O, so
+    /// the plugin may start later. With a process, calls fail while another one listens there.
+    fn connect(
+        &self,
+        socket: &Path,
+        required_peer: Option<PeerProcess>,
+        sent: &SentSecrets,
+    ) -> PluginConnection;
 }

@@ -65,7 +65,7 @@ pub use claim_api::{ClaimApi, ClaimQuery, VolumeClaimRequest, VolumeReleaseReque
 pub use clock::{Clock, SystemClock};
 pub use cluster_api::ClusterApi;
 pub use cluster_reader::ClusterReader;
-pub use connector::{Connector, PeerProcess, PluginConnection};
+pub use connector::{Connector, PeerProcess, PluginConnection, SentSecrets, SentSecretsReader};
 pub use contained::{ContainedPanic, contained};
 pub use control_plane::{
     AssignedAlloc, AssignedAllocs, ControlPlane, ControlPlaneError, LostMount, MountRefused,

@@ -23,6 +23,7 @@ mod node_events;
 mod observer;
 mod repeated_call;
 mod sealing;
+mod sent_secrets;
 mod services;
 mod variables;
 mod volumes;
@@ -52,6 +53,7 @@ pub use namespaces::NamespaceService;
 pub use node_events::{NodeEvent, NodeEvents};
 pub use observer::RecordingObserver;
 pub use repeated_call::ForwardLimits;
+pub use sent_secrets::RecordedSecrets;
 pub use services::{AgentInfo, Services};
 pub use variables::{
     VariableContents, VariablePorts, VariableService, VariableWrite, VariableWriteOutcome,

@@ -14,7 +14,7 @@ use nomad_csi::mounts::LinuxMounter;
 use nomad_csi::node::{
     AllocRunnerDeps, AllocRunners, CallLanes, NodeTaskLogs, PluginHost, PluginHostDeps, Registry,
 };
-use nomad_csi::ports::fake::FakeControlPlane;
+use nomad_csi::ports::fake::{FakeControlPlane, NothingSent};
 use nomad_csi::ports::{
     AssignedAlloc, LogOrigin, LogStream, RandomIds, RunDriver, SystemClock, TaskLogs as _,
     TaskOutput,
@@ -71,6 +71,7 @@ impl Node {
             mounter: Arc::new(LinuxMounter),
             plugins: Arc::new(PluginHost::new(PluginHostDeps {
                 connector: Arc::new(GrpcConnector::new()),
+                sent: Arc::new(NothingSent),
                 registry: Arc::new(Registry::new(CallLanes::new("session".into()))),
                 observer: Arc::new(NoObserver),
                 mounter: Arc::new(LinuxMounter),

@@ -19,6 +19,7 @@ use nomad_csi::node::{
     CallLanes, LocalControllerHost, MountDirectories, PluginTask, Registry, Supervisor,
     SupervisorDeps, TaskStatus, VolumeManager, wait_until_healthy,
 };
+use nomad_csi::ports::fake::NothingSent;
 use nomad_csi::ports::{
     CallOrder, ControllerHost as _, ControllerPublishRequest, ControllerUnpublishRequest,
     CreateVolume, HostError, MountEvent, MountObserver, NodeHost as _, PluginDirectory as _,
@@ -112,6 +113,7 @@ impl Host {
                 command: command(directory, flags),
             }),
             connector: Arc::new(GrpcConnector::new()),
+            sent: Arc::new(NothingSent),
             registry: registry.clone(),
             observer: Arc::new(NoObserver),
             clock: Arc::new(SystemClock),

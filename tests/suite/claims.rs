@@ -13,10 +13,12 @@ use nomad_csi::model::{
     AccessMode, AllocId, AttachmentMode, Bytes, Capability, NodeId, VolumeRequest,
 };
 use nomad_csi::ports::fake::{FakeBackend, FakePlugin, Fault, PluginSettings};
-use nomad_csi::ports::{Rpc, StatusCode, verdict_of};
+use nomad_csi::ports::{Rpc, SentSecretsReader as _, StatusCode, verdict_of};
 use nomad_csi::retry::Verdict;
 use nomad_csi::server::fake::FakeAgent;
-use nomad_csi::server::{ClaimOutcome, MountRequest, ServerError, VolumeLimits, VolumeSubmission};
+use nomad_csi::server::{
+    ClaimOutcome, MountRequest, RecordedSecrets, ServerError, VolumeLimits, VolumeSubmission,
+};
 use nomad_csi::state::{State, Table, Topic, violations};
 
 /// Longer than every pause between attempts.
@@ -136,7 +138,8 @@ pub(super) async fn wait_until_released(agent: &FakeAgent) {
 pub(super) fn assert_nothing_is_left(agent: &FakeAgent, context: &str) {
     let state = agent.state();
     assert_eq!(violations(&state), Vec::<String>::new(), "{context}");
-    assert_eq!(state.all_claims().len(), 0, "{context}");
+    let claims: Vec<_> = state.all_claims().collect();
+    assert!(claims.is_empty(), "{context}: {claims:#?}");
     assert_eq!(state.allocs().len(), 0, "{context}");
     let backend = &agent.backend;
     assert!(
@@ -634,4 +637,20 @@ pub(super) fn held_claims(state: &State) -> Vec<AllocId> {
     let claims = records.flat_map(|record| &record.claims.claims);
     let held = claims.filter(|(_, claim)| claim.is_held());
     held.map(|(key, _)| key.alloc.clone()).collect()
+}
+
+/// A plugin outlives an agent, and the next one hides what it was sent.
+#[tokio::test(start_paused = true)]
+async fn publish_contexts_are_known_to_the_next_agent() {
+    let agent = agent_with(PLUGINS[0], AccessMode::SingleNodeWriter).await;
+    claim(&agent, "a1").await.unwrap();
+    let contexts = agent.backend.attachments();
+    assert!(!contexts.is_empty());
+    let next = RecordedSecrets::new(agent.cell.clone(), Arc::new(agent.sealer.clone()));
+    let sent = next.sent(None);
+    let sealed: Vec<&str> = sent.sealed().collect();
+    assert!(
+        sealed.iter().any(|value| value.contains(" on ")),
+        "{sealed:?}"
+    );
 }

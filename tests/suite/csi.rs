@@ -12,8 +12,8 @@ use nomad_csi::model::{
 use nomad_csi::ports::fake::{FakeBackend, Fault, PluginSettings};
 use nomad_csi::ports::{
     Connector as _, CreateVolume, CreatedVolume, Delivery, NodeDescription, PeerProcess,
-    PluginCapabilities, PluginConnection, PluginError, PublishVolume, Rpc, StageVolume, StatusCode,
-    ValidateVolume,
+    PluginCapabilities, PluginConnection, PluginError, PublishVolume, Rpc, SentSecrets,
+    StageVolume, StatusCode, ValidateVolume,
 };
 use nomad_csi::private::start_time_in;
 use nomad_csi::retry::Verdict;
@@ -37,7 +37,7 @@ fn start_plugin(settings: PluginSettings) -> FakePlugin {
     let directory = tempfile::tempdir().unwrap();
     let backend = FakeBackend::new(settings);
     let server = FakePluginServer::start(backend, &directory.path().join("csi.sock"));
-    let plugin = GrpcConnector::new().connect(server.socket(), None);
+    let plugin = GrpcConnector::new().connect(server.socket(), None, &SentSecrets::default());
     FakePlugin {
         _directory: directory,
         server,
@@ -115,7 +115,7 @@ async fn a_long_error_is_an_answer_and_is_cut() {
         let socket = directory.path().join("csi.sock");
         let text = "x".repeat(bytes);
         let _plugin = EchoPlugin::start(&socket, move |_| Err(tonic::Status::internal(&text)));
-        let plugin = GrpcConnector::new().connect(&socket, None);
+        let plugin = GrpcConnector::new().connect(&socket, None, &SentSecrets::default());
         let id = ExternalId::new("vol-1");
         let deleted = plugin.controller.delete_volume(id, Secrets::default());
         let refused = deleted.await.unwrap_err();
@@ -143,7 +143,7 @@ async fn an_answer_that_is_too_long_is_no_refusal_of_the_plugin() {
         };
         let answer = answer.encode_to_vec();
         let _plugin = EchoPlugin::start(&socket, move |_| Ok(answer.clone()));
-        let plugin = GrpcConnector::new().connect(&socket, None);
+        let plugin = GrpcConnector::new().connect(&socket, None, &SentSecrets::default());
         let refused = plugin.controller.create_volume(create("db")).await;
         let refused = refused.unwrap_err();
         assert_eq!(refused.code, StatusCode::Internal, "{refused}");
@@ -427,7 +427,7 @@ async fn a_connection_survives_restarts_of_the_plugin() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("csi.sock");
     let connector = GrpcConnector::new();
-    let plugin = connector.connect(&socket, None);
+    let plugin = connector.connect(&socket, None, &SentSecrets::default());
     let unsent = |error: PluginError| {
         assert_eq!(error.code, StatusCode::Unavailable, "{error}");
         assert_eq!(error.verdict, Verdict::Retry, "{error}");
@@ -450,7 +450,7 @@ async fn a_connection_survives_restarts_of_the_plugin() {
     retry_until_ok(|| plugin.controller.create_volume(create("b"))).await;
     assert_eq!(server.backend.volumes().len(), 2);
     let connections = server.connections();
-    let same = connector.connect(&socket, None);
+    let same = connector.connect(&socket, None, &SentSecrets::default());
     same.controller.create_volume(create("c")).await.unwrap();
     assert_eq!(server.connections(), connections, "it is shared");
 }
@@ -509,7 +509,11 @@ async fn information_calls_are_sent_once() {
 /// Without a listener, an information call fails and is not retried.
 #[tokio::test]
 async fn information_calls_are_not_retried_without_a_listener() {
-    let plugin = GrpcConnector::new().connect(Path::new("/nowhere/csi.sock"), None);
+    let plugin = GrpcConnector::new().connect(
+        Path::new("/nowhere/csi.sock"),
+        None,
+        &SentSecrets::default(),
+    );
     let error = plugin.identity.plugin_info().await.unwrap_err();
     assert_eq!(
         (error.code, error.verdict),
@@ -531,7 +535,11 @@ async fn a_socket_of_another_process_gets_no_calls() {
         pid: i32::try_from(std::process::id()).unwrap(),
         start_time: start_time_in(&stat).unwrap(),
     };
-    let connected = |required| connector.connect(socket, required).identity;
+    let connected = |required| {
+        connector
+            .connect(socket, required, &SentSecrets::default())
+            .identity
+    };
     connected(Some(own)).plugin_info().await.unwrap();
     let before = fixture.server.backend.count(Rpc::GetPluginInfo);
     let first = PeerProcess { pid: 1, ..own };

@@ -6,7 +6,7 @@ use nomad_csi::model::{
     ReportedCapacity, Topology,
 };
 use nomad_csi::ports::fake::{FakeBackend, PluginSettings};
-use nomad_csi::ports::{Connector as _, GetCapacity, PluginConnection, StatusCode};
+use nomad_csi::ports::{Connector as _, GetCapacity, PluginConnection, SentSecrets, StatusCode};
 
 use crate::support::fake_plugin::FakePluginServer;
 
@@ -22,7 +22,7 @@ fn start(has_topology: bool) -> (tempfile::TempDir, FakePluginServer, PluginConn
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("csi.sock");
     let server = FakePluginServer::start(FakeBackend::new(settings), &socket);
-    let connection = GrpcConnector::new().connect(server.socket(), None);
+    let connection = GrpcConnector::new().connect(server.socket(), None, &SentSecrets::default());
     (directory, server, connection)
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use nomad_csi::csi::GrpcConnector;
 use nomad_csi::model::{ControllerCapabilities, ExternalId, Secrets};
 use nomad_csi::ports::fake::{FakeBackend, PluginSettings};
-use nomad_csi::ports::{Connector as _, ModifyVolume, StatusCode};
+use nomad_csi::ports::{Connector as _, ModifyVolume, SentSecrets, StatusCode};
 use nomad_csi::retry::Verdict;
 
 use crate::support::fake_plugin::FakePluginServer;
@@ -25,7 +25,7 @@ async fn mutable_parameters_arrive_as_they_were_sent() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("csi.sock");
     let server = FakePluginServer::start(FakeBackend::new(settings), &socket);
-    let plugin = GrpcConnector::new().connect(server.socket(), None);
+    let plugin = GrpcConnector::new().connect(server.socket(), None, &SentSecrets::default());
     let capabilities = plugin.controller.controller_capabilities().await.unwrap();
     assert!(capabilities.modify_volume);
     let id = ExternalId::new("v");

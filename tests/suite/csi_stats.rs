@@ -9,7 +9,8 @@ use nomad_csi::model::{
 };
 use nomad_csi::ports::fake::{FakeBackend, Fault, PluginSettings, ReportedStats};
 use nomad_csi::ports::{
-    Connector as _, NodeVolumeStats, PluginConnection, PublishVolume, Rpc, StageVolume, StatusCode,
+    Connector as _, NodeVolumeStats, PluginConnection, PublishVolume, Rpc, SentSecrets,
+    StageVolume, StatusCode,
 };
 
 use crate::support::fake_plugin::FakePluginServer;
@@ -26,7 +27,7 @@ fn start() -> (tempfile::TempDir, FakePluginServer, PluginConnection) {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("csi.sock");
     let server = FakePluginServer::start(FakeBackend::new(settings), &socket);
-    let connection = GrpcConnector::new().connect(server.socket(), None);
+    let connection = GrpcConnector::new().connect(server.socket(), None, &SentSecrets::default());
     (directory, server, connection)
 }
 

@@ -10,7 +10,8 @@ use nomad_csi::model::{
 use nomad_csi::ports::fake::{FakeBackend, Fault, PluginSettings};
 use nomad_csi::ports::{
     Connector as _, ControllerPublishVolume, ControllerUnpublishVolume, Delivery, NodeExpandVolume,
-    PluginConnection, PluginError, PublishVolume, Rpc, StageVolume, StatusCode, verdict_of,
+    PluginConnection, PluginError, PublishVolume, Rpc, SentSecrets, StageVolume, StatusCode,
+    verdict_of,
 };
 use nomad_csi::retry::Verdict;
 
@@ -82,7 +83,7 @@ fn start_plugin() -> Fixture {
     backend.add_node("i-42".into(), None);
     let socket = directory.path().join("csi.sock");
     let server = FakePluginServer::start_on(backend, &socket, Some("i-42".into()));
-    let plugin = GrpcConnector::new().connect(server.socket(), None);
+    let plugin = GrpcConnector::new().connect(server.socket(), None, &SentSecrets::default());
     Fixture {
         _directory: directory,
         server,

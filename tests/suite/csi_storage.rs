@@ -11,7 +11,7 @@ use nomad_csi::model::{
 use nomad_csi::ports::fake::{FakeBackend, Fault, PluginSettings};
 use nomad_csi::ports::{
     Connector as _, Controller, CreateSnapshot, CreateVolume, ExpandVolume, ListSnapshots,
-    PageRequest, PluginError, Rpc, StatusCode, VolumeSource,
+    PageRequest, PluginError, Rpc, SentSecrets, StatusCode, VolumeSource,
 };
 use nomad_csi::retry::Verdict;
 
@@ -33,7 +33,7 @@ fn start_plugin(settings: PluginSettings) -> FakePlugin {
     let socket = directory.path().join("csi.sock");
     let server = FakePluginServer::start(FakeBackend::new(settings), &socket);
     let controller = GrpcConnector::new()
-        .connect(server.socket(), None)
+        .connect(server.socket(), None, &SentSecrets::default())
         .controller;
     FakePlugin {
         _directory: directory,

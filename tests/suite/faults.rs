@@ -8,7 +8,7 @@
 use nomad_csi::csi::GrpcConnector;
 use nomad_csi::model::{ExternalId, VolumeRequest};
 use nomad_csi::ports::fake::{Fault, PluginSettings};
-use nomad_csi::ports::{Connector as _, Rpc, StatusCode, verdict_of};
+use nomad_csi::ports::{Connector as _, Rpc, SentSecrets, StatusCode, verdict_of};
 use nomad_csi::retry::Verdict;
 use nomad_csi::server::fake::FakeAgent;
 use nomad_csi::server::{ServerError, VolumeLimits};
@@ -136,7 +136,8 @@ impl Front {
     /// Connects a started agent to the plugin.
     fn attach(&self, agent: &FakeAgent) {
         if let Self::Wire { server, .. } = self {
-            let connection = GrpcConnector::new().connect(server.socket(), None);
+            let connection =
+                GrpcConnector::new().connect(server.socket(), None, &SentSecrets::default());
             let (plugin, alloc) = (FakeAgent::PLUGIN.into(), FakeAgent::ALLOC.into());
             agent.directory.insert(plugin, alloc, connection);
         }

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use nomad_csi::csi::GrpcConnector;
 use nomad_csi::model::{ControllerCapabilities, Secrets};
-use nomad_csi::ports::Connector as _;
 use nomad_csi::ports::fake::{FakeBackend, PluginSettings};
+use nomad_csi::ports::{Connector as _, SentSecrets};
 use nomad_csi::server::fake::FakeAgent;
 use nomad_csi::server::http::{HttpSettings, operator_router};
 use tokio_util::sync::CancellationToken;
@@ -143,7 +143,8 @@ async fn examples_of_other_plugins_are_unchanged_after_an_apply() {
         let backend = FakeBackend::new(settings.clone());
         let socket = directory.path().join(format!("{id}.sock"));
         let plugin = FakePluginServer::start(backend, &socket);
-        let connection = GrpcConnector::new().connect(plugin.socket(), None);
+        let connection =
+            GrpcConnector::new().connect(plugin.socket(), None, &SentSecrets::default());
         agent.add_plugin(id, settings, connection).await;
         plugins.push(plugin);
     }

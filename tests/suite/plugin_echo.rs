@@ -13,7 +13,7 @@ use nomad_csi::csi::{CallFailure, CsiRequest, GrpcConnector, RawClient, proto};
 use nomad_csi::model::{
     AccessMode, AttachmentMode, Capability, CapacityRange, ExternalId, MountOptions, Secrets,
 };
-use nomad_csi::ports::{Connector as _, CreateVolume, Rpc};
+use nomad_csi::ports::{Connector as _, CreateVolume, Rpc, SentSecrets};
 use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{DescriptorProto, FieldDescriptorProto, FileDescriptorSet};
 use tonic::{Code, Status};
@@ -276,7 +276,7 @@ async fn the_ports_of_the_agent_hide_secrets_too() {
     let plugin = EchoPlugin::start(&directory.path().join("csi.sock"), move |_| {
         Err(Status::internal(text.clone()))
     });
-    let connection = GrpcConnector::new().connect(&plugin.socket, None);
+    let connection = GrpcConnector::new().connect(&plugin.socket, None, &SentSecrets::default());
     let request = CreateVolume {
         name: "db".to_owned(),
         capacity: CapacityRange::default(),
@@ -308,4 +308,26 @@ async fn the_ports_of_the_agent_hide_secrets_too() {
         .delete_volume(id, Secrets::default())
         .await;
     assert_eq!(error.unwrap_err().message, shown);
+}
+
+/// A plugin outlives an agent, and repeats to the next one what it got from the one before.
+#[tokio::test]
+async fn what_was_sent_before_is_hidden_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = format!("no access for {CANARY} with flag hunter22 at 10.0.0.7:3260");
+    let plugin = EchoPlugin::start(&directory.path().join("csi.sock"), move |_| {
+        Err(Status::internal(text.clone()))
+    });
+    let mut sent = SentSecrets::default();
+    sent.add_secret(CANARY);
+    sent.add_sealed("password=hunter22");
+    sent.add_sealed("10.0.0.7:3260");
+    assert!(!format!("{sent:?}").contains("hunter22"));
+    let connector = GrpcConnector::new();
+    let shown = "no access for [REDACTED] with flag [REDACTED] at [REDACTED]";
+    for sent in [sent, SentSecrets::default()] {
+        let connection = connector.connect(&plugin.socket, None, &sent);
+        let error = connection.identity.plugin_info().await.unwrap_err();
+        assert_eq!(error.message, shown);
+    }
 }

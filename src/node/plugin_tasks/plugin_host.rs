@@ -12,12 +12,14 @@ use super::serving_tasks::{PluginRun, ServingTasks};
 use crate::model::{AllocId, NodeId, PluginId};
 use crate::node::alloc_directory::blocking;
 use crate::node::registry::Registry;
-use crate::ports::{Clock, Connector, IdSource, Mounter, PluginObserver};
+use crate::ports::{Clock, Connector, IdSource, Mounter, PluginObserver, SentSecretsReader};
 
 /// The dependencies of a [`PluginHost`].
 pub struct PluginHostDeps {
     /// Connects to sockets.
     pub connector: Arc<dyn Connector>,
+    /// What plugins got before.
+    pub sent: Arc<dyn SentSecretsReader>,
     /// Publishes connections.
     pub registry: Arc<Registry>,
     /// Records the state of plugins.

@@ -7,6 +7,7 @@ use super::*;
 use crate::model::Health;
 use crate::node::call_lanes::CallLanes;
 use crate::node::fakes::{FakeConnector, FakeDriver, FakeObserver, FakePlugin, ProbeResponse};
+use crate::ports::fake::NothingSent;
 use crate::ports::{PluginDirectory as _, RandomIds, SystemClock};
 
 struct TestBed {
@@ -51,6 +52,7 @@ impl TestBed {
             SupervisorDeps {
                 driver: self.driver.clone(),
                 connector: self.connector.clone(),
+                sent: Arc::new(NothingSent),
                 registry: self.registry.clone(),
                 observer: self.observer.clone(),
                 clock: Arc::new(SystemClock),

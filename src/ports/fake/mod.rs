@@ -38,7 +38,7 @@ pub use journal::{AppendFault, MemoryJournal};
 pub use ledger::{LedgerFault, MemoryLedger};
 pub use machine::FakeMachine;
 pub use mounter::FakeMounter;
-pub use plugin::{FakeConnector, FakeDirectory, FakePlugin};
+pub use plugin::{FakeConnector, FakeDirectory, FakePlugin, NothingSent};
 pub use provider_state::{FakeSnapshot, FakeVolume, ProviderState};
 pub use refusal::Refusal;
 pub use reported_stats::ReportedStats;

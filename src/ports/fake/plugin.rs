@@ -23,7 +23,9 @@ use crate::ports::attachment::{
     ControllerPublishVolume, ControllerUnpublishVolume, NodeExpandVolume,
 };
 use crate::ports::capacity::GetCapacity;
-use crate::ports::connector::{Connector, PeerProcess, PluginConnection};
+use crate::ports::connector::{
+    Connector, PeerProcess, PluginConnection, SentSecrets, SentSecretsReader,
+};
 use crate::ports::health::{ListVolumeHealth, ListedHealth, NodeVolumeHealth};
 use crate::ports::plugin::{
     Controller, CreateVolume, CreatedVolume, Delivery, Identity, NodeDescription, NodeService,
@@ -85,7 +87,7 @@ pub struct FakePlugin {
 pub(super) type FakeLanes = Arc<Mutex<HashSet<ExternalId>>>;
 
 /// A lane that a call has taken.
-struct TakenLane(FakeLanes, ExternalId);
+pub(super) struct TakenLane(pub(super) FakeLanes, pub(super) ExternalId);
 
 impl Drop for TakenLane {
     fn drop(&mut self) {
@@ -141,9 +143,15 @@ impl FakePlugin {
         subject: &str,
         act: impl Fn(&mut ProviderState) -> Result<T, Refusal> + Send + Sync + 'static,
     ) -> Result<T, PluginError> {
-        let _taken = self.take_lane(rpc, subject)?;
+        let taken = self.take_lane(rpc, subject)?;
         let lane = FakeLane::Controller;
-        self.call_in(lane, (rpc, subject), act).await
+        let answer = self.call_in(lane, (rpc, subject), act).await;
+        let is_unanswered = |error: &PluginError| error.delivery == Delivery::Unanswered;
+        if let Some(taken) = taken.filter(|_| answer.as_ref().is_err_and(is_unanswered)) {
+            let backend = self.backend.clone();
+            tokio::spawn(async move { backend.wait_until_ended(taken.1.as_str()).await });
+        }
+        answer
     }
 
     /// Takes the lane of a volume, or refuses as a laned controller does.
@@ -514,12 +522,22 @@ impl NodeService for FakePlugin {
     }
 }
 
+/// Nothing was sent before.
+#[derive(Clone, Copy, Debug)]
+pub struct NothingSent;
+
+impl SentSecretsReader for NothingSent {
+    fn sent(&self, _: Option<&PluginId>) -> SentSecrets {
+        SentSecrets::default()
+    }
+}
+
 /// Returns the same plugin for every socket.
 #[derive(Clone, Debug)]
 pub struct FakeConnector(pub FakePlugin);
 
 impl Connector for FakeConnector {
-    fn connect(&self, _: &Path, _: Option<PeerProcess>) -> PluginConnection {
+    fn connect(&self, _: &Path, _: Option<PeerProcess>, _: &SentSecrets) -> PluginConnection {
         self.0.connection()
     }
 }

@@ -11,6 +11,7 @@ mod pending;
 mod provider;
 mod recording;
 mod register;
+mod sent_secrets;
 
 use crate::model::{
     AccessMode, AttachmentMode, Bytes, Capability, CapacityRange, ExternalId, MountOptions,

@@ -21,7 +21,7 @@ use crate::node::fakes::{FakeConnector, FakeObserver, FakePlugin};
 use crate::node::plugin_tasks::{PluginHost, PluginHostDeps};
 use crate::node::registry::Registry;
 use crate::node::volume_files::{Durability, Place, VolumeRecord, record_source};
-use crate::ports::fake::{CountingIds, FakeControlPlane, FakeMounter};
+use crate::ports::fake::{CountingIds, FakeControlPlane, FakeMounter, NothingSent};
 use crate::ports::{
     AssignedAlloc, Clock, DriverConfig, LogFile, LogSlice, LogStream, MockScript, MountEntry,
     RunDriver, RunEnd, RunError, RunRequest, RunStart, RunStatus, SourceIdentity,
@@ -420,6 +420,7 @@ impl Node {
         std::fs::create_dir_all(&sockets).unwrap();
         Arc::new(PluginHost::new(PluginHostDeps {
             connector: Arc::new(connector),
+            sent: Arc::new(NothingSent),
             registry: self.registry.clone(),
             observer: self.observer.clone(),
             mounter: Arc::new(self.mounter.clone()),

@@ -1,0 +1,38 @@
+//! What an agent knows of the secrets that another one has sent.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::model::{PluginId, Secrets};
+use crate::ports::SentSecretsReader as _;
+use crate::server::sent_secrets::RecordedSecrets;
+
+#[tokio::test]
+async fn secrets_and_flags_of_recorded_volumes_are_known() {
+    let settings = PluginSettings {
+        secrets: Secrets::from_iter([("token", "hunter2")]),
+        ..PluginSettings::default()
+    };
+    let agent = FakeAgent::start(settings).await.unwrap();
+    let mut request = FakeAgent::request("db");
+    request.secrets = Some(Secrets::from_iter([("token", "hunter2")]));
+    request.mount_options = Some(MountOptions {
+        fs_type: String::new(),
+        mount_flags: vec!["password=sesame".to_owned()],
+    });
+    agent.create(request.clone()).await.unwrap();
+    let next = RecordedSecrets::new(agent.cell.clone(), Arc::new(agent.sealer.clone()));
+    let sent = |plugin: Option<&str>| {
+        let sent = next.sent(plugin.map(PluginId::new).as_ref());
+        let secrets: Vec<String> = sent.secrets().map(str::to_owned).collect();
+        let sealed: Vec<String> = sent.sealed().map(str::to_owned).collect();
+        (secrets, sealed)
+    };
+    let known = (
+        vec!["hunter2".to_owned()],
+        vec!["password=sesame".to_owned()],
+    );
+    assert_eq!(sent(Some(request.plugin_id.as_str())), known);
+    assert_eq!(sent(None), known);
+    assert_eq!(sent(Some("another")), (vec![], vec![]));
+}
