@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -40,6 +41,23 @@ impl DriverTask {
         if tokio::time::timeout(grace, self.task.wait()).await.is_err() {
             self.abort.cancel();
             self.task.wait().await;
+        }
+    }
+}
+
+/// One job is validated at a time for all who ask, and one for the operator.
+#[derive(Clone)]
+pub(super) struct ValidationPlaces {
+    pub(super) everyone: std::sync::Arc<Semaphore>,
+    pub(super) operator: std::sync::Arc<Semaphore>,
+}
+
+impl Default for ValidationPlaces {
+    fn default() -> Self {
+        let place = || std::sync::Arc::new(Semaphore::new(1));
+        Self {
+            everyone: place(),
+            operator: place(),
         }
     }
 }
@@ -138,6 +156,7 @@ pub struct Services {
     /// What the agent reports about itself.
     pub agent_info: std::sync::Arc<AgentInfo>,
     pub(super) ids: std::sync::Arc<dyn IdSource>,
+    pub(super) validations: ValidationPlaces,
     pub(super) stopping: CancellationToken,
 }
 
@@ -196,6 +215,7 @@ impl Services {
             namespaces: NamespaceService::new(ports.cell.clone(), ports.clock.clone()),
             variables: VariableService::new(variable_ports, stopping.clone()),
             ids: ports.ids,
+            validations: ValidationPlaces::default(),
             volumes,
             agent_info: std::sync::Arc::new(about),
             stopping,

@@ -35,6 +35,8 @@ pub enum RequestError {
     },
     /// Other long lists are being encoded, and take too long.
     ListsBusy,
+    /// The jobs of others are being validated, and take too long.
+    ValidationsBusy,
     /// Other long responses are being sent, and take too long.
     ResponsesBusy {
         /// The budget in bytes.
@@ -103,6 +105,7 @@ impl RequestError {
             | Self::TooManyWaiting { .. }
             | Self::TooManyStreams { .. }
             | Self::ListsBusy
+            | Self::ValidationsBusy
             | Self::ResponsesBusy { .. } => {
                 return (Code::ServerBusy, StatusCode::TOO_MANY_REQUESTS);
             }
@@ -186,6 +189,7 @@ impl RequestError {
             Self::TooManyStreams { limit } => format!(
                 "{limit} streams of events and logs are open already (limit `streams`); send the request again later"
             ),
+            Self::ValidationsBusy => "the jobs of others are still being validated; send the request again later".into(),
             Self::ListsBusy => "other long lists are still being encoded (limit `long-lists`); send the request again later".into(),
             Self::ResponsesBusy { limit } => format!(
                 "other responses use all of {} (limit `total-response-bytes`); send the request again later",

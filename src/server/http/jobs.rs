@@ -1,8 +1,9 @@
 //! The endpoints of jobs and evaluations.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 use super::blocking::wait_for_index;
 use super::filtering::Paging;
@@ -16,7 +17,7 @@ use super::request::ApiRequest;
 use crate::job::report_text;
 use crate::model::{EvaluationId, Job, JobId, JobKey, Namespace};
 use crate::place::Decision;
-use crate::server::error::{JobError, ServerError};
+use crate::server::error::{JobError, RequestError, ServerError};
 use crate::server::jobs::{DispatchRequest, JobWritten};
 use crate::state::{Evaluation, JobRecord, State, Table, Topic};
 use crate::wire::{
@@ -189,15 +190,13 @@ pub(super) async fn register(request: &ApiRequest, id: Option<&str>) -> Result {
         .job
         .as_ref()
         .and_then(|job| stopped_as_shown(request, job));
-    let (job, enforced, ignored) = match stopped {
+    let ignored = document.job.as_ref().and_then(ignored_parts);
+    let (job, enforced) = match stopped {
         Some(stopped) => {
             let job = request.services.jobs.complete(&stopped)?;
-            (job, Some(stopped.job_modify_index), None)
+            (job, enforced.or(Some(stopped.job_modify_index)))
         }
-        None => {
-            let (job, ignored) = job_of(request, document)?;
-            (job, enforced, ignored)
-        }
+        None => (job_of(request, document)?, enforced),
     };
     if let Some(id) = id.filter(|id| *id != job.id.as_str()) {
         let body = job.id.to_string();
@@ -216,12 +215,13 @@ pub(super) async fn register(request: &ApiRequest, id: Option<&str>) -> Result {
 /// that command sends back what it was shown, and reports success also if the server refuses it.
 fn stopped_as_shown(request: &ApiRequest, document: &JobDocument) -> Option<Arc<JobRecord>> {
     let fallback = request.parameters.namespace_or_default();
-    let (job, _) = job_from_wire(document, &fallback);
-    let known = request.services.jobs.job(&job.key()).ok();
+    // A dispatched job has problems as it is shown; others are what a client has added.
+    let sent = job_from_wire(document, &fallback);
+    let known = request.services.jobs.job(&sent.0.key()).ok();
     let stopped = known.filter(|known| known.is_stopped)?;
-    let shown = (request.services.cell).read(|state| job_document(state, &stopped));
-    let (shown, _) = job_from_wire(&shown, &fallback);
-    (shown == job).then_some(stopped)
+    let mut shown = (request.services.cell).read(|state| job_document(state, &stopped));
+    shown.stop = false;
+    (job_from_wire(&shown, &fallback) == sent).then_some(stopped)
 }
 
 fn registered(request: &ApiRequest, written: &JobWritten) -> Result {
@@ -236,13 +236,13 @@ fn registered(request: &ApiRequest, written: &JobWritten) -> Result {
     Ok(Reply::json(&document, request.pretty)?.with_index(written.index))
 }
 
-/// The job of a request, and a warning about what is ignored of it. Words without a meaning are reported with Nomad's text.
-fn job_of(request: &ApiRequest, document: JobRequestDocument) -> Result<(Job, Option<String>)> {
+/// The job of a request. Words without a meaning are reported with Nomad's text.
+fn job_of(request: &ApiRequest, document: JobRequestDocument) -> Result<Job> {
     let document = document.job.ok_or(JobError::Missing)?;
     let fallback = request.parameters.namespace_or_default();
     let (job, problems) = job_from_wire(&document, &fallback);
     if problems.is_empty() {
-        return Ok((job, ignored_parts(&document)));
+        return Ok(job);
     }
     let texts: Vec<_> = problems.iter().map(ToString::to_string).collect();
     let job = JobKey::new(job.namespace, job.id);
@@ -328,7 +328,9 @@ pub(super) async fn force_periodic(request: &ApiRequest, id: &str) -> Result {
 }
 
 pub(super) fn plan(request: &ApiRequest) -> Result {
-    let (job, ignored) = job_of(request, request.document()?)?;
+    let document: JobRequestDocument = request.document()?;
+    let ignored = document.job.as_ref().and_then(ignored_parts);
+    let job = job_of(request, document)?;
     let mut plan = request.services.jobs.plan(&job)?;
     plan.warnings.splice(..0, ignored);
     let document = request
@@ -347,7 +349,7 @@ pub(super) fn explain_placement(request: &ApiRequest, id: &str) -> Result {
 
 /// The same for a job that is not recorded.
 pub(super) fn explain_placement_of(request: &ApiRequest) -> Result {
-    let (job, _) = job_of(request, request.document()?)?;
+    let job = job_of(request, request.document()?)?;
     let plan = request.services.jobs.plan(&job)?;
     let key = job.key();
     placement(request, &key, &plan.decision)
@@ -376,8 +378,8 @@ pub(super) async fn collect_garbage(request: &ApiRequest) -> Result {
     Ok(Reply::empty())
 }
 
-/// One job is validated at a time for all who ask.
-static VALIDATIONS: Semaphore = Semaphore::const_new(1);
+/// How long a validation waits for those of others.
+const VALIDATION_WAIT: Duration = Duration::from_secs(30);
 
 /// Validates a job. An invalid one is no error of the request. Anyone may ask, and compiling patterns takes time, so one is
 /// validated at a time, away from the threads that everything else needs.
@@ -386,7 +388,13 @@ pub(super) async fn validate_job(request: &ApiRequest) -> Result {
     let document = document.job.ok_or(JobError::Missing)?;
     let fallback = request.parameters.namespace_or_default();
     let jobs = request.services.jobs.clone();
-    let permit = VALIDATIONS.acquire().await;
+    let places = &request.services.validations;
+    let place = match request.operator.is_ok() {
+        true => places.operator.clone(),
+        false => places.everyone.clone(),
+    };
+    let permit = timeout(VALIDATION_WAIT, place.acquire_owned()).await;
+    let permit = permit.map_err(|_| RequestError::ValidationsBusy)?;
     let validated = tokio::task::spawn_blocking(move || {
         let _permit = permit;
         let (job, words) = job_from_wire(&document, &fallback);

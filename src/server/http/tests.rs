@@ -1085,6 +1085,35 @@ async fn a_long_list_is_complete() {
     assert_eq!(list.as_array().unwrap().len(), 300);
 }
 
+/// Compiling the patterns of others takes long.
+#[tokio::test(start_paused = true)]
+async fn validations_of_others_leave_room_for_the_operator() {
+    let agent = agent().await;
+    let services = agent.services.clone();
+    let everyone = services.validations.everyone.clone();
+    let settings = HttpSettings::default();
+    let router = router(services, settings, OperatorAccess::default());
+    let validate = async |peer: Peer| {
+        let place = Places::new(1, 1, 1).enter().await.unwrap();
+        let request = Request::builder()
+            .method("PUT")
+            .uri("/v1/validate/job")
+            .header("Host", "127.0.0.1")
+            .header("Content-Type", "application/json")
+            .extension(Connection::new(peer, place))
+            .body(Body::from(r#"{"Job": {"ID": "j"}}"#))
+            .unwrap();
+        answer(router.clone().oneshot(request).await.unwrap()).await
+    };
+    let taken = everyone.acquire_owned().await.unwrap();
+    assert_eq!(validate(Peer::Operator).await.status, 200);
+    let busy = validate(Peer::Loopback).await;
+    assert_eq!(busy.status, 429, "{}", busy.text());
+    assert!(busy.text().contains("later"), "{}", busy.text());
+    drop(taken);
+    assert_eq!(validate(Peer::Loopback).await.status, 200);
+}
+
 /// A body that everyone may send and that never arrives takes nothing of what the operator needs.
 #[tokio::test(start_paused = true)]
 async fn bodies_of_others_leave_room_for_the_operator() {

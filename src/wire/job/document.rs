@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::launching::{ParameterizedDocument, PeriodicDocument};
 use super::policy::{ConstraintDocument, ReschedulePolicyDocument, RestartPolicyDocument};
 use super::task::TaskDocument;
-use super::unsupported::Unsupported;
+use super::unsupported::{Unsupported, block, kept_disk};
 use crate::model::TaskEnvironment;
 use crate::wire::volume::MountOptionsDocument;
 
@@ -115,7 +115,7 @@ pub struct JobDocument {
     pub spreads: Unsupported,
     /// `pending`, `running` or `dead`; only a server sets it.
     pub status: String,
-    /// Whether the job was stopped; only a server sets it.
+    /// Whether the job was stopped. Only a server sets it: what a client sends with it is refused.
     pub stop: bool,
     /// When the job was registered, in nanoseconds since the epoch; only a server sets it.
     pub submit_time: i64,
@@ -150,8 +150,17 @@ pub struct TaskGroupDocument {
     /// The number of allocations.
     pub count: Option<i64>,
     /// What happens while its node is away; refused.
-    #[serde(skip_serializing_if = "Unsupported::is_absent")]
+    #[serde(
+        deserialize_with = "block",
+        skip_serializing_if = "Unsupported::is_absent"
+    )]
     pub disconnect: Unsupported,
+    /// The disk of its allocation, if that should outlive the allocation; ignored.
+    #[serde(
+        deserialize_with = "kept_disk",
+        skip_serializing_if = "Unsupported::is_absent"
+    )]
+    pub ephemeral_disk: Unsupported,
     /// The older form of `Disconnect`; refused.
     #[serde(skip_serializing_if = "Unsupported::is_absent")]
     pub max_client_disconnect: Unsupported,

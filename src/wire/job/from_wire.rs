@@ -69,6 +69,12 @@ pub fn job_from_wire(document: &JobDocument, fallback: &Namespace) -> (Job, Vec<
     job.periodic = periodic.map(|periodic| reader.periodic(periodic));
     let parameterized = document.parameterized_job.as_ref();
     job.parameterized = parameterized.map(|one| reader.parameterized(one));
+    if document.stop {
+        reader.problem(
+            "job can't be submitted with 'Stop' set: it would run; stop a job with `job stop`, and start it with 'Stop' false"
+                .to_owned(),
+        );
+    }
     if document.dispatched {
         reader.problem("job can't be submitted with 'Dispatched' set".to_owned());
     } else if !document.parent_id.is_empty() {

@@ -22,6 +22,7 @@ pub fn ignored_parts(job: &JobDocument) -> Option<String> {
     for group in task_groups {
         let TaskGroupDocument {
             affinities,
+            ephemeral_disk,
             networks,
             scaling,
             services,
@@ -32,6 +33,7 @@ pub fn ignored_parts(job: &JobDocument) -> Option<String> {
         } = group;
         let of_group = [
             ("affinity", affinities),
+            ("ephemeral_disk", ephemeral_disk),
             ("network", networks),
             ("scaling", scaling),
             ("service", services),

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::launching::DispatchPayloadDocument;
 use super::policy::{ConstraintDocument, RestartPolicyDocument};
-use super::unsupported::Unsupported;
+use super::unsupported::{Unsupported, block};
 use crate::model::{TaskConfig, TaskEnvironment};
 
 /// A task. `null` stands for Nomad's default. Durations are in nanoseconds.
@@ -55,7 +55,10 @@ pub struct TaskDocument {
     #[serde(skip_serializing_if = "Unsupported::is_absent")]
     pub scaling_policies: Unsupported,
     /// When it runs; refused.
-    #[serde(skip_serializing_if = "Unsupported::is_absent")]
+    #[serde(
+        deserialize_with = "block",
+        skip_serializing_if = "Unsupported::is_absent"
+    )]
     pub schedule: Unsupported,
     /// Secrets that it gets; refused.
     #[serde(skip_serializing_if = "Unsupported::is_absent")]
@@ -72,7 +75,10 @@ pub struct TaskDocument {
     /// The user.
     pub user: String,
     /// The tokens that it gets; refused.
-    #[serde(skip_serializing_if = "Unsupported::is_absent")]
+    #[serde(
+        deserialize_with = "block",
+        skip_serializing_if = "Unsupported::is_absent"
+    )]
     pub vault: Unsupported,
     /// The volumes that it mounts.
     pub volume_mounts: Vec<VolumeMountDocument>,

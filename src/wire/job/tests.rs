@@ -466,6 +466,7 @@ fn parts_that_decide_what_happens_to_volumes_are_problems() {
             "Secrets",
         ),
         (task(json!({"Name": "t", "Vault": {"Role": "x"}})), "Vault"),
+        (task(json!({"Name": "t", "Vault": {}})), "Vault"),
     ] {
         let found = problems(job);
         let expected = format!("{part} is not supported: it decides ");
@@ -480,7 +481,7 @@ fn parts_that_decide_what_happens_to_volumes_are_problems() {
             "Name": "g", "Disconnect": null, "MaxRunDuration": 0, "PreventRescheduleOnLost": false,
             "ReschedulePolicy": {"Attempts": 0, "Delay": 30_000_000_000_i64, "DelayFunction": "exponential",
                 "Interval": 0, "MaxDelay": 3_600_000_000_000_i64, "Unlimited": true},
-            "Tasks": [{"Name": "t", "Templates": [], "Artifacts": null, "Vault": {}}],
+            "Tasks": [{"Name": "t", "Templates": [], "Artifacts": null, "Vault": null}],
         }],
     });
     assert_eq!(problems(nothing.clone()), Vec::<String>::new());

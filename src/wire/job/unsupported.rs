@@ -35,6 +35,25 @@ impl Serialize for Unsupported {
     }
 }
 
+/// Reads a part that is there if a document has an object for it, also an empty one.
+pub(super) fn block<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Unsupported, D::Error> {
+    let value = Value::deserialize(deserializer)?;
+    Ok(Unsupported {
+        is_present: !value.is_null(),
+    })
+}
+
+/// Reads a disk of an allocation, which is there if its data should outlive the allocation: every job has one.
+pub(super) fn kept_disk<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Unsupported, D::Error> {
+    let value = Value::deserialize(deserializer)?;
+    let has = |name: &str| value.get(name).is_some_and(says_something);
+    Ok(Unsupported {
+        is_present: has("Sticky") || has("Migrate"),
+    })
+}
+
 fn says_something(value: &Value) -> bool {
     match value {
         Value::Null => false,
@@ -56,6 +75,42 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::wire::job::document::TaskGroupDocument;
+    use crate::wire::job::task::TaskDocument;
+
+    #[test]
+    fn a_block_is_present_also_without_fields() {
+        for (value, is_present) in [
+            (json!({"Vault": null}), false),
+            (json!({}), false),
+            (json!({"Vault": {}}), true),
+            (json!({"Vault": {"Role": ""}}), true),
+            (json!({"Schedule": {}}), true),
+        ] {
+            let task: TaskDocument = serde_json::from_value(value.clone()).unwrap();
+            let found = !task.vault.is_absent() || !task.schedule.is_absent();
+            assert_eq!(found, is_present, "{value}");
+        }
+        for (value, is_present) in [
+            (json!({"Disconnect": {"Replace": false}}), true),
+            (json!({"Disconnect": {}}), true),
+            (json!({"Disconnect": null}), false),
+        ] {
+            let group: TaskGroupDocument = serde_json::from_value(value.clone()).unwrap();
+            assert_eq!(!group.disconnect.is_absent(), is_present, "{value}");
+        }
+        for (value, is_present) in [
+            (
+                json!({"EphemeralDisk": {"SizeMB": 300, "Sticky": false, "Migrate": false}}),
+                false,
+            ),
+            (json!({"EphemeralDisk": {"Sticky": true}}), true),
+            (json!({"EphemeralDisk": {"Migrate": true}}), true),
+        ] {
+            let group: TaskGroupDocument = serde_json::from_value(value.clone()).unwrap();
+            assert_eq!(!group.ephemeral_disk.is_absent(), is_present, "{value}");
+        }
+    }
 
     #[test]
     fn only_what_a_document_really_has_is_present() {

@@ -34,10 +34,37 @@ async fn a_stopped_job_that_comes_back_as_it_was_shown_is_started() {
     send_line(&agent, "DELETE /v1/job/web", "").await;
     let mut shown = get(&agent, "/v1/job/web").await.json();
     assert_eq!(shown["Stop"], json!(true));
+    let kept = run(&agent, &shown).await;
+    assert_eq!(kept.status, 500, "it stays stopped: {}", kept.text());
+    assert!(kept.text().contains("'Stop'"), "{}", kept.text());
+    let mut new = secret_job("new");
+    new["Stop"] = json!(true);
+    assert_eq!(
+        run(&agent, &new).await.status,
+        500,
+        "a new one that is stopped"
+    );
     shown["Stop"] = json!(false);
     let mut changed = shown.clone();
     changed["TaskGroups"][0]["Count"] = json!(2);
     assert_eq!(run(&agent, &changed).await.status, 500, "a changed one");
+    let mut added = shown.clone();
+    let template = json!([{"DestPath": "local/x", "EmbeddedTmpl": "x"}]);
+    added["TaskGroups"][0]["Tasks"][0]["Templates"] = template;
+    assert_eq!(
+        run(&agent, &added).await.status,
+        500,
+        "one with a refused part"
+    );
+    let stale = json!({"Job": shown, "EnforceIndex": true, "JobModifyIndex": 1}).to_string();
+    let refused = send_line(&agent, "PUT /v1/jobs", &stale).await;
+    assert_ne!(
+        refused.status,
+        200,
+        "an index that is not the job's: {}",
+        refused.text()
+    );
+    assert!(agent.services.jobs.job(&job_key("web")).unwrap().is_stopped);
     let started = run(&agent, &shown).await;
     assert_eq!(started.status, 200, "{}", started.text());
     let known = agent.services.jobs.job(&job_key("web")).unwrap();
