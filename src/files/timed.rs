@@ -1,7 +1,7 @@
-//! Reads pipes and devices within a time limit: a pipe without a writer would block without end.
+//! Reads and writes pipes and devices within a time limit: a pipe without another end would block without end.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -69,4 +69,58 @@ impl Read for TimedReader {
             }
         }
     }
+}
+
+/// Writes to a pipe or a device, which must have a reader, and take the bytes in time.
+///
+/// # Errors
+/// If it has no reader, or cannot be written.
+#[cfg(unix)]
+pub(super) fn write_stream(path: &Path, bytes: &[u8], limit: Duration) -> io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::fs::OFlags;
+    use rustix::io::Errno;
+
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let mut options = File::options();
+    options.write(true).custom_flags(flags.bits().cast_signed());
+    let mut file = options
+        .open(path)
+        .map_err(|error| match Errno::from_io_error(&error) {
+            Some(Errno::NXIO) => io::Error::other("no one reads the pipe"),
+            _ => error,
+        })?;
+    let until = Instant::now() + limit;
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        match file.write(rest) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => rest = &rest[written..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let left = until.saturating_duration_since(Instant::now());
+                let timeout = Timespec::try_from(left).map_err(io::Error::other)?;
+                let mut waiting = [PollFd::new(&file, PollFlags::OUT)];
+                if poll(&mut waiting, Some(&timeout))? == 0 {
+                    let seconds = limit.as_secs();
+                    let why = format!("no one has read all of it within {seconds}s");
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Writes to a device.
+///
+/// # Errors
+/// If it cannot be written.
+#[cfg(not(unix))]
+pub(super) fn write_stream(path: &Path, bytes: &[u8], _: Duration) -> io::Result<()> {
+    let mut file = File::options().write(true).open(path)?;
+    file.write_all(bytes)
 }

@@ -4,11 +4,16 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::output_place::{HeldFile, Place, place_of, place_of_new};
 use super::specs::reason;
+use super::timed::write_stream;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::private;
+
+/// How long the reader of a pipe may take.
+const STREAM_LIMIT: Duration = Duration::from_secs(60);
 
 /// Writes a new file, relative to `base_directory`. Removes an incomplete file.
 ///
@@ -44,7 +49,7 @@ pub fn write_over(base_directory: &Path, file: &Path, bytes: &[u8]) -> Result<()
         Place::File(path) => {
             HeldFile::of(&path).and_then(|held| write_or_replace(held.path(), bytes))
         }
-        Place::Stream(path) => std::fs::write(path, bytes),
+        Place::Stream(path) => write_stream(&path, bytes, STREAM_LIMIT),
     };
     written.map_err(|error| refused(file, &error))
 }
@@ -54,7 +59,7 @@ fn write_or_replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
         Ok(found) if found.is_file() => replace(path, bytes),
         Ok(found) if found.is_symlink() => Err(io::Error::other("a link has taken its place")),
         Err(error) if error.kind() == ErrorKind::NotFound => write(path, bytes),
-        Ok(_) | Err(_) => std::fs::write(path, bytes),
+        Ok(_) | Err(_) => write_stream(path, bytes, STREAM_LIMIT),
     }
 }
 
@@ -210,6 +215,41 @@ mod tests {
         assert!(!Path::new("/dev/null").metadata().unwrap().is_file());
         let names = std::fs::read_dir(directory.path()).unwrap().count();
         assert_eq!(names, 4, "nothing temporary stays");
+    }
+
+    /// A pipe that no one reads would hold a pipeline for ever.
+    #[cfg(unix)]
+    #[test]
+    fn a_pipe_without_a_reader_is_refused() {
+        use std::io::Read as _;
+
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("report");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let over = |bytes: &[u8]| write_over(directory.path(), Path::new("report"), bytes);
+        let refused = over(b"lost").unwrap_err();
+        let message = &refused.iter().next().unwrap().message;
+        assert!(message.contains("no one reads the pipe"), "{message}");
+        let reader = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || {
+                let mut read = vec![];
+                File::open(pipe).unwrap().read_to_end(&mut read).unwrap();
+                read.len()
+            }
+        });
+        let long = vec![b'x'; 300_000];
+        while over(&long).is_err() {
+            std::thread::yield_now();
+        }
+        assert_eq!(reader.join().unwrap(), long.len());
+        let stuck = super::write_stream(&pipe, b"", Duration::ZERO);
+        assert!(stuck.is_err(), "its reader is gone");
+        let idle = File::options().read(true).write(true).open(&pipe).unwrap();
+        let stuck = super::write_stream(&pipe, &long, Duration::ZERO).unwrap_err();
+        assert_eq!(stuck.kind(), ErrorKind::TimedOut);
+        drop(idle);
     }
 
     #[cfg(unix)]

@@ -83,7 +83,11 @@ pub(super) use plan_json::plan_json;
 pub(super) use plan_text::plan_text;
 pub(super) use plugin::{plugin_detail, plugin_list};
 pub(super) use plugin_impact::{plugin_impact_json, plugin_impact_text};
-pub(super) use printer::{OutputReader, Printer, PrinterStream, one_line};
+#[cfg(test)]
+pub(super) use printer::without_commands;
+pub(super) use printer::{
+    OutputReader, Printer, PrinterStream, command_start, ends_blank, one_line,
+};
 #[cfg(feature = "agent")]
 pub(super) use probe::{probe_json, probe_text};
 pub(super) use problems::problems_text;

@@ -214,7 +214,7 @@ pub(super) fn in_one_line(text: &str) -> String {
 
 /// Breaks up what the runner of GitHub or of Azure Pipelines takes for a command: `::` at the start of a line, after
 /// blanks and colours, and `##[` and `##vso[` anywhere in it.
-pub(super) fn without_commands(text: &str) -> String {
+pub(in crate::cli) fn without_commands(text: &str) -> String {
     let lines = text.split_inclusive('\n').map(|line| {
         let line = without_bracketed_commands(line);
         let plain = anstream::adapter::strip_str(&line).to_string();
@@ -225,6 +225,43 @@ pub(super) fn without_commands(text: &str) -> String {
     });
     lines.collect()
 }
+
+/// Returns how many bytes at the end of a text may begin a command that the next piece of the text completes. Before the
+/// text, its line has only blanks and colours if `is_blank_before`.
+pub(in crate::cli) fn command_start(text: &str, is_blank_before: bool) -> usize {
+    let (is_blank, line) = match text.rsplit_once('\n') {
+        Some((_, line)) => (true, line),
+        None => (is_blank_before, text),
+    };
+    let bracketed = (1..BRACKETED[1].len()).rev().find(|length| {
+        BRACKETED.iter().any(|command| {
+            command
+                .get(..*length)
+                .is_some_and(|start| *length < command.len() && line.ends_with(start))
+        })
+    });
+    if let Some(length) = bracketed {
+        return length;
+    }
+    let plain = anstream::adapter::strip_str(line).to_string();
+    usize::from(is_blank && line.ends_with(':') && plain.trim_start() == ":")
+}
+
+/// Whether the last line of a text has only blanks and colours.
+pub(in crate::cli) fn ends_blank(text: &str, is_blank_before: bool) -> bool {
+    let (is_blank, line) = match text.rsplit_once('\n') {
+        Some((_, line)) => (true, line),
+        None => (is_blank_before, text),
+    };
+    is_blank
+        && anstream::adapter::strip_str(line)
+            .to_string()
+            .trim_start()
+            .is_empty()
+}
+
+/// What begins a command anywhere in a line, the shorter one first.
+const BRACKETED: [&str; 2] = ["##[", "##vso["];
 
 fn without_bracketed_commands(text: &str) -> String {
     text.replace("##[", "## [").replace("##vso[", "## vso[")

@@ -1,4 +1,9 @@
 //! The text of a log that arrives in pieces: whole characters, and the last lines of the first piece.
+//!
+//! What is printed has no command for the runner of a pipeline, and each piece is looked at by itself. So what may begin a
+//! command waits for the next piece.
+
+use crate::cli::ui::{command_start, ends_blank};
 
 /// How many bytes a line is expected to have, as in Nomad.
 pub(super) const LINE_LENGTH: u64 = 120;
@@ -8,6 +13,10 @@ pub(super) struct LogLines {
     /// How many lines of the first piece are shown; `None` for all.
     most: Option<usize>,
     pending: Vec<u8>,
+    /// What may begin a command.
+    held: String,
+    /// Whether the line so far has only blanks.
+    is_blank: bool,
 }
 
 impl LogLines {
@@ -16,24 +25,31 @@ impl LogLines {
         Self {
             most,
             pending: vec![],
+            held: String::new(),
+            is_blank: true,
         }
     }
 
-    /// Adds a piece and returns the text to show. The start of a character waits for its rest.
+    /// Adds a piece and returns the text to show. The start of a character or of a command waits for its rest.
     pub(super) fn push(&mut self, piece: &[u8]) -> String {
         self.pending.extend_from_slice(piece);
         let complete = self.pending.len() - incomplete_end(&self.pending);
         let bytes: Vec<u8> = self.pending.drain(..complete).collect();
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        match self.most.take() {
+        let text = match self.most.take() {
             Some(most) => last_lines(&text, most).to_owned(),
             None => text,
-        }
+        };
+        let mut shown = std::mem::take(&mut self.held) + &text;
+        let held = command_start(&shown, self.is_blank);
+        self.held = shown.split_off(shown.len() - held);
+        self.is_blank = ends_blank(&shown, self.is_blank);
+        shown
     }
 
     /// Returns what is left at the end of the log.
     pub(super) fn finish(self) -> String {
-        String::from_utf8_lossy(&self.pending).into_owned()
+        self.held + &String::from_utf8_lossy(&self.pending)
     }
 }
 
@@ -70,6 +86,42 @@ mod tests {
             assert_eq!(lines.push(b"d\ne\n"), "d\ne\n");
         }
         assert_eq!(last_lines("a\nb", 1), "b");
+    }
+
+    /// Each piece is printed without commands by itself.
+    #[test]
+    fn a_command_that_two_pieces_share_is_broken_up() {
+        use crate::cli::ui::without_commands;
+        for text in [
+            "::error::x\n",
+            "a\n  ::error::x\n",
+            "\u{1b}[31m::error::x\n",
+            "a ##vso[task]x\n",
+            "##[error]x",
+            "####vso[x",
+        ] {
+            let whole = without_commands(text);
+            assert_ne!(whole, text);
+            for split in (0..=text.len()).filter(|at| text.is_char_boundary(*at)) {
+                for second in split..=text.len() {
+                    let mut lines = LogLines::new(None);
+                    let pieces = [&text[..split], &text[split..second], &text[second..]];
+                    let shown = pieces.map(|piece| without_commands(&lines.push(piece.as_bytes())));
+                    let shown = shown.concat() + &without_commands(&lines.finish());
+                    // A colour that is cut is shown as text, and then the line does not begin with the command.
+                    let is_cut = |at: usize| text.starts_with('\u{1b}') && (1..5).contains(&at);
+                    let is_cut_colour = is_cut(split) || is_cut(second);
+                    let again = without_commands(&shown);
+                    assert!(
+                        is_cut_colour || again == shown,
+                        "{split} {second}: {shown:?}"
+                    );
+                }
+            }
+        }
+        let mut lines = LogLines::new(None);
+        let shown = ["a: b:", "c #", " d:", "\n:", " e"].map(|piece| lines.push(piece.as_bytes()));
+        assert_eq!(shown, ["a: b:", "c ", "# d:", "\n", ": e"]);
     }
 
     #[test]
