@@ -10,7 +10,7 @@ use super::command_context::CommandContext;
 use super::error::CliError;
 use crate::diagnostic::{Code, Diagnostic, closest_match};
 use crate::model::{HiddenField, Namespace, NamespacedId, VolumeId};
-use crate::plan::{Approvals, PlanOptions, Risk};
+use crate::plan::{Approvals, CUTS_OFF, PlanOptions, Risk};
 use crate::reconcile::workflow::ChangeOptions;
 use crate::spec::VolumeSpec;
 
@@ -52,11 +52,21 @@ pub(super) fn change_options(
         },
         approvals: Approvals {
             max_risk: arguments.max_risk,
+            cut_off: approve.clone().filter_map(|text| cut_off(text)).collect(),
             approved: approve
+                .filter(|text| cut_off(text).is_none())
                 .map(|text| names.parse_pair("--approve", text, &Risk::ALL, Risk::as_str))
                 .collect::<Result<_, _>>()?,
         },
     })
+}
+
+/// Returns the ID of the allocation or node that an approval cuts off; `None` if it is another approval.
+pub(super) fn cut_off(text: &str) -> Option<&str> {
+    match text.split_once(':') {
+        Some((CUTS_OFF, id)) if !id.is_empty() => Some(id),
+        Some(_) | None => None,
+    }
 }
 
 /// Resolves the names of volumes on the command line.

@@ -58,6 +58,11 @@ pub struct VolumeRequest<S = Secrets> {
 pub type UnresolvedRequest = VolumeRequest<SecretRefs>;
 
 impl<S> VolumeRequest<S> {
+    /// Returns the name for the provider: the name, or the ID.
+    pub fn provider_name(&self) -> &str {
+        self.name.as_deref().unwrap_or(self.id.as_str())
+    }
+
     /// Creates a request with the required fields only.
     pub fn new(key: NamespacedId, plugin_id: PluginId, capabilities: Vec<Capability>) -> Self {
         Self {

@@ -100,6 +100,66 @@ impl Action {
         }
     }
 
+    /// Whether the change deletes the data that the volume has now.
+    pub fn destroys_data(&self) -> bool {
+        match self {
+            Self::DeleteData => true,
+            Self::Replace(replace) => match replace.steps {
+                ReplaceSteps::DeleteThenCreate => true,
+                ReplaceSteps::DeregisterThenRegister => false,
+            },
+            Self::Unchanged
+            | Self::Create(_)
+            | Self::Register(_)
+            | Self::RegisterAgain(_)
+            | Self::Recreate(_)
+            | Self::Update(_)
+            | Self::Expand(_)
+            | Self::Deregister
+            | Self::WaitingForClaims(_)
+            | Self::Blocked(_) => false,
+        }
+    }
+
+    /// Returns the request that registers data which exists; `None` if the change registers none.
+    pub fn registration(&self) -> Option<&UnresolvedRequest> {
+        match self {
+            Self::Register(request) => Some(request),
+            Self::RegisterAgain(again) => Some(&again.request),
+            Self::Replace(replace) => match replace.steps {
+                ReplaceSteps::DeregisterThenRegister => Some(&replace.request),
+                ReplaceSteps::DeleteThenCreate => None,
+            },
+            Self::Unchanged
+            | Self::Create(_)
+            | Self::Recreate(_)
+            | Self::Update(_)
+            | Self::Expand(_)
+            | Self::Deregister
+            | Self::DeleteData
+            | Self::WaitingForClaims(_)
+            | Self::Blocked(_) => None,
+        }
+    }
+
+    /// Returns the request that creates a volume which the server does not have; `None` if the change creates none.
+    pub fn creation(&self) -> Option<&UnresolvedRequest> {
+        match self {
+            Self::Create(request) => Some(request),
+            Self::Recreate(recreate) => Some(&recreate.request),
+            Self::Unchanged
+            | Self::Register(_)
+            | Self::RegisterAgain(_)
+            | Self::Update(_)
+            | Self::Expand(_)
+            | Self::Replace(_)
+            | Self::Deregister
+            | Self::DeleteData
+            | Self::WaitingForClaims(_)
+            | Self::Blocked(_) => None,
+        }
+    }
+
     /// Whether the change removes the registration that the volume has now.
     pub fn removes(&self) -> bool {
         match self {

@@ -9,6 +9,7 @@
 use std::collections::BTreeSet;
 
 use super::action::{Action, Plan, PlannedVolume};
+use super::cut_offs::CutOffs;
 use super::inputs::ObservedState;
 use super::risk::Risk;
 use crate::diagnostic::{Code, Diagnostic, closest_match};
@@ -21,6 +22,8 @@ pub struct Approvals {
     pub max_risk: Option<Risk>,
     /// The highest risk allowed for single volumes.
     pub approved: BTreeSet<(Risk, NamespacedId)>,
+    /// The allocations and nodes that are known not to write any more.
+    pub cut_off: CutOffs,
 }
 
 /// An entry of a plan whose risk is not approved.
@@ -193,6 +196,7 @@ mod tests {
             let approvals = Approvals {
                 max_risk: None,
                 approved: [(approved, existing().key())].into(),
+                ..Approvals::default()
             };
             let exists = observed(Some(existing()), plugin(|_| {}));
             approvals.unused(plan, &exists, |_| false).len()
@@ -226,6 +230,7 @@ mod tests {
         let approvals = Approvals {
             max_risk: None,
             approved: [(Risk::NeedsDowntime, existing().key())].into(),
+            ..Approvals::default()
         };
         let gone = observed(None, plugin(|_| {}));
         let unused = |was_removed| approvals.unused(&Plan::default(), &gone, |_| was_removed);
@@ -248,6 +253,7 @@ mod tests {
             let approvals = Approvals {
                 max_risk: None,
                 approved: [(risk, key)].into(),
+                ..Approvals::default()
             };
             assert_eq!(missing(&approvals), expected, "{risk}");
         }

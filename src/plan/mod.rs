@@ -5,10 +5,12 @@
 
 mod action;
 mod approval;
+mod away_nodes;
 mod build;
 mod claim_drops;
 mod claiming_alloc;
 mod creation_limits;
+mod cut_offs;
 mod deny;
 mod depend;
 mod diff;
@@ -55,9 +57,11 @@ pub use action::{
     RegisterAgain, Replace, ReplaceSteps, UnconfirmedReason, Update,
 };
 pub use approval::{Approvals, Unapproved};
+pub use away_nodes::{AwayNode, forgotten_user_problems, unread_nodes_problem};
 pub use build::build_plan;
 pub use claim_drops::{CUTS_OFF, ClaimDrops};
 pub use claiming_alloc::{ClaimingAlloc, UNKNOWN_CLAIM_HELP};
+pub use cut_offs::CutOffs;
 pub use deny::DenyRule;
 pub use diff::{Change, FieldValue, diff};
 pub use drift::{DriftInputs, detect_drift};
@@ -87,10 +91,11 @@ pub use removal_checks::{Removal, forced_claims_warning, removal_problems, share
 pub use removals::protected_by_set;
 pub use risk::{DataLoss, Impact, LastSnapshot, Recovery, Risk};
 pub use rules::{
-    CreateRule, MergeRules, MountOptionsRule, OmittedMap, TopologyRule, UnknownCapacityRule,
-    UnreportedFields, UpdateRule, server_version_warning,
+    CreateRule, MergeRules, MountOptionsRule, NameRule, OmittedMap, TopologyRule,
+    UnknownCapacityRule, UnreportedFields, UpdateRule, server_version_warning,
 };
 pub use saved_plan::{PlanOrigin, SavedPlan, SavedPlanProblem};
+pub use shared_data::{created_with_existing_data, created_with_known_data};
 pub use unread::{NotedRules, NotedVolumes, inputs_of_unchanged, noted_volumes, unread_volumes};
 pub use update::remaining_differences;
 pub use update_answers::{UpdateAnswers, update_answers};

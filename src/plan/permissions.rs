@@ -403,16 +403,23 @@ impl Grants {
     /// and no closer rule revokes it. `None` if unknown. Nomad 2.0.5 lists the volumes of all
     /// namespaces with `*` if the token can list in one of them; deleting data does not rely on that.
     pub fn lists_every_namespace(&self) -> Option<bool> {
+        self.has_everywhere(AclVolumeCapability::List)
+    }
+
+    /// Whether the token can read the allocations of every namespace; `None` if unknown. Nomad leaves those of other
+    /// namespaces out of its list.
+    pub fn reads_every_job(&self) -> Option<bool> {
+        self.has_everywhere(AclVolumeCapability::ReadJobs)
+    }
+
+    fn has_everywhere(&self, capability: AclVolumeCapability) -> Option<bool> {
         match self {
             Self::Everything => Some(true),
             Self::Unknown => None,
             Self::Rules(rules) => {
-                let mut labels = rules.namespaces.keys();
-                let lists = |label: &String| {
-                    let namespace = &rules.namespaces[label];
-                    grants_capability(&namespace.capabilities, AclVolumeCapability::List)
-                };
-                Some(rules.namespaces.contains_key(Namespace::ALL) && labels.all(lists))
+                let mut own = rules.namespaces.values();
+                let grants = own.all(|own| grants_capability(&own.capabilities, capability));
+                Some(rules.namespaces.contains_key(Namespace::ALL) && grants)
             }
         }
     }

@@ -28,8 +28,19 @@ pub struct MergeRules {
     pub unknown_capacity: UnknownCapacityRule,
     /// The sizes that a volume can be created with.
     pub creates: CreateRule,
+    /// The name under which a plugin creates a volume.
+    pub names: NameRule,
     /// The fields of a volume that a read does not show.
     pub unreported: UnreportedFields,
+}
+
+/// The name under which a plugin creates a volume. A plugin answers a creation with the volume that it has of that name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameRule {
+    /// The name in the request, so volumes of one name get the same data (W13).
+    AsRequested,
+    /// A name that no other volume has.
+    Unique,
 }
 
 /// The sizes that a volume can be created with.
@@ -119,6 +130,7 @@ impl MergeRules {
         omitted_context: OmittedMap::Keep,
         unknown_capacity: UnknownCapacityRule::IsZero,
         creates: CreateRule::AnyRange,
+        names: NameRule::AsRequested,
         unreported: UnreportedFields {
             sizes: false,
             mount_options: false,
@@ -145,6 +157,7 @@ impl MergeRules {
         omitted_context: OmittedMap::Keep,
         unknown_capacity: UnknownCapacityRule::HoldsRecordedMinimum,
         creates: CreateRule::AnyRange,
+        names: NameRule::Unique,
         unreported: Self::NOMAD.unreported,
     };
 

@@ -15,6 +15,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::action::{Action, Plan, PlannedVolume};
 use super::approval::Approvals;
+use super::cut_offs::CutOffs;
 use super::deny::DenyRule;
 use super::inputs::{ObservedState, PlanOptions, PluginState};
 use super::ledger::DataIdentity;
@@ -101,6 +102,8 @@ struct SavedOptions {
 struct SavedApprovals {
     max_risk: Option<String>,
     approved: Vec<(String, NamespacedId)>,
+    #[serde(default, skip_serializing_if = "CutOffs::is_empty")]
+    cut_off: CutOffs,
 }
 
 /// One entry of a saved plan.
@@ -224,6 +227,7 @@ impl SavedPlan {
             approvals: SavedApprovals {
                 max_risk: approvals.max_risk.map(|risk| risk.as_str().to_owned()),
                 approved: approvals.approved.iter().map(approved).collect(),
+                cut_off: approvals.cut_off.clone(),
             },
             volumes: plan
                 .volumes
@@ -329,6 +333,7 @@ impl SavedPlan {
             approved: approved
                 .map(|(word, key)| Ok((risk(word)?, key.clone())))
                 .collect::<Result<_, _>>()?,
+            cut_off: saved.cut_off.clone(),
         })
     }
 

@@ -2,38 +2,34 @@
 //!
 //! A server checks the access mode of each volume by itself. So two volumes with the same data have two writers, and
 //! deleting one destroys the data of both. Some storage is made for that, such as an NFS export.
+//!
+//! A creation is such a registration too: a plugin answers with the volume that it has of the same name.
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::action::{Action, PlannedVolume, ReplaceSteps};
+use super::action::{Action, PlannedVolume};
 use super::inputs::{PlanInputs, PluginState};
-use super::removal_checks::may_be_one_provider;
+use super::ledger::DataIdentity;
+use super::removal_checks::{may_be_one_provider, shares_data};
+use super::rules::NameRule;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{ExternalId, NamespacedId, PluginId, UnresolvedRequest, VolumeSummary};
+use crate::model::{ExternalId, NamespacedId, PluginId, Volume, VolumeSummary, one_line};
 
-/// Blocks every registration of data that another volume has or gets, and that `--share` does not name.
+/// Blocks every registration of data that another volume has or gets, and every creation under a name that another volume
+/// has or gets, unless `--share` names the volume.
 pub(super) fn block_second_registrations(volumes: &mut [PlannedVolume], inputs: &PlanInputs<'_>) {
-    let mut registered: HashMap<&str, Vec<&VolumeSummary>> = HashMap::new();
-    for other in &inputs.observed.registered {
-        let remote = other.external_id.as_ref().map(ExternalId::as_str);
-        let remote = remote.unwrap_or(other.id.as_str());
-        registered.entry(remote).or_default().push(other);
-    }
+    let registered = Registered::of(&inputs.observed.registered);
     let provider = |plugin: &PluginId| match inputs.observed.plugins.get(plugin) {
         Some(PluginState::Known(plugin)) => plugin.summary.provider.clone(),
         Some(PluginState::Missing | PluginState::Unknown) | None => String::new(),
     };
-    let mut planned_before: HashMap<ExternalId, Vec<(PluginId, NamespacedId)>> = HashMap::new();
+    let mut planned_before: HashMap<NewData, Vec<(PluginId, NamespacedId)>> = HashMap::new();
     for planned in volumes {
-        let Some((plugin, external_id)) = registration(&planned.action).and_then(|request| {
-            let external_id = request.external_id.as_ref()?;
-            Some((request.plugin_id.clone(), external_id.clone()))
-        }) else {
+        let Some((plugin, data)) = new_data(&planned.action, inputs.rules.names) else {
             continue;
         };
         let own = provider(&plugin);
-        let known = registered.get(external_id.as_str());
-        let known = known.into_iter().flatten().filter(|other| {
+        let known = registered.with(&data).filter(|other| {
             let other = (&other.plugin_id, other.provider.as_str());
             may_be_one_provider((&plugin, &own), other)
         });
@@ -41,7 +37,7 @@ pub(super) fn block_second_registrations(volumes: &mut [PlannedVolume], inputs: 
             .map(|other| (other.key(), other.plugin_id.clone()))
             .filter(|(key, _)| *key != planned.key)
             .collect();
-        let before = planned_before.entry(external_id.clone()).or_default();
+        let before = planned_before.entry(data.clone()).or_default();
         let first = before.iter().find(|(other, key)| {
             let is_same = may_be_one_provider((&plugin, &own), (other, &provider(other)));
             is_same && *key != planned.key
@@ -49,59 +45,165 @@ pub(super) fn block_second_registrations(volumes: &mut [PlannedVolume], inputs: 
         others.extend(first.map(|(plugin, key)| (key.clone(), plugin.clone())));
         before.push((plugin, planned.key.clone()));
         if !others.is_empty() && !inputs.options.share.contains(&planned.key) {
-            let refused = second_registration(planned, &others, &external_id);
+            let refused = data.refused(planned, &others);
             planned.block(vec![refused]);
         }
     }
 }
 
-/// Returns the registration that an action makes.
-fn registration(action: &Action) -> Option<&UnresolvedRequest> {
-    match action {
-        Action::Register(request) => Some(request),
-        Action::RegisterAgain(again) => Some(&again.request),
-        Action::Replace(replace) => match replace.steps {
-            ReplaceSteps::DeregisterThenRegister => Some(&replace.request),
-            ReplaceSteps::DeleteThenCreate => None,
-        },
-        Action::Unchanged
-        | Action::Create(_)
-        | Action::Recreate(_)
-        | Action::Update(_)
-        | Action::Expand(_)
-        | Action::Deregister
-        | Action::DeleteData
-        | Action::WaitingForClaims(_)
-        | Action::Blocked(_) => None,
+/// The registrations of a server, by their data and by their names.
+struct Registered<'a> {
+    by_data: HashMap<&'a str, Vec<&'a VolumeSummary>>,
+    by_name: HashMap<&'a str, Vec<&'a VolumeSummary>>,
+}
+
+impl<'a> Registered<'a> {
+    fn of(volumes: &'a [VolumeSummary]) -> Self {
+        let (mut by_data, mut by_name) = (HashMap::new(), HashMap::new());
+        for other in volumes {
+            let data: &mut Vec<_> = by_data.entry(other.remote_id()).or_default();
+            data.push(other);
+            if !other.name.is_empty() {
+                let named: &mut Vec<_> = by_name.entry(other.name.as_str()).or_default();
+                named.push(other);
+            }
+        }
+        Self { by_data, by_name }
+    }
+
+    /// Those that have this data, or the name to which a plugin answers with their data.
+    fn with(&self, data: &NewData) -> impl Iterator<Item = &'a VolumeSummary> {
+        let found = match data {
+            NewData::Known(external_id) => self.by_data.get(external_id.as_str()),
+            NewData::Named(name) => self.by_name.get(name.as_str()),
+        };
+        found.into_iter().flatten().copied()
     }
 }
 
-fn second_registration(
-    planned: &PlannedVolume,
-    others: &BTreeMap<NamespacedId, PluginId>,
-    external_id: &ExternalId,
-) -> Diagnostic {
+/// The data that a volume gets.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum NewData {
+    /// That of this external ID.
+    Known(ExternalId),
+    /// What the plugin makes under this name, or has.
+    Named(String),
+}
+
+/// Returns the data that an action registers or creates, with its plugin.
+fn new_data(action: &Action, names: NameRule) -> Option<(PluginId, NewData)> {
+    let registered = action.registration().and_then(|request| {
+        let external_id = request.external_id.clone()?;
+        Some((request.plugin_id.clone(), NewData::Known(external_id)))
+    });
+    registered.or_else(|| {
+        let request = action.creation()?;
+        match names {
+            NameRule::AsRequested => {
+                let name = request.provider_name().to_owned();
+                Some((request.plugin_id.clone(), NewData::Named(name)))
+            }
+            NameRule::Unique => None,
+        }
+    })
+}
+
+impl NewData {
+    fn refused(
+        &self,
+        planned: &PlannedVolume,
+        others: &BTreeMap<NamespacedId, PluginId>,
+    ) -> Diagnostic {
+        let key = planned.key.quoted();
+        let (message, field) = match self {
+            Self::Known(_) => (
+                format!("cannot register volume {key}: another volume has the same data"),
+                "external_id",
+            ),
+            Self::Named(_) => (
+                format!("cannot create volume {key}: another volume has its name"),
+                "name",
+            ),
+        };
+        let mut problem = Diagnostic::error(Code::VolumeShared, message);
+        if let Some(spec) = &planned.spec {
+            problem = problem.label(spec.field_span(field), "");
+        }
+        for (other, plugin) in others {
+            let what = match self {
+                Self::Known(external_id) => format!("external ID `{external_id}`"),
+                Self::Named(name) => format!("name `{}`", one_line(name)),
+            };
+            problem = problem.note(format!(
+                "volume `{}` in namespace `{}` has {what} at plugin `{plugin}`",
+                other.id, other.namespace
+            ));
+        }
+        let problem = match self {
+            Self::Known(_) => problem,
+            Self::Named(_) => problem.note("a plugin answers a creation with the volume that it has of that name, also for another namespace"),
+        };
+        let problem = problem
+            .note("both could be written at the same time, whatever their capabilities allow");
+        let option = planned.key.option();
+        match self {
+            Self::Known(_) => problem
+                .help("use the other volume, or deregister it first; its data stays")
+                .help(format!(
+                    "if the storage is made for that, such as an NFS export, add `--share {option}`"
+                )),
+            Self::Named(_) => problem
+                .help("set another `name`, such as one with the namespace in it")
+                .help(format!(
+                    "if the plugin makes another volume all the same, add `--share {option}`"
+                )),
+        }
+    }
+}
+
+/// Returns the error for a volume that was created with the data of another one.
+pub fn created_with_known_data(volume: &Volume, others: &[VolumeSummary]) -> Option<Diagnostic> {
+    let other = others.iter().find(|other| shares_data(volume, other))?;
     let message = format!(
-        "cannot register volume {}: another volume has the same data",
-        planned.key.quoted()
+        "the provider answered the creation of volume {} with the data of another volume",
+        volume.key().quoted()
     );
-    let mut problem = Diagnostic::error(Code::VolumeShared, message);
-    if let Some(spec) = &planned.spec {
-        problem = problem.label(spec.field_span("external_id"), "");
+    Some(
+        Diagnostic::error(Code::VolumeShared, message)
+            .note(format!(
+                "volume `{}` in namespace `{}` has external ID `{}` at plugin `{}`",
+                other.id,
+                other.namespace,
+                one_line(other.remote_id()),
+                other.plugin_id
+            ))
+            .note("both could be written at the same time, whatever their capabilities allow")
+            .help("set another `name`, such as one with the namespace in it"),
+    )
+}
+
+/// Returns the error for a volume that was created with data that the provider had before, although an allocation may write
+/// to data of the provider.
+pub fn created_with_existing_data(
+    volume: &Volume,
+    existing: &[DataIdentity],
+) -> Option<Diagnostic> {
+    let data = DataIdentity::of(volume);
+    if !existing.contains(&data) {
+        return None;
     }
-    for (other, plugin) in others {
-        problem = problem.note(format!(
-            "volume `{}` in namespace `{}` has external ID `{external_id}` at plugin `{plugin}`",
-            other.id, other.namespace
-        ));
-    }
-    problem
-        .note("both could be written at the same time, whatever their capabilities allow")
-        .help("use the other volume, or deregister it first; its data stays")
-        .help(format!(
-            "if the storage is made for that, such as an NFS export, add `--share {}`",
-            planned.key.option()
-        ))
+    let message = format!(
+        "the provider answered the creation of volume {} with data that it had before",
+        volume.key().quoted()
+    );
+    Some(
+        Diagnostic::error(Code::VolumeShared, message)
+            .note(format!(
+                "its external ID is `{}`, and an allocation of a volume that was deregistered may still write to it",
+                one_line(data.external_id.as_str())
+            ))
+            .help("set another `name`, or wait until no allocation may write to a volume that was deregistered"),
+    )
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Creates or changes one volume: read it, record the step, call, read it back, record the result.
 //!
 //! After a change the volume is compared with the request. This detects a server that accepted a field
-//! and dropped it. A call whose reply is lost is not repeated; its effect is read from the server.
+//! and dropped it. A volume that was created with the data of another one is not kept. A call whose reply is lost is not repeated; its effect is read from the server.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,7 +13,10 @@ use super::record::Recorded;
 use super::until_sent::{Check, until_sent};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{NamespacedId, UnresolvedRequest, Volume, VolumeRequest, shell_quoted};
-use crate::plan::{IntentStep, MergeRules, PlannedVolume, VolumeVersion, remaining_differences};
+use crate::plan::{
+    IntentStep, MergeRules, PlannedVolume, VolumeVersion, created_with_existing_data,
+    created_with_known_data, remaining_differences,
+};
 use crate::ports::{ApiError, WithDocument, WriteReply};
 
 /// The kind of a call that creates or changes a volume.
@@ -131,7 +134,42 @@ async fn send(
         }
         Err(error) => Outcome::plain(Status::not_sent(error.diagnostic())),
     };
+    let outcome = match call.kind {
+        CallKind::Create if !request.share => without_known_data(execution, key, outcome).await,
+        CallKind::Create | CallKind::Register | CallKind::Expand => outcome,
+    };
     record_outcome(execution, key, request, outcome).await
+}
+
+/// Removes the registration of a volume again that was created with the data of another volume.
+async fn without_known_data(
+    execution: &Execution<'_>,
+    key: &NamespacedId,
+    outcome: Outcome,
+) -> Outcome {
+    let Status::Done(Some(reading)) = &outcome.status else {
+        return outcome;
+    };
+    let volume = &reading.value;
+    let known = created_with_known_data(volume, execution.registered)
+        .or_else(|| created_with_existing_data(volume, execution.existing));
+    let Some(problem) = known else {
+        return outcome;
+    };
+    let problem = match execution.api.deregister_volume(key, false).await {
+        Ok(()) => problem.note("its registration was removed again; the data is as it was"),
+        Err(error) => problem
+            .note(format!("its registration could not be removed again: {}", error.message))
+            .help(format!(
+                "remove the registration, and never the data: run `nomad-csi volume deregister {} --namespace {}`",
+                shell_quoted(&key.id),
+                shell_quoted(&key.namespace)
+            )),
+    };
+    Outcome {
+        status: Status::Failed(problem),
+        warnings: outcome.warnings,
+    }
 }
 
 /// Records how the step ended. A failure to record is a warning: the change is done.

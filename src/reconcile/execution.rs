@@ -8,7 +8,8 @@ use super::outcome::Outcome;
 use super::reconnect::Reconnect;
 use super::record::Record;
 use super::resolve::Resolved;
-use crate::plan::MergeRules;
+use crate::model::VolumeSummary;
+use crate::plan::{DataIdentity, MergeRules};
 use crate::ports::{SnapshotApi, VolumeApi};
 
 /// Observes the progress of a plan.
@@ -27,6 +28,10 @@ pub struct Execution<'a> {
     pub api: &'a dyn VolumeApi,
     /// The same server, for snapshots.
     pub snapshots: &'a dyn SnapshotApi,
+    /// The registrations of all data, as far as the plan had to list them.
+    pub registered: &'a [VolumeSummary],
+    /// The data that providers had before, and that no creation may be answered with.
+    pub existing: &'a [DataIdentity],
     /// How the server merges updates.
     pub rules: MergeRules,
     /// The requests of all volumes to change, with their secrets.

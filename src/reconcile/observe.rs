@@ -23,10 +23,6 @@ pub struct Observation {
     pub observed: ObservedState,
     /// The server's own JSON of every volume that exists.
     pub documents: BTreeMap<NamespacedId, Document>,
-    /// Whether a volume would be registered with data that a server may know.
-    pub registers_known_data: bool,
-    /// Why the other registrations of that data could not be listed.
-    pub unlisted: Option<ApiError>,
 }
 
 /// What to read.
@@ -93,13 +89,12 @@ pub async fn observe(
     observed.plugin_ids = plugin_ids(api, &observed.plugins).await;
     observed.namespaces = namespaces(api, request.wanted, observed).await;
     let mut known = request.known_data.iter();
-    observation.registers_known_data = known.any(|key| !observation.observed.has(key));
     if request.lists_all_volumes {
         observation.observed.registered = list_all_volumes(api).await?;
-    } else if observation.registers_known_data {
+    } else if known.any(|key| !observation.observed.has(key)) {
         match list_all_volumes(api).await {
             Ok(listed) => observation.observed.registered = listed,
-            Err(error) if error.code == Code::ApiForbidden => observation.unlisted = Some(error),
+            Err(error) if error.code == Code::ApiForbidden => {}
             Err(error) => return Err(error),
         }
     }

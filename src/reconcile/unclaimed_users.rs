@@ -12,7 +12,7 @@ use super::volume_list::list_all_volumes;
 use crate::diagnostic::Code;
 use crate::model::{
     Alloc, AllocId, AllocWrites, ClientStatus, DesiredStatus, Namespace, NamespacedId, NodeSight,
-    SeenNodes, UnstartedAlloc, Volume, VolumeId, VolumeSummary,
+    SeenNodes, UnstartedAlloc, Volume, VolumeId,
 };
 use crate::ports::{ApiError, ClusterApi};
 use crate::wire::{AllocationDocument, AllocationStub, allocation_from_wire};
@@ -83,8 +83,8 @@ pub(super) async fn unclaimed_users(
     found
 }
 
-/// Returns the allocations whose end is not proven and whose jobs name a volume that is not registered, with that
-/// volume. Which data they have is not known.
+/// Returns the allocations whose end is not proven and whose jobs name a volume that is not registered, or was registered
+/// after them, with that volume. Which data they have is not known.
 ///
 /// # Errors
 /// If the volumes or the allocations cannot be read.
@@ -94,19 +94,28 @@ pub(super) async fn unregistered_users(
     parallelism: usize,
 ) -> Result<Vec<(NamespacedId, Alloc)>, ApiError> {
     let listed = list_all_volumes(api).await?;
-    let registered: BTreeSet<NamespacedId> = listed.iter().map(VolumeSummary::key).collect();
+    let registered: BTreeMap<NamespacedId, u64> = listed
+        .iter()
+        .map(|volume| (volume.key(), volume.create_index))
+        .collect();
     let all = Namespace::new(Namespace::ALL);
     let (users, _) = users_in(api, &all, nodes, parallelism).await?;
     let mut found = vec![];
     for User {
         namespace,
+        create_index,
         alloc,
         volumes,
     } in users
     {
         let named = volumes.into_iter();
         let keys = named.map(|id| NamespacedId::new(namespace.clone(), id));
-        let gone = keys.filter(|key| !registered.contains(key));
+        // An older allocation has the data of an earlier registration.
+        let is_own = |key: &NamespacedId| {
+            let registration = registered.get(key);
+            registration.is_some_and(|index| *index <= create_index)
+        };
+        let gone = keys.filter(|key| !is_own(key));
         found.extend(gone.map(|key| (key, alloc.clone())));
     }
     Ok(found)
@@ -119,6 +128,7 @@ type Unstarted = (UnstartedAlloc, BTreeSet<VolumeId>);
 struct User {
     /// As the server lists it.
     namespace: Namespace,
+    create_index: u64,
     alloc: Alloc,
     volumes: BTreeSet<VolumeId>,
 }
@@ -130,21 +140,19 @@ async fn users_in(
     parallelism: usize,
 ) -> Result<(Vec<User>, Vec<Unstarted>), ApiError> {
     let listed = api.list_allocations(namespace, "").await?;
-    let suspects: Vec<(Namespace, Alloc)> = listed
+    let suspects: Vec<(&AllocationStub, Alloc)> = listed
         .iter()
-        .map(|reading| {
-            let namespace = Namespace::new(&reading.value.namespace);
-            (namespace, allocation_from_wire(&reading.value))
-        })
+        .map(|reading| (&reading.value, allocation_from_wire(&reading.value)))
         .filter(|(_, alloc)| may_write_without_claim(alloc, nodes))
         .collect();
     if suspects.len() > MAX_READ {
         return Err(too_many(suspects.len()));
     }
-    let reads = suspects.into_iter().map(async |(namespace, alloc)| {
+    let reads = suspects.into_iter().map(async |(stub, alloc)| {
         let volumes = read_volumes(api, &alloc.id).await?;
         Ok::<_, ApiError>(User {
-            namespace,
+            namespace: Namespace::new(&stub.namespace),
+            create_index: stub.create_index,
             alloc,
             volumes,
         })
@@ -182,7 +190,13 @@ fn too_many(count: usize) -> ApiError {
 }
 
 /// Returns the volumes that the job of an allocation names for it; none if the server has forgotten the allocation.
-async fn read_volumes(api: &dyn ClusterApi, id: &AllocId) -> Result<BTreeSet<VolumeId>, ApiError> {
+///
+/// # Errors
+/// If the allocation cannot be read.
+pub(super) async fn read_volumes(
+    api: &dyn ClusterApi,
+    id: &AllocId,
+) -> Result<BTreeSet<VolumeId>, ApiError> {
     let read = api.read_allocation(id).await?;
     let volumes = read.map(|reading| volumes_of(&reading.value));
     Ok(volumes.unwrap_or_default())

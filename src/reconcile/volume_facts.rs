@@ -70,6 +70,8 @@ pub(super) struct FactReading {
     now: i64,
     /// What could not be read, and why.
     pub(super) unread: Vec<String>,
+    /// Of that, the allocations that use volumes without a claim.
+    pub(super) unread_users: Vec<String>,
 }
 
 impl FactReading {
@@ -107,6 +109,7 @@ impl FactReading {
             sharing: BTreeMap::new(),
             now: options.now,
             unread: vec![],
+            unread_users: vec![],
         };
         reading.read_nodes(api, volumes).await;
         if options.asks_providers {
@@ -121,7 +124,8 @@ impl FactReading {
         if options.reads_evaluations && !is_agent {
             reading.read_evaluations(api, volumes).await;
             let found = unclaimed_users(api, volumes, &reading.nodes, options.parallelism).await;
-            reading.unread.extend(found.reasons());
+            reading.unread_users = found.reasons().collect();
+            reading.unread.extend(reading.unread_users.iter().cloned());
             reading.unclaimed = found.allocs;
             reading.unstarted = found.unstarted;
         }

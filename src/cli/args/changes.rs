@@ -24,7 +24,7 @@ const ACCEPT_LOSS_HELP: &str =
 const MAX_RISK_HELP: &str = "Highest risk to accept without approval [default: reversible]";
 const APPROVE_HELP: &str = "Approve changes of this risk for one volume; repeatable";
 pub(crate) const SHARE_HELP: &str =
-    "Let this volume register data that another volume has, such as an NFS export; repeatable";
+    "Let this volume have data that another volume has, such as an NFS export; repeatable";
 const DENY_HELP: &str = "Refuse every change of this kind; repeatable";
 
 /// The additional changes that a command may make, and the server that it plans for.
@@ -56,6 +56,9 @@ pub(crate) struct ChangeArgs {
     ///
     /// RISK is needs-downtime, loses-access or destroys-data. Only this option approves that a volume of a set gets
     /// other data than the set recorded.
+    ///
+    /// `cuts-off:ALLOC`, with the full ID of an allocation, approves that its tasks may write to the same data. Make
+    /// sure that its machine is off or cut off from its storage.
     #[arg(long, value_name = "RISK:[NAMESPACE/]ID", help_heading = HEADING)]
     pub approve: Vec<String>,
     #[arg(long, value_name = "[NAMESPACE/]ID", help_heading = HEADING, help = SHARE_HELP)]

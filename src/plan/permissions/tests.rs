@@ -240,6 +240,32 @@ fn every_namespace_is_listed_only_by_an_unrevoked_rule_for_all() {
     assert_eq!(Grants::Unknown.lists_every_namespace(), None);
 }
 
+/// Nomad answers for all namespaces with what the token may see, without a word about the rest.
+#[test]
+fn allocations_of_every_namespace_are_read_only_with_the_right_in_each() {
+    for (rules, expected) in [
+        ("namespace \"*\" { policy = \"read\" }", true),
+        ("namespace \"*\" { capabilities = [\"read-job\"] }", true),
+        ("namespace \"*\" { capabilities = [\"list-jobs\"] }", false),
+        (
+            "namespace \"*\" { capabilities = [\"csi-list-volume\", \"csi-read-volume\"] }\nnamespace \"ops\" { policy = \"write\" }",
+            false,
+        ),
+        (
+            "namespace \"*\" { policy = \"read\" }\nnamespace \"ops\" { policy = \"deny\" }",
+            false,
+        ),
+        ("namespace \"default\" { policy = \"write\" }", false),
+        ("", false),
+    ] {
+        let policy = acl_policy(rules).expect("the rules can be read");
+        let grants = Grants::of([policy]);
+        assert_eq!(grants.reads_every_job(), Some(expected), "{rules}");
+    }
+    assert_eq!(Grants::Everything.reads_every_job(), Some(true));
+    assert_eq!(Grants::Unknown.reads_every_job(), None);
+}
+
 #[test]
 fn every_set_is_readable_only_if_no_rule_hides_one() {
     let rules = |text: &str| {

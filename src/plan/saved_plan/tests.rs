@@ -143,6 +143,7 @@ fn a_saved_plan_is_read_back() {
     let approvals = Approvals {
         max_risk: Some(Risk::NeedsDowntime),
         approved: [(Risk::DestroysData, key)].into(),
+        cut_off: ["a1"].into_iter().collect(),
     };
     let observed = there(Some(existing()));
     let made = plan(larger(), &observed, &options);

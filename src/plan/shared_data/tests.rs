@@ -1,7 +1,7 @@
 //! Registrations of data that another volume has.
 
 use super::*;
-use crate::model::{Namespace, VolumeId};
+use crate::model::{Namespace, UnresolvedRequest, VolumeId};
 use crate::plan::build::build_plan;
 use crate::plan::inputs::{ObservedState, PlanOptions};
 use crate::plan::rules::MergeRules;
@@ -138,4 +138,115 @@ fn of_two_specifications_of_the_same_data_one_is_registered() {
     let found = refused(&["db", "copy", "third"], vec![], &share, MergeRules::AGENT);
     let blocked: Vec<bool> = found.iter().map(Option::is_some).collect();
     assert_eq!(blocked, [false, false, true]);
+}
+
+/// A volume of this ID that the provider creates.
+fn created(id: &str, name: Option<&str>) -> VolumeSpec {
+    spec(UnresolvedRequest {
+        id: VolumeId::new(id),
+        name: name.map(str::to_owned),
+        ..wanted()
+    })
+}
+
+/// The plan of specifications whose volumes do not exist: for each, the reason of its refusal.
+fn refused_creations(
+    wanted: Vec<VolumeSpec>,
+    others: Vec<VolumeSummary>,
+    share: &[NamespacedId],
+    rules: MergeRules,
+) -> Vec<Option<Diagnostic>> {
+    let observed = ObservedState {
+        registered: others,
+        ..observed(None, plugin(|_| {}))
+    };
+    let options = PlanOptions {
+        share: share.iter().cloned().collect(),
+        ..PlanOptions::default()
+    };
+    let plan = build_plan(PlanInputs {
+        wanted,
+        purpose: Purpose::ByExternalId,
+        observed: &observed,
+        rules,
+        owned: None,
+        options: &options,
+    });
+    let reason = |planned: &PlannedVolume| match &planned.action {
+        Action::Create(_) => None,
+        Action::Blocked(reasons) => Some(reasons[0].clone()),
+        action => panic!("{}", action.as_str()),
+    };
+    plan.volumes.iter().map(reason).collect()
+}
+
+/// W13: a plugin answers a creation with the volume that it has of that name.
+#[test]
+fn nothing_is_created_under_the_name_of_another_volume() {
+    let named = |namespace: &str, id: &str, name: &str, plugin: &str| VolumeSummary {
+        name: name.to_owned(),
+        ..registered(namespace, id, Some("vol-7"), plugin)
+    };
+    for (other, wanted, is_refused) in [
+        (
+            named("prod", "db", "db", "hostpath"),
+            created("db", Some("db")),
+            true,
+        ),
+        (
+            named("prod", "db", "db", "hostpath"),
+            created("db", None),
+            true,
+        ),
+        (
+            named("default", "old", "db", "hostpath"),
+            created("db", None),
+            true,
+        ),
+        (
+            named("default", "db", "db", "hostpath"),
+            created("db", None),
+            false,
+        ),
+        (
+            named("prod", "db", "prod-db", "hostpath"),
+            created("db", None),
+            false,
+        ),
+        (
+            named("prod", "db", "db", "hostpath"),
+            created("db", Some("default-db")),
+            false,
+        ),
+        (
+            named("prod", "db", "", "hostpath"),
+            created("db", Some("")),
+            false,
+        ),
+    ] {
+        let found = |rules, share: &[NamespacedId]| {
+            refused_creations(vec![wanted.clone()], vec![other.clone()], share, rules).remove(0)
+        };
+        let reason = found(MergeRules::NOMAD, &[]);
+        assert_eq!(reason.is_some(), is_refused, "{other:?}");
+        if let Some(reason) = reason {
+            assert_eq!(reason.code, Code::VolumeShared);
+            assert!(reason.notes[0].starts_with(&format!(
+                "volume `{}` in namespace `{}` has name",
+                other.id, other.namespace
+            )));
+        }
+        assert_eq!(found(MergeRules::NOMAD, &[key("default", "db")]), None);
+        assert_eq!(found(MergeRules::AGENT, &[]), None, "the agent makes names");
+    }
+    let two = || {
+        vec![
+            created("a", Some("db")),
+            created("b", Some("db")),
+            created("c", None),
+        ]
+    };
+    let reasons = refused_creations(two(), vec![], &[], MergeRules::NOMAD);
+    let blocked: Vec<bool> = reasons.iter().map(Option::is_some).collect();
+    assert_eq!(blocked, [false, true, false]);
 }

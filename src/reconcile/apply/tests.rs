@@ -175,6 +175,8 @@ impl Scene {
         .await
         .unwrap();
         let execution = Execution {
+            registered: &[],
+            existing: &[],
             api: &self.server,
             snapshots: &self.server,
             rules: MergeRules::NOMAD,

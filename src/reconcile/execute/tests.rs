@@ -14,7 +14,9 @@ use crate::model::{
     ExternalVolume, Namespace, NamespacedId, PluginId, Secret, SecretRef, SecretRefs, Secrets,
     Snapshot, SnapshotId, UnresolvedRequest, VolumeId,
 };
-use crate::plan::{IntentStep, MergeRules, PlanInputs, PlanOptions, VolumeVersion, build_plan};
+use crate::plan::{
+    DataIdentity, IntentStep, MergeRules, PlanInputs, PlanOptions, VolumeVersion, build_plan,
+};
 use crate::ports::VolumeReader as _;
 use crate::ports::fake::{CallFault, FakeServer};
 use crate::ports::{
@@ -27,6 +29,7 @@ use crate::reconcile::reconnect::Reconnect;
 use crate::reconcile::record::{Record, Recorded, Unrecorded};
 use crate::reconcile::resolve::{Resolved, Unresolved, resolve};
 use crate::reconcile::secret_variables::SecretVariables;
+use crate::reconcile::volume_list::list_all_volumes;
 use crate::spec::{Purpose, VolumeSpec};
 
 fn wanted(id: &str, max: u64) -> VolumeSpec {
@@ -164,6 +167,8 @@ async fn execute_waiting(
 ) -> Vec<Outcome> {
     let resolved = resolved(plan).await;
     let execution = Execution {
+        registered: &list_all_volumes(server).await.unwrap(),
+        existing: &[],
         api: server,
         snapshots: server,
         rules: MergeRules::NOMAD,
@@ -514,6 +519,77 @@ async fn newly_claimed_or_shared_data_is_not_deleted() {
     }
 }
 
+/// A plugin answers a creation with the volume that it has of that name (W13).
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_is_created_with_the_data_of_another_one_is_not_kept() {
+    let server = server();
+    let mut other = wanted("other", 2000);
+    other.request.external_id = Some(ExternalId::new("ext-db"));
+    let other = plan(&server, vec![other]).await;
+    assert!(run_one(&server, &other).await.status.is_success());
+
+    let refused = plan(&server, vec![wanted("db", 2000)]).await;
+    let outcome = run_one(&server, &refused).await;
+    assert_eq!(failure(&outcome).code, Code::VolumeShared);
+    let notes = &failure(&outcome).notes;
+    assert!(
+        notes.iter().any(|note| note.contains("removed again")),
+        "{notes:?}"
+    );
+    assert_eq!(server.read_volume(&key("db")).await.unwrap(), None);
+    assert!(server.read_volume(&key("other")).await.unwrap().is_some());
+    assert!(!server.writes().contains(&"delete db".to_owned()));
+
+    server.fail_next("create", CallFault::ReplyLost);
+    let outcome = run_one(&server, &refused).await;
+    assert_eq!(
+        failure(&outcome).code,
+        Code::VolumeShared,
+        "also if the reply is lost"
+    );
+    assert_eq!(server.read_volume(&key("db")).await.unwrap(), None);
+
+    let mut shared = wanted("db", 2000);
+    shared.request.share = true;
+    let mut shared = plan(&server, vec![shared]).await;
+    let Action::Create(request) = &mut shared.volumes[0].action else {
+        panic!("{:?}", shared.volumes[0].action);
+    };
+    request.share = true;
+    assert!(run_one(&server, &shared).await.status.is_success());
+}
+
+/// While an allocation may write to data of the provider that is registered nowhere.
+#[tokio::test]
+async fn a_volume_that_is_created_with_data_that_the_provider_had_is_not_kept() {
+    let server = server();
+    let plan = plan(&server, vec![wanted("db", 2000), wanted("new", 2000)]).await;
+    let resolved = resolved(&plan).await;
+    let seen = Seen::default();
+    let execution = Execution {
+        registered: &[],
+        existing: &[DataIdentity {
+            plugin_id: PluginId::new("hostpath"),
+            external_id: ExternalId::new("ext-db"),
+        }],
+        api: &server,
+        snapshots: &server,
+        rules: MergeRules::NOMAD,
+        resolved: &resolved,
+        parallelism: 1,
+        stop: &seen.stop,
+        progress: &seen,
+        record: &Unrecorded,
+        reconnect: &Reconnect::waiting(Duration::ZERO),
+    };
+    let outcomes = execute(&execution, &plan).await;
+    assert_eq!(failure(&outcomes[0]).code, Code::VolumeShared);
+    assert!(failure(&outcomes[0]).message.contains("had before"));
+    assert_eq!(server.read_volume(&key("db")).await.unwrap(), None);
+    assert!(outcomes[1].status.is_success());
+    assert!(!server.writes().contains(&"delete db".to_owned()));
+}
+
 #[tokio::test]
 async fn an_incomplete_replacement_is_reported_and_the_next_run_completes_it() {
     let server = created(&["db"]).await;
@@ -591,6 +667,8 @@ async fn every_step_is_recorded_before_and_after() {
         let notes = Notes(Mutex::default(), refuses);
         let seen = Seen::default();
         let execution = Execution {
+            registered: &[],
+            existing: &[],
             api: &server,
             snapshots: &server,
             rules: MergeRules::NOMAD,
@@ -714,6 +792,8 @@ async fn replace_with(
     });
     let plan = plan_with(server, vec![wanted], &asked).await;
     let execution = Execution {
+        registered: &[],
+        existing: &[],
         api: server,
         snapshots,
         rules: MergeRules::NOMAD,

@@ -1,6 +1,6 @@
 //! Why a workflow ended without finishing its work.
 
-use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::ports::{ApiError, LedgerError, LedgerFailure};
 
 /// How a workflow failed. Of several failures the worst counts: the last in this order.
@@ -44,6 +44,19 @@ impl WorkflowError {
         Self {
             kind: FailureKind::Blocked,
             diagnostics: reasons.into_iter().collect(),
+        }
+    }
+
+    /// Returns the failure of what has problems; approvals are missing if a person can approve each.
+    ///
+    /// # Errors
+    /// Those problems.
+    pub fn refused(problems: Vec<Diagnostic>) -> Result<(), Self> {
+        let is_approvable = |problem: &Diagnostic| problem.code == Code::CliApprovalNeeded;
+        match problems.iter().all(is_approvable) {
+            true if problems.is_empty() => Ok(()),
+            true => Err(Self::approval_required(problems)),
+            false => Err(Self::blocked(problems)),
         }
     }
 

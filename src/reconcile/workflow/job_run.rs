@@ -14,9 +14,15 @@ use super::error::WorkflowError;
 use super::job_launches::next_launch_text;
 use super::job_progress::{JobProgress, job_progress, named, not_placed, result_text};
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{AllocId, JobId, JobKey, Namespace, one_line, shell_quoted};
-use crate::ports::{JobDispatch, JobRegistration};
-use crate::wire::{AllocationStub, EvaluationDocument};
+use crate::model::{AllocId, AllocWrites, JobId, JobKey, Namespace, one_line, shell_quoted};
+use crate::plan::ClaimingAlloc;
+use crate::ports::{JobDispatch, JobRegistration, ServerKind};
+use crate::reconcile::seen_nodes::seen_nodes;
+use crate::reconcile::unclaimed_users::read_volumes;
+use crate::wire::{AllocationStub, EvaluationDocument, allocation_from_wire};
+
+/// How many allocations a problem names.
+const MOST_SHOWN: usize = 5;
 
 /// The pause between two reads.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -171,6 +177,10 @@ pub async fn stop_job(
     purge: bool,
     wait: &JobWait,
 ) -> Result<(), WorkflowError> {
+    if purge {
+        let checking = check_purge(context, job);
+        context.unless_interrupted(checking).await??;
+    }
     let stopped = context.api.stop_job(job, purge).await?;
     let done = match purge {
         true => format!("job {}: stopped and removed", job.id),
@@ -178,6 +188,50 @@ pub async fn stop_job(
     };
     report_evaluation(context, &done, &stopped.eval_id);
     await_evaluation(context, &job.namespace, &stopped.eval_id, wait).await
+}
+
+/// Refuses to remove a job from a server of Nomad before its allocations with volumes have ended: it forgets them at once, and nothing
+/// shows who still writes to their volumes. The agent keeps a job until its allocations have ended.
+async fn check_purge(context: &WorkflowContext<'_>, job: &JobKey) -> Result<(), WorkflowError> {
+    let api = context.api;
+    if api.server().await? == ServerKind::Agent {
+        return Ok(());
+    }
+    let allocations = api.list_job_allocations(job).await?;
+    let nodes = seen_nodes(api, &[]).await;
+    let running = allocations.iter().map(allocation_from_wire);
+    let running = running
+        .filter(|alloc| nodes.writes(alloc) != AllocWrites::Ended && !alloc.client.has_ended());
+    let mut writing: Vec<ClaimingAlloc> = vec![];
+    for alloc in running {
+        if read_volumes(api, &alloc.id)
+            .await
+            .is_ok_and(|used| used.is_empty())
+        {
+            continue;
+        }
+        writing.push(ClaimingAlloc {
+            id: alloc.id.clone(),
+            alloc: Some(alloc),
+        });
+        if writing.len() == MOST_SHOWN {
+            break;
+        }
+    }
+    if writing.is_empty() {
+        return Ok(());
+    }
+    let message = format!(
+        "cannot remove job `{}`: not all of its allocations with volumes have ended",
+        job.id
+    );
+    let problem = Diagnostic::error(Code::VolumeInUse, message);
+    let shown = writing.iter();
+    let problem = shown.fold(problem, |problem, alloc| problem.note(alloc.to_string()));
+    let problem = problem
+        .note("the server would forget them at once, and nothing would show who still writes to their volumes")
+        .help("stop the job without `--purge`, and remove it when its allocations are `complete` or `failed`");
+    Err(WorkflowError::blocked([problem]))
 }
 
 /// Stops an allocation, and waits until the server has evaluated that.

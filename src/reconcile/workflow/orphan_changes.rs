@@ -7,16 +7,16 @@ use std::collections::BTreeSet;
 
 use super::approval::{NamedApproval, require_named_approvals};
 use super::context::WorkflowContext;
-use super::dropped_claims::check_orphans;
 use super::error::{FailureKind, Failures, WorkflowError};
 use super::orphan_inventory::{OrphanInventory, registered};
 use super::reporter::ApprovalPrompt;
+use super::taken_data::{TakenOrphans, check_orphans};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap, closest_match};
 use crate::model::{
     AccessMode, AttachmentMode, Capability, ExternalId, ExternalNodeId, Namespace, NamespacedId,
     Secrets, VolumeId, VolumeRequest, one_line, shell_quoted,
 };
-use crate::plan::Risk;
+use crate::plan::{CutOffs, Risk};
 use crate::reconcile::orphans::{
     ListedVolume, OrphanDeletion, delete_orphan, deletion_name, register_orphan,
 };
@@ -33,6 +33,8 @@ pub struct OrphanRequest<'a> {
     pub capabilities: Vec<Capability>,
     /// The secrets of the volumes.
     pub secrets: Secrets,
+    /// What a person approved to cut off.
+    pub cut_off: CutOffs,
 }
 
 impl OrphanRequest<'_> {
@@ -93,9 +95,8 @@ pub async fn adopt_orphans(
     names: &[String],
 ) -> Result<(), WorkflowError> {
     let adoptions = adoptions(request.inventory, names)?;
-    let checking = check_orphans(context, "adopt", "adopted");
+    let checking = check_orphans(context, TakenOrphans::Adopted, &request.cut_off);
     context.unless_interrupted(checking).await??;
-    request.inventory.warn_if_incomplete(context);
     if request.capabilities.is_empty() {
         request.capabilities = vec![ask_for_capability(prompt).await?];
     }
@@ -197,7 +198,7 @@ pub async fn delete_orphans(
     approved: &[String],
 ) -> Result<(), WorkflowError> {
     let deletions = deletions(request.inventory, ids)?;
-    let checking = check_orphans(context, "delete", "deleted");
+    let checking = check_orphans(context, TakenOrphans::Deleted, &request.cut_off);
     context.unless_interrupted(checking).await??;
     if request.capabilities.is_empty() {
         // The registration exists for one call, and nothing uses it.

@@ -2,11 +2,11 @@
 
 use super::context::WorkflowContext;
 use super::error::WorkflowError;
+use super::taken_data::sees_every_volume;
 use crate::diagnostic::{Code, Diagnostic, closest_match};
 use crate::model::{Namespace, PluginId, VolumeCreation, VolumeSummary, one_line};
-use crate::ports::{ClusterApi, ServerKind};
+use crate::ports::ServerKind;
 use crate::reconcile::orphans::{Inventory, ListedVolume};
-use crate::reconcile::permissions::access;
 use crate::reconcile::volume_list::list_all_volumes;
 
 /// What the provider of a plugin has, and what is registered.
@@ -52,7 +52,7 @@ impl OrphanInventory {
             })?;
             let registered = list_all_volumes(api).await?;
             let is_agent = api.server().await? == ServerKind::Agent;
-            let is_complete = is_agent || sees_every_namespace(api).await?;
+            let is_complete = is_agent || sees_every_volume(api).await?;
             let creations = match is_agent {
                 true => api.list_creations(&Namespace::new(Namespace::ALL)).await?,
                 false => vec![],
@@ -126,15 +126,6 @@ impl OrphanInventory {
                 },
             )
         })
-    }
-}
-
-/// Whether the token is known to list the volumes of every namespace.
-pub(super) async fn sees_every_namespace(api: &dyn ClusterApi) -> Result<bool, WorkflowError> {
-    match access(api).await {
-        Ok(access) => Ok(access.grants.lists_every_namespace() == Some(true)),
-        Err(error) if error.code == Code::ApiUnknownToken => Err(error.into()),
-        Err(_) => Ok(false),
     }
 }
 

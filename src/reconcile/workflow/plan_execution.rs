@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use tokio_util::sync::CancellationToken;
 
 use super::context::WorkflowContext;
-use super::dropped_claims::check_plan;
 use super::error::WorkflowError;
+use super::plan_checks::check_plan;
 use super::plan_request::PreparedPlan;
 use crate::model::NamespacedId;
 use crate::plan::{LedgerSet, OwnershipChange, ownership_changes};
@@ -47,14 +47,16 @@ pub(super) async fn execute_plan(
     let prepared = request.prepared;
     let plan = &prepared.plan;
     let observed = &prepared.observation.observed.volumes;
-    let checking = check_plan(context, plan, observed);
-    context.unless_interrupted(checking).await??;
+    let checking = check_plan(context, plan, observed, &prepared.cut_off);
+    let existing = context.unless_interrupted(checking).await??;
     let reporter = context.reporter;
     let progress = reporter.progress(plan);
     let reconnect = Reconnect::waiting(context.server_wait);
     let execution = Execution {
         api: context.api,
         snapshots: context.api,
+        registered: &prepared.observation.observed.registered,
+        existing: &existing,
         rules: prepared.rules,
         resolved: request.resolved,
         parallelism: context.parallelism,

@@ -2,7 +2,7 @@
 
 use crate::diagnostic::Diagnostics;
 use crate::model::ServerVersion;
-use crate::plan::{Approvals, LedgerSet, MergeRules, Plan, PlanOptions};
+use crate::plan::{Approvals, CutOffs, LedgerSet, MergeRules, Plan, PlanOptions};
 use crate::ports::ServerKind;
 use crate::reconcile::observe::Observation;
 use crate::reconcile::unread_volumes::NamespaceLists;
@@ -71,6 +71,8 @@ pub struct PreparedPlan {
     pub rules: MergeRules,
     /// The kind of the server.
     pub server: ServerKind,
+    /// What a person approved to cut off.
+    pub cut_off: CutOffs,
 }
 
 impl PreparedPlan {

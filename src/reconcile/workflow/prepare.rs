@@ -4,17 +4,16 @@ use std::collections::BTreeSet;
 
 use super::context::WorkflowContext;
 use super::error::WorkflowError;
-use super::orphan_inventory::sees_every_namespace;
 use super::plan_request::{PlanRequest, PreparedPlan, ProviderCheck, Reading};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{NamespacedId, ServerVersion, SetName};
 use crate::plan::{
-    LedgerSet, MergeRules, NotedVolumes, ObservedState, OwnedSet, PlanInputs, build_plan,
+    LedgerSet, MergeRules, NameRule, NotedVolumes, ObservedState, OwnedSet, PlanInputs, build_plan,
     comparable_lists, interrupted_step_warnings, noted_volumes, required_lists,
     server_version_warning, snapshot_lists,
 };
 use crate::ports::ServerKind;
-use crate::reconcile::observe::{Observation, ObserveRequest, last_snapshots, observe};
+use crate::reconcile::observe::{ObserveRequest, last_snapshots, observe};
 use crate::reconcile::provider_lists::{provider_lists, snapshot_ids, unread_lists};
 use crate::reconcile::resolve::{Unresolved, known_secrets};
 use crate::reconcile::secret_variables::SecretVariables;
@@ -45,7 +44,7 @@ pub async fn prepare_plan(
         wanted,
         other_volumes: other_volumes(request),
         unread: unread(request, owned.as_ref(), rules),
-        known_data: known_data(wanted, owned.as_ref()),
+        known_data: known_data(wanted, owned.as_ref(), rules.names),
         lists_all_volumes: !requests.delete_data.is_empty() || !requests.replace.is_empty(),
         keeps_documents: request.keeps_documents,
         parallelism: context.parallelism,
@@ -56,8 +55,6 @@ pub async fn prepare_plan(
     let listing = last_snapshots(context.api, &observation.observed, at_risk);
     let snapshots = context.unless_interrupted(listing).await?;
     observation.observed.snapshots = snapshots;
-    let seeing = unseen_registrations(context, &observation);
-    let unseen = context.unless_interrupted(seeing).await??;
     let observed = &mut observation.observed;
     let asking = ask_providers(context, request, observed, owned.as_ref());
     let unread = context.unless_interrupted(asking).await?;
@@ -71,7 +68,6 @@ pub async fn prepare_plan(
     });
     let changes_nothing = plan.counts().changes() + plan.counts().blocked_or_waiting() == 0;
     plan.remarks.extend(unread);
-    plan.remarks.extend(unseen);
     let is_idle = changes_nothing && server == ServerKind::NomadUnknownVersion;
     plan.remarks.extend(rules_warning.filter(|_| !is_idle));
     if let Some(set) = request.set {
@@ -86,43 +82,27 @@ pub async fn prepare_plan(
         observation,
         rules,
         server,
+        cut_off: request.options.approvals.cut_off.clone(),
     })
 }
 
 /// The volumes whose registration would be another one of data that the server may know: the files or the set know
-/// its external ID.
-fn known_data(wanted: &[VolumeSpec], owned: Option<&OwnedSet>) -> BTreeSet<NamespacedId> {
+/// its external ID, or the plugin may have data of its name.
+fn known_data(
+    wanted: &[VolumeSpec],
+    owned: Option<&OwnedSet>,
+    names: NameRule,
+) -> BTreeSet<NamespacedId> {
     let is_owned = |key: &NamespacedId| owned.is_some_and(|owned| owned.volumes.contains_key(key));
-    let known = wanted
-        .iter()
-        .filter(|spec| spec.request.external_id.is_some() || is_owned(&spec.key()));
-    known.map(VolumeSpec::key).collect()
-}
-
-/// Warns if the data of a new registration may be registered where the token does not see it.
-async fn unseen_registrations(
-    context: &WorkflowContext<'_>,
-    observation: &Observation,
-) -> Result<Option<Diagnostic>, WorkflowError> {
-    if !observation.registers_known_data {
-        return Ok(None);
-    }
-    let warning = |why: String| {
-        let message = "the data of the new registrations may be registered already, in a namespace that the token does not see";
-        let help = Code::OrphanUnseenNamespaces.advice();
-        Diagnostic::warning(Code::OrphanUnseenNamespaces, message)
-            .note(why)
-            .help(help)
+    let is_known = |spec: &&VolumeSpec| match names {
+        NameRule::AsRequested => true,
+        NameRule::Unique => spec.request.external_id.is_some() || is_owned(&spec.key()),
     };
-    if let Some(error) = &observation.unlisted {
-        return Ok(Some(warning(error.message.clone())));
-    }
-    let is_agent = context.api.server().await? == ServerKind::Agent;
-    if is_agent || sees_every_namespace(context.api).await? {
-        return Ok(None);
-    }
-    let why = "the token is not known to list the volumes of every namespace";
-    Ok(Some(warning(why.to_owned())))
+    wanted
+        .iter()
+        .filter(is_known)
+        .map(VolumeSpec::key)
+        .collect()
 }
 
 /// Asks the providers that the plan depends on, unless the request says not to. Returns warnings about

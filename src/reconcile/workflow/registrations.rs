@@ -2,7 +2,7 @@
 
 use super::context::WorkflowContext;
 use super::error::WorkflowError;
-use super::orphan_inventory::sees_every_namespace;
+use super::taken_data::sees_every_volume;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{ExternalId, NamespacedId, PluginId, VolumeSummary};
 use crate::ports::{ApiError, ServerKind};
@@ -32,7 +32,7 @@ pub async fn find_registrations(
         Ok::<_, ApiError>((listed, is_agent))
     };
     let (listed, is_agent) = context.unless_interrupted(reading).await??;
-    let seeing = sees_every_namespace(context.api);
+    let seeing = sees_every_volume(context.api);
     let is_complete = is_agent || context.unless_interrupted(seeing).await??;
     if !is_complete {
         let message = "the token is not known to list the volumes of every namespace; the volume may be registered where it does not see it";

@@ -1,8 +1,8 @@
 //! `volume delete` and `volume deregister`: check all volumes, ask for approval, remove each.
 //!
 //! Nomad deletes the data before it checks for claims. So everything is checked before anything is
-//! sent: claims, also those that the server dropped too early ([`super::dropped_claims`]), other registrations of the same data, and sets that protect a volume. If one volume
-//! cannot be removed, none is. Right before its removal each volume is checked again, and it is not
+//! sent: claims, also those that the server dropped too early ([`super::dropped_claims`]), other users of the same data
+//! ([`super::taken_data`]), and sets that protect a volume. If one volume cannot be removed, none is. Right before its removal each volume is checked again, and it is not
 //! removed if it has changed. If the server stops responding, a removal that was certainly not sent waits
 //! for it; if the server stays away, nothing more begins.
 
@@ -19,10 +19,12 @@ use super::find_volume::{
 use super::ledger_access::LedgerAccess;
 use super::removal_ownership::check_ownership;
 use super::reporter::ApprovalPrompt;
+use super::taken_data::destruction_problems;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, Severity, SourceMap};
 use crate::model::{AllocId, Namespace, Secrets, Volume, one_line};
 use crate::plan::{
-    CUTS_OFF, ClaimDrops, Plan, Removal, VolumeVersion, forced_claims_warning, removal_problems,
+    CUTS_OFF, ClaimDrops, CutOffs, Plan, Removal, VolumeVersion, forced_claims_warning,
+    removal_problems,
 };
 use crate::reconcile::outcome::{Outcome, Status};
 use crate::reconcile::reconnect::Reconnect;
@@ -44,6 +46,8 @@ pub struct RemovalRequest<'a> {
     pub is_approved: bool,
     /// The full IDs of the allocations that a person approved to cut off.
     pub cut_off: BTreeSet<AllocId>,
+    /// The nodes and allocations that a person approved to lose data that is deleted.
+    pub cut_offs: CutOffs,
     /// Whether a volume that does not exist is a success.
     pub if_exists: bool,
     /// The secrets for the plugin.
@@ -183,9 +187,11 @@ async fn check_volumes(
             });
         }
     }
-    if !problems.is_empty() {
-        return Err(WorkflowError::blocked(problems));
+    if removal == Removal::Delete {
+        let reading = destruction_problems(context, volumes, &request.cut_offs);
+        problems.extend(context.unless_interrupted(reading).await??);
     }
+    WorkflowError::refused(problems)?;
     if let Removal::Deregister { force: true } = removal {
         let warnings: Diagnostics = volumes.iter().filter_map(forced_claims_warning).collect();
         context

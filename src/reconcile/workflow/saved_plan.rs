@@ -54,6 +54,7 @@ impl ChangeOptions {
         let mut approvals = saved.approvals().map_err(unusable)?;
         approvals.max_risk = approvals.max_risk.max(self.approvals.max_risk);
         approvals.approved.extend(self.approvals.approved);
+        approvals.cut_off.extend(self.approvals.cut_off);
         let version = saved.origin().server_version.as_deref();
         let version = version.map(str::parse::<ServerVersion>).transpose();
         let server_version = version.map_err(|_| {

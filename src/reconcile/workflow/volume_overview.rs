@@ -4,7 +4,7 @@
 //! that was asked and did not answer is reported, because its data may be gone.
 
 use super::context::WorkflowContext;
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Code, Diagnostic};
 use crate::doctor::{Finding, diagnose};
 use crate::model::{Volume, VolumeClaim};
 use crate::ports::ServerKind;
@@ -19,6 +19,18 @@ pub struct VolumeOverview {
     pub findings: Vec<Finding>,
     /// Warnings about the provider's list, which could not be read.
     pub warnings: Vec<Diagnostic>,
+}
+
+/// What is not known may be the writer that keeps the volume from being free.
+fn warnings(reading: &FactReading) -> Vec<Diagnostic> {
+    let mut warnings = reading.unread_providers();
+    if !reading.unread_users.is_empty() {
+        let message = "whether an allocation without a claim writes to the volume is not known";
+        let warning = Diagnostic::warning(Code::VolumeInUse, message);
+        let reasons = reading.unread_users.iter();
+        warnings.push(reasons.fold(warning, |warning, why| warning.note(why.clone())));
+    }
+    warnings
 }
 
 /// Returns what is known about a volume. Of an agent it reads nothing if nothing claims it and the provider is not asked;
@@ -48,7 +60,7 @@ pub async fn volume_overview(
             VolumeOverview {
                 claims: facts.claims.unwrap_or_default().to_vec(),
                 findings: diagnose(&facts),
-                warnings: reading.unread_providers(),
+                warnings: warnings(&reading),
             }
         }
         Err(_) => VolumeOverview::default(),

@@ -2,14 +2,20 @@
 
 use std::time::Duration;
 
+use tokio::time::{Instant, sleep};
+
 use super::claim_explanation::{explained, stuck_claims};
 use super::context::WorkflowContext;
+use super::dropped_claims::CountedClaims;
 use super::error::WorkflowError;
 use super::find_volume::{VolumeLookup, ambiguous_volume, look_up_volume, volume_not_found};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{Namespace, NamespacedId, VolumeId};
 use crate::plan::{ClaimingAlloc, UNKNOWN_CLAIM_HELP, WaitCondition};
 use crate::reconcile::wait::{WaitOutcome, WaitRequest, wait_for_volume};
+
+/// The pause between two looks at the allocations of a server that has dropped claims: nothing says when they end.
+const PAUSE: Duration = Duration::from_secs(2);
 
 /// Waits until a volume meets a condition, and reports why it does not. `timeout_text` is the timeout
 /// as the user wrote it.
@@ -29,31 +35,65 @@ pub async fn wait_for_condition(
             return Ok(());
         };
         let (shown, quoted) = (volume.to_string(), volume.quoted());
-        let request = WaitRequest {
+        let end = Instant::now() + timeout;
+        let mut request = WaitRequest {
             volume,
             condition,
             timeout,
         };
+        let mut reported = String::new();
         let mut report = |why: &str| {
-            let line = format!("volume {shown}: {}: {why}", condition.unmet());
-            context.reporter.status(&line);
+            if why != reported {
+                let line = format!("volume {shown}: {}: {why}", condition.unmet());
+                context.reporter.status(&line);
+                why.clone_into(&mut reported);
+            }
         };
-        match wait_for_volume(context.api, &request, &mut report).await? {
-            WaitOutcome::Met => {
+        let why = loop {
+            match wait_for_volume(context.api, &request, &mut report).await? {
+                WaitOutcome::Met => {}
+                WaitOutcome::VolumeNotFound => {
+                    return Err(volume_not_found(context.api, scope, id).await.into());
+                }
+                WaitOutcome::TimedOut(why) => break why,
+            }
+            let Some(why) = user_without_claim(context, &request).await? else {
                 report_met(context, &shown, condition);
-                Ok(())
+                return Ok(());
+            };
+            report(&why);
+            request.timeout = end.saturating_duration_since(Instant::now());
+            if request.timeout.is_zero() {
+                break why;
             }
-            WaitOutcome::VolumeNotFound => {
-                Err(volume_not_found(context.api, scope, id).await.into())
-            }
-            WaitOutcome::TimedOut(why) => {
-                let problem = timed_out(&quoted, (condition, timeout_text), &why);
-                let problem = with_help(context, &request, problem).await;
-                Err(WorkflowError::blocked([problem]))
-            }
-        }
+            sleep(PAUSE.min(request.timeout)).await;
+        };
+        let problem = timed_out(&quoted, (condition, timeout_text), &why);
+        let problem = with_help(context, &request, problem).await;
+        Err(WorkflowError::blocked([problem]))
     };
     context.unless_interrupted(waiting).await?
+}
+
+/// Returns why a volume that no allocation claims is in use all the same, if the wait is for its release: the server has
+/// dropped the claim of an allocation that may still write.
+async fn user_without_claim(
+    context: &WorkflowContext<'_>,
+    request: &WaitRequest,
+) -> Result<Option<String>, WorkflowError> {
+    if request.condition != WaitCondition::Unclaimed {
+        return Ok(None);
+    }
+    let Some(reading) = context.api.read_volume(&request.volume).await? else {
+        return Ok(None);
+    };
+    let counted = CountedClaims::of(context, &[reading.value]).await?;
+    if let Some(warning) = counted.unread(Diagnostic::warning, "used again") {
+        context.reporter.diagnostic(warning);
+    }
+    let users = counted.volumes.iter().flat_map(ClaimingAlloc::of);
+    let mut users = users.map(|user| format!("it has no claim, and may be written: {user}"));
+    Ok(users.next())
 }
 
 fn report_met(context: &WorkflowContext<'_>, volume: &str, condition: WaitCondition) {

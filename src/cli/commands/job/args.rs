@@ -44,7 +44,7 @@ pub(crate) enum JobCommand {
     /// The command waits until the server has decided which allocations stop. Volumes are released
     /// after their tasks end.
     #[command(
-        after_long_help = "Examples:\n  nomad-csi job stop db\n  nomad-csi job stop db --purge --detach"
+        after_long_help = "Examples:\n  nomad-csi job stop db\n  nomad-csi job stop db --purge"
     )]
     Stop(JobStopArgs),
     /// Run a parameterized job with values
@@ -203,6 +203,9 @@ pub(crate) struct JobStopArgs {
     #[arg(value_name = "ID", value_parser = not_empty())]
     pub id: String,
     /// Remove the job too, instead of keeping it as stopped
+    ///
+    /// Nomad forgets the allocations of a removed job at once, and nothing shows who still writes to their volumes. So
+    /// this is refused on Nomad while an allocation of the job with volumes has not ended. The agent keeps the job until then.
     #[arg(long)]
     pub purge: bool,
     #[command(flatten)]

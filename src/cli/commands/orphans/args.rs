@@ -1,11 +1,12 @@
 //! Arguments of `orphans`.
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 
 use crate::cli::args::{OutputArgs, SecretArgs};
 
 /// Arguments of `orphans`.
 #[derive(Args, Debug)]
+#[command(group = ArgGroup::new("change").args(["adopt", "delete_data"]).multiple(true))]
 pub(crate) struct OrphansArgs {
     /// Plugin whose provider is listed
     #[arg(long, value_name = "ID")]
@@ -23,7 +24,10 @@ pub(crate) struct OrphansArgs {
     #[arg(long, value_name = "ACCESS_MODE:ATTACHMENT_MODE")]
     pub capability: Vec<String>,
     /// Approve the deletion of this volume, `destroys-data:EXTERNAL_ID`; repeatable
-    #[arg(long, value_name = "RISK:EXTERNAL_ID", requires = "delete_data")]
+    ///
+    /// `cuts-off:ALLOC`, with the full ID of an allocation, approves that its tasks may lose the data or write beside
+    /// others. Make sure that its machine is off or cut off from its storage.
+    #[arg(long, value_name = "RISK:ID", requires = "change")]
     pub approve: Vec<String>,
     /// Confirm the start without a prompt; does not approve a deletion
     #[arg(long, short)]

@@ -1,6 +1,7 @@
 //! Lists orphans, registers some, or deletes some.
 
 use super::args::OrphansArgs;
+use crate::cli::change_options::cut_off;
 use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
@@ -37,6 +38,11 @@ pub(crate) async fn manage_orphans(
                 inventory: &inventory,
                 capabilities,
                 secrets,
+                cut_off: arguments
+                    .approve
+                    .iter()
+                    .filter_map(|text| cut_off(text))
+                    .collect(),
             };
             let (adopt, delete) = (&arguments.adopt, &arguments.delete_data);
             if !adopt.is_empty() {

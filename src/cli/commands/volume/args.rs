@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueHint};
 
 use super::claim_args::{ClaimArgs, ClaimsArgs, ReleaseArgs};
-use super::cut_off::cuts_off;
+use super::cut_off::{cuts_off, cuts_off_id};
 use super::doctor::DoctorArgs;
 use crate::cli::args::{
     FileArgs, LedgerArgs, NO_PROVIDER_HELP, OutputArgs, ParallelismArgs, SERVER_VERSION_HELP,
@@ -206,6 +206,13 @@ pub(crate) struct DeleteArgs {
     /// Skip the approval prompt
     #[arg(long, short)]
     pub yes: bool,
+    /// Approve that tasks of a node or of an allocation may lose the data; repeatable
+    ///
+    /// ID is the full ID of the node or allocation. Nomad forgets the allocations of a node that is away, so a volume
+    /// that has changed since may still be written there. Make sure that the machine is off or cut off from its storage.
+    /// `--yes` never approves that.
+    #[arg(long, value_name = "cuts-off:ID", value_parser = cuts_off_id)]
+    pub approve: Vec<String>,
     /// Secrets that override the stored ones.
     #[command(flatten)]
     pub secrets: SecretArgs,

@@ -12,7 +12,7 @@ use crate::cli::ledger::ledger_access;
 use crate::cli::ui::one_line;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::Secrets;
-use crate::plan::Removal;
+use crate::plan::{CutOffs, Removal};
 use crate::reconcile::workflow::{RemovalRequest, WorkflowContext, remove_volumes};
 
 /// `volume deregister`.
@@ -31,6 +31,7 @@ pub(crate) async fn deregister(
         },
         is_approved: arguments.yes,
         cut_off: arguments.approve.iter().cloned().collect(),
+        cut_offs: CutOffs::default(),
         if_exists: arguments.if_exists,
         secrets: Secrets::default(),
         ledger: None,
@@ -55,6 +56,7 @@ pub(crate) async fn delete(
         removal: Removal::Delete,
         is_approved: arguments.yes,
         cut_off: BTreeSet::new(),
+        cut_offs: arguments.approve.iter().cloned().collect(),
         if_exists: arguments.if_exists,
         ledger: None,
     };
