@@ -127,6 +127,12 @@ fn creating(
         if line.starts_with("GET /v1/agent/self") {
             return json(r#"{"config":{"Version":{"Version":"2.0.5"}}}"#);
         }
+        if ["nodes", "volumes?", "allocations"]
+            .iter()
+            .any(|list| line.starts_with(&format!("GET /v1/{list}")))
+        {
+            return json("[]");
+        }
         if line.starts_with("GET /v1/plugin/csi/ebs0") {
             return json(
                 r#"{"ID":"ebs0","ControllerRequired":true,"ControllersExpected":1,"ControllersHealthy":1}"#,
