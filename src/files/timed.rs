@@ -77,7 +77,7 @@ impl Read for TimedReader {
 /// If it has no reader, or cannot be written.
 #[cfg(unix)]
 pub(super) fn write_stream(path: &Path, bytes: &[u8], limit: Duration) -> io::Result<()> {
-    use std::os::unix::fs::OpenOptionsExt as _;
+    use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::fs::OFlags;
@@ -92,6 +92,10 @@ pub(super) fn write_stream(path: &Path, bytes: &[u8], limit: Duration) -> io::Re
             Some(Errno::NXIO) => io::Error::other("no one reads the pipe"),
             _ => error,
         })?;
+    let found = file.metadata()?.file_type();
+    if found.is_file() || found.is_block_device() {
+        return Err(io::Error::other("something else has taken its place"));
+    }
     let until = Instant::now() + limit;
     let mut rest = bytes;
     while !rest.is_empty() {

@@ -250,6 +250,11 @@ mod tests {
         let stuck = super::write_stream(&pipe, &long, Duration::ZERO).unwrap_err();
         assert_eq!(stuck.kind(), ErrorKind::TimedOut);
         drop(idle);
+        // Another user can exchange the pipe for a link while it is looked at.
+        let kept = directory.path().join("kept");
+        std::fs::write(&kept, "before").unwrap();
+        assert!(super::write_stream(&kept, b"report", Duration::ZERO).is_err());
+        assert_eq!(std::fs::read(&kept).unwrap(), b"before");
     }
 
     #[cfg(unix)]

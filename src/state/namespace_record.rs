@@ -51,6 +51,15 @@ pub struct NamespaceContents {
 }
 
 impl NamespaceContents {
+    /// Whether only stopped jobs are in the namespace, whose tasks are ending.
+    pub fn has_only_stopped_jobs(&self) -> bool {
+        let stopped = Self {
+            stopped_jobs: self.stopped_jobs.clone(),
+            ..Self::default()
+        };
+        !self.is_empty() && *self == stopped
+    }
+
     /// Whether nothing is in the namespace.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

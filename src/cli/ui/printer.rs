@@ -213,51 +213,73 @@ pub(super) fn in_one_line(text: &str) -> String {
 }
 
 /// Breaks up what the runner of GitHub or of Azure Pipelines takes for a command: `::` at the start of a line, after
-/// blanks and colours, and `##[` and `##vso[` anywhere in it.
+/// blanks, and `##[` and `##vso[` anywhere in it. A colour within a command hides it, and is removed with all others.
 pub(in crate::cli) fn without_commands(text: &str) -> String {
-    let lines = text.split_inclusive('\n').map(|line| {
+    let plain = anstream::adapter::strip_str(text).to_string();
+    let lines = plain.split_inclusive('\n').map(|line| {
         let line = without_bracketed_commands(line);
-        let plain = anstream::adapter::strip_str(&line).to_string();
-        match plain.trim_start().starts_with("::") {
+        match line.trim_start().starts_with("::") {
             true => line.replacen("::", ": :", 1),
             false => line,
         }
     });
-    lines.collect()
+    let shown: String = lines.collect();
+    match shown == plain {
+        true => text.to_owned(),
+        false => shown,
+    }
 }
 
 /// Returns how many bytes at the end of a text may begin a command that the next piece of the text completes. Before the
 /// text, its line has only blanks and colours if `is_blank_before`.
 pub(in crate::cli) fn command_start(text: &str, is_blank_before: bool) -> usize {
-    let (is_blank, line) = match text.rsplit_once('\n') {
-        Some((_, line)) => (true, line),
-        None => (is_blank_before, text),
-    };
-    let bracketed = (1..BRACKETED[1].len()).rev().find(|length| {
+    let (is_blank, line) = last_line(text, is_blank_before);
+    let visible = visible_chars(line);
+    let plain: String = visible.iter().map(|(_, c)| *c).collect();
+    let begins = |length: &usize| {
         BRACKETED.iter().any(|command| {
-            command
-                .get(..*length)
-                .is_some_and(|start| *length < command.len() && line.ends_with(start))
+            let start = command.get(..*length);
+            *length < command.len() && start.is_some_and(|start| plain.ends_with(start))
         })
-    });
-    if let Some(length) = bracketed {
-        return length;
-    }
-    let plain = anstream::adapter::strip_str(line).to_string();
-    usize::from(is_blank && line.ends_with(':') && plain.trim_start() == ":")
+    };
+    let is_colon = is_blank && plain.trim_start() == ":";
+    let held = (1..BRACKETED[1].len()).rev().find(begins);
+    let held = held.unwrap_or(usize::from(is_colon));
+    let first = visible
+        .len()
+        .checked_sub(held)
+        .and_then(|at| visible.get(at));
+    first.map_or(0, |(at, _)| line.len() - at)
 }
 
 /// Whether the last line of a text has only blanks and colours.
 pub(in crate::cli) fn ends_blank(text: &str, is_blank_before: bool) -> bool {
-    let (is_blank, line) = match text.rsplit_once('\n') {
+    let (is_blank, line) = last_line(text, is_blank_before);
+    is_blank && visible_chars(line).iter().all(|(_, c)| c.is_whitespace())
+}
+
+/// Returns the last line of a text, and whether what is before the text in it is blank.
+fn last_line(text: &str, is_blank_before: bool) -> (bool, &str) {
+    match text.rsplit_once('\n') {
         Some((_, line)) => (true, line),
         None => (is_blank_before, text),
-    };
-    is_blank
-        && anstream::adapter::strip_str(line)
-            .to_string()
-            .trim_start()
-            .is_empty()
+    }
+}
+
+/// Returns the characters of a line without its colours, each with its place.
+fn visible_chars(line: &str) -> Vec<(usize, char)> {
+    let mut visible = vec![];
+    let mut at = 0;
+    while let Some(c) = line[at..].chars().next() {
+        match colour_length(&line[at..]) {
+            0 => {
+                visible.push((at, c));
+                at += c.len_utf8();
+            }
+            length => at += length,
+        }
+    }
+    visible
 }
 
 /// What begins a command anywhere in a line, the shorter one first.

@@ -82,6 +82,13 @@ impl NamespaceError {
             } if !contents.running_jobs.is_empty() => {
                 format!("namespace \"{namespace}\" has non-terminal jobs in regions: [global]")
             }
+            // Terraform waits for the end of tasks if it reads these words.
+            Self::InUse {
+                namespace,
+                contents,
+            } if contents.has_only_stopped_jobs() => format!(
+                "namespace \"{namespace}\" has non-terminal allocations in regions: [global]"
+            ),
             Self::Missing(NamespaceUser::Volume(key)) => format!(
                 "volume {} is in nonexistent namespace {}",
                 key.id, key.namespace

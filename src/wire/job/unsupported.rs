@@ -48,7 +48,11 @@ pub(super) fn kept_disk<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Unsupported, D::Error> {
     let value = Value::deserialize(deserializer)?;
-    let has = |name: &str| value.get(name).is_some_and(says_something);
+    let fields = value.as_object();
+    let has = |name: &str| {
+        let mut fields = fields.into_iter().flatten();
+        fields.any(|(key, value)| key.eq_ignore_ascii_case(name) && says_something(value))
+    };
     Ok(Unsupported {
         is_present: has("Sticky") || has("Migrate"),
     })
@@ -106,6 +110,7 @@ mod tests {
             ),
             (json!({"EphemeralDisk": {"Sticky": true}}), true),
             (json!({"EphemeralDisk": {"Migrate": true}}), true),
+            (json!({"EphemeralDisk": {"sticky": true}}), true),
         ] {
             let group: TaskGroupDocument = serde_json::from_value(value.clone()).unwrap();
             assert_eq!(!group.ephemeral_disk.is_absent(), is_present, "{value}");

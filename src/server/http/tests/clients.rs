@@ -206,7 +206,7 @@ async fn a_namespace_is_deleted_with_its_stopped_jobs() {
         assert_eq!(send_line(&agent, &line, "").await.status, 200);
         let deleted = send_line(&agent, "DELETE /v1/namespace/ops", "").await;
         if is_placed {
-            let expected = "namespace `ops` cannot be deleted: it contains 1 stopped job (`web`)";
+            let expected = "namespace \"ops\" has non-terminal allocations in regions: [global]";
             assert_eq!((deleted.status, deleted.text()), (500, expected));
             continue;
         }
