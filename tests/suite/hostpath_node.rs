@@ -273,6 +273,77 @@ async fn reader_modes_are_always_mounted_read_only() {
     );
 }
 
+/// A record follows a renamed directory only with its mount: names at the ends of paths are the same for two allocations.
+#[tokio::test]
+async fn the_path_of_another_allocation_is_no_renamed_one() {
+    let mut fixture = PluginFixture::new().await;
+    let id = fixture.client.create("a").await;
+    let staging = fixture.create_dir("staging");
+    let first = fixture.create_dir("before/a1/data").join("mount");
+    let client = &mut fixture.client;
+    client.stage(&id, &staging, writer()).await.unwrap();
+    let publish = Publish {
+        id: &id,
+        staging: &staging,
+        target: &first,
+        capability: writer(),
+        read_only: false,
+    };
+    client.publish(publish.clone()).await.unwrap();
+    let root = fixture.directory.path().to_owned();
+    let renamed = root.join("after/a1/data/mount");
+    std::fs::rename(root.join("before"), root.join("after")).unwrap();
+    fixture.plugin.mounter.move_mount(&first, &renamed);
+    // Neither the path of another allocation nor a purpose of another kind takes the record.
+    let other = root.join("after/a2/data/mount");
+    std::fs::create_dir_all(&other).unwrap();
+    let client = &mut fixture.client;
+    client.unpublish(&id, &other).await.unwrap();
+    client.unstage(&id, &renamed).await.unwrap();
+    assert_eq!(fixture.plugin.mounter.mounts().len(), 2);
+    client.unpublish(&id, &renamed).await.unwrap();
+    assert_eq!(
+        fixture.plugin.mounter.mounts().len(),
+        1,
+        "the staging stays"
+    );
+    client.unstage(&id, &staging).await.unwrap();
+    assert!(fixture.plugin.mounter.mounts().is_empty());
+    client.delete(&id).await.unwrap();
+}
+
+/// After a start of the machine nothing is mounted, and the records of renamed directories must not keep the volume.
+#[tokio::test]
+async fn paths_that_were_renamed_before_a_start_of_the_machine_are_released() {
+    let mut fixture = PluginFixture::new().await;
+    let id = fixture.client.create("a").await;
+    let staging = fixture.create_dir("before/staging/s1");
+    let target = fixture.create_dir("before/a1/data").join("mount");
+    let client = &mut fixture.client;
+    client.stage(&id, &staging, writer()).await.unwrap();
+    let publish = Publish {
+        id: &id,
+        staging: &staging,
+        target: &target,
+        capability: writer(),
+        read_only: false,
+    };
+    client.publish(publish).await.unwrap();
+    fixture.plugin.mounter.reboot();
+    let root = fixture.directory.path().to_owned();
+    std::fs::rename(root.join("before"), root.join("after")).unwrap();
+    let client = &mut fixture.client;
+    let renamed = root.join("after/a1/data/mount");
+    client.unpublish(&id, &renamed).await.unwrap();
+    client
+        .unstage(&id, &root.join("after/staging/s1"))
+        .await
+        .unwrap();
+    // No record of a path is left: each would be a mount that is gone.
+    assert_eq!(client.node_health(&id).await.unwrap(), []);
+    client.delete(&id).await.unwrap();
+}
+
 #[tokio::test]
 async fn paths_of_other_programs_are_not_touched() {
     let mut fixture = PluginFixture::new().await;

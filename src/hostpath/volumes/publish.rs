@@ -111,7 +111,7 @@ pub(in crate::hostpath) fn unpublish(
     path: &str,
 ) -> Result<(), UnpublishVolumeError> {
     let mut volume = Volume::open::<UnpublishVolumeError>(plugin, volume_id)?;
-    volume.follow_rename(path)?;
+    volume.follow_rename(path, |record| matches!(record, PathRecord::Target { .. }))?;
     let made_directory = match volume.paths.get(path) {
         Some(PathRecord::Target { made_directory, .. }) => *made_directory,
         Some(PathRecord::Staging { .. }) | None => return Ok(()),

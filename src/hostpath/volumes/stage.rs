@@ -100,7 +100,7 @@ pub(in crate::hostpath) fn unstage(
     path: &str,
 ) -> Result<(), UnstageVolumeError> {
     let mut volume = Volume::open::<UnstageVolumeError>(plugin, volume_id)?;
-    volume.follow_rename(path)?;
+    volume.follow_rename(path, |record| matches!(record, PathRecord::Staging { .. }))?;
     match volume.paths.get(path) {
         Some(PathRecord::Staging { .. }) => {}
         Some(PathRecord::Target { .. }) | None => return Ok(()),

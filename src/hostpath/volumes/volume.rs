@@ -208,9 +208,15 @@ impl Volume {
         Ok(())
     }
 
-    /// Gives `path`, which has no record, that of a path whose directory is gone, if the names at their ends are the same:
-    /// the directory around both was renamed while the volume was mounted. What something else has mounted there stays.
-    pub(in crate::hostpath) fn follow_rename(&mut self, path: &str) -> Result<(), HostError> {
+    /// Gives `path`, which has no record, that of a path of the same purpose whose directory is gone: the directory around
+    /// both was renamed while the volume was mounted. The mount shows that, because the plugin records each before it
+    /// makes it; a staged block volume has none, and after a start of the machine no volume. What something else has mounted
+    /// there stays.
+    pub(in crate::hostpath) fn follow_rename(
+        &mut self,
+        path: &str,
+        has_purpose: fn(&PathRecord) -> bool,
+    ) -> Result<(), HostError> {
         if self.paths.contains_key(path) {
             return Ok(());
         }
@@ -223,16 +229,24 @@ impl Volume {
             let around = Path::new(before).parent();
             around.is_some_and(|around| matches!(around.try_exists(), Ok(false)))
         };
-        let before = self.paths.keys().filter(|before| is_gone(before));
-        let before = before.max_by_key(|before| common(before)).cloned();
-        let Some(before) = before.filter(|before| common(before) >= SAME_NAMES) else {
+        let records = self.paths.iter();
+        let gone = records.filter(|(before, record)| has_purpose(record) && is_gone(before));
+        let Some((before, record)) = gone.max_by_key(|(before, _)| common(before)) else {
             return Ok(());
         };
-        let Some(record) = self.paths.get(&before).cloned() else {
+        if common(before) < SAME_NAMES {
             return Ok(());
-        };
+        }
+        let (before, record) = (before.clone(), record.clone());
+        let is_staging = matches!(record, PathRecord::Staging { .. });
+        let needs_mount = !is_staging || self.backing() != Backing::Block;
         self.paths.insert(path.to_owned(), record);
-        if self.mount_state(path)? == MountState::Foreign {
+        let is_moved = match self.mount_state(path)? {
+            MountState::Volume(_) | MountState::LostDevice => true,
+            MountState::NotMounted => !needs_mount || self.first_mount()?.is_none(),
+            MountState::Foreign => false,
+        };
+        if !is_moved {
             self.paths.remove(path);
             return Ok(());
         }

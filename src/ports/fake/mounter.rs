@@ -116,6 +116,13 @@ impl FakeMounter {
         }
     }
 
+    /// Moves a mount with a directory that is renamed.
+    pub fn move_mount(&self, from: &Path, to: &Path) {
+        let mut table = self.table();
+        let moved = table.mounts.iter_mut().filter(|mount| mount.target == from);
+        moved.for_each(|mount| to.clone_into(&mut mount.target));
+    }
+
     /// Mounts a file system that does not belong to the plugin.
     pub fn mount_foreign(&self, target: &Path) {
         self.add(MountEntry {
