@@ -5,6 +5,7 @@
 //! working directory by itself was chosen by the person who gave it. What is no file, such as `/dev/stdout` or a pipe, is
 //! written to as it is; a block device never.
 
+use std::fs::Metadata;
 use std::path::{Component, Path, PathBuf};
 
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
@@ -15,7 +16,39 @@ pub(super) enum Place {
     /// A file or a directory, or where one can be made: a path without links.
     File(PathBuf),
     /// Something that is written to.
-    Stream(PathBuf),
+    Stream(Stream),
+}
+
+/// A pipe or a device that was looked at.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Stream {
+    pub(super) path: PathBuf,
+    /// Its file system and number, by which it is known when it is opened.
+    #[cfg(unix)]
+    identity: (u64, u64),
+}
+
+impl Stream {
+    pub(super) fn new(path: PathBuf, found: &Metadata) -> Self {
+        Self {
+            path,
+            #[cfg(unix)]
+            identity: identity(found),
+        }
+    }
+
+    /// Whether what was opened is what was looked at: another user may have exchanged it since.
+    #[cfg(unix)]
+    pub(super) fn is(&self, opened: &Metadata) -> bool {
+        self.identity == identity(opened)
+    }
+}
+
+#[cfg(unix)]
+fn identity(found: &Metadata) -> (u64, u64) {
+    use std::os::unix::fs::MetadataExt as _;
+
+    (found.dev(), found.ino())
 }
 
 /// Returns where an output goes whose path is relative to the working directory.
@@ -34,7 +67,7 @@ pub(super) fn place_of(working_directory: &Path, file: &Path) -> Result<Place, D
     {
         return match found.file_type().is_block_device() {
             true => Err(refused(file, &walk::Refusal::BlockDevice)),
-            false => Ok(Place::Stream(path)),
+            false => Ok(Place::Stream(Stream::new(path, &found))),
         };
     }
     let working = walk::without_links(working_directory);
@@ -50,7 +83,9 @@ pub(super) fn place_of(working_directory: &Path, file: &Path) -> Result<Place, D
 pub(super) fn place_of(working_directory: &Path, file: &Path) -> Result<Place, Diagnostics> {
     let path = working_directory.join(file);
     match path.metadata() {
-        Ok(found) if !found.is_file() && !found.is_dir() => Ok(Place::Stream(path)),
+        Ok(found) if !found.is_file() && !found.is_dir() => {
+            Ok(Place::Stream(Stream::new(path, &found)))
+        }
         Ok(_) | Err(_) => Ok(Place::File(path)),
     }
 }
@@ -64,7 +99,8 @@ pub(super) fn place_of_new(working_directory: &Path, file: &Path) -> Result<Path
         return Ok(working_directory.join(file));
     };
     match place_of(working_directory, directory)? {
-        Place::File(directory) | Place::Stream(directory) => Ok(directory.join(name)),
+        Place::File(directory) => Ok(directory.join(name)),
+        Place::Stream(stream) => Ok(stream.path.join(name)),
     }
 }
 
@@ -341,9 +377,15 @@ mod tests {
         for (path, expected) in [
             ("inner/new", file("tree/real/new")),
             ("../home/bashrc", file("home/bashrc")),
-            ("null", Place::Stream(tree.join("null"))),
-            ("/dev/null", Place::Stream("/dev/null".into())),
         ] {
+            assert_eq!(place_of(&tree, Path::new(path)).unwrap(), expected);
+        }
+        for (path, expected) in [
+            ("null", tree.join("null")),
+            ("/dev/null", "/dev/null".into()),
+        ] {
+            let found = Path::new("/dev/null").metadata().unwrap();
+            let expected = Place::Stream(Stream::new(expected, &found));
             assert_eq!(place_of(&tree, Path::new(path)).unwrap(), expected);
         }
         assert!(problem(place_of(&tree, Path::new("loop"))).contains("symbolic links"));

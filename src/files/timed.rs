@@ -5,6 +5,8 @@ use std::io::{self, Read, Write as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use super::output_place::Stream;
+
 /// Opens a file for reading, without waiting for the writer of a pipe.
 #[cfg(unix)]
 pub(super) fn open(path: &Path) -> io::Result<File> {
@@ -74,9 +76,9 @@ impl Read for TimedReader {
 /// Writes to a pipe or a device, which must have a reader, and take the bytes in time.
 ///
 /// # Errors
-/// If it has no reader, or cannot be written.
+/// If it has no reader, is a block device or not what was looked at, or cannot be written.
 #[cfg(unix)]
-pub(super) fn write_stream(path: &Path, bytes: &[u8], limit: Duration) -> io::Result<()> {
+pub(super) fn write_stream(stream: &Stream, bytes: &[u8], limit: Duration) -> io::Result<()> {
     use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -86,14 +88,15 @@ pub(super) fn write_stream(path: &Path, bytes: &[u8], limit: Duration) -> io::Re
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let mut options = File::options();
     options.write(true).custom_flags(flags.bits().cast_signed());
-    let mut file = options
-        .open(path)
-        .map_err(|error| match Errno::from_io_error(&error) {
-            Some(Errno::NXIO) => io::Error::other("no one reads the pipe"),
-            _ => error,
-        })?;
-    let found = file.metadata()?.file_type();
-    if found.is_file() || found.is_block_device() {
+    let mut file =
+        options
+            .open(&stream.path)
+            .map_err(|error| match Errno::from_io_error(&error) {
+                Some(Errno::NXIO) => io::Error::other("no one reads the pipe"),
+                _ => error,
+            })?;
+    let opened = file.metadata()?;
+    if opened.file_type().is_block_device() || !stream.is(&opened) {
         return Err(io::Error::other("something else has taken its place"));
     }
     let until = Instant::now() + limit;
@@ -124,7 +127,7 @@ pub(super) fn write_stream(path: &Path, bytes: &[u8], limit: Duration) -> io::Re
 /// # Errors
 /// If it cannot be written.
 #[cfg(not(unix))]
-pub(super) fn write_stream(path: &Path, bytes: &[u8], _: Duration) -> io::Result<()> {
-    let mut file = File::options().write(true).open(path)?;
+pub(super) fn write_stream(stream: &Stream, bytes: &[u8], _: Duration) -> io::Result<()> {
+    let mut file = File::options().write(true).open(&stream.path)?;
     file.write_all(bytes)
 }

@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::output_place::{HeldFile, Place, place_of, place_of_new};
+use super::output_place::{HeldFile, Place, Stream, place_of, place_of_new};
 use super::specs::reason;
 use super::timed::write_stream;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
@@ -49,7 +49,7 @@ pub fn write_over(base_directory: &Path, file: &Path, bytes: &[u8]) -> Result<()
         Place::File(path) => {
             HeldFile::of(&path).and_then(|held| write_or_replace(held.path(), bytes))
         }
-        Place::Stream(path) => write_stream(&path, bytes, STREAM_LIMIT),
+        Place::Stream(stream) => write_stream(&stream, bytes, STREAM_LIMIT),
     };
     written.map_err(|error| refused(file, &error))
 }
@@ -59,7 +59,8 @@ fn write_or_replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
         Ok(found) if found.is_file() => replace(path, bytes),
         Ok(found) if found.is_symlink() => Err(io::Error::other("a link has taken its place")),
         Err(error) if error.kind() == ErrorKind::NotFound => write(path, bytes),
-        Ok(_) | Err(_) => write_stream(path, bytes, STREAM_LIMIT),
+        Ok(found) => write_stream(&Stream::new(path.to_owned(), &found), bytes, STREAM_LIMIT),
+        Err(error) => Err(error),
     }
 }
 
@@ -244,16 +245,24 @@ mod tests {
             std::thread::yield_now();
         }
         assert_eq!(reader.join().unwrap(), long.len());
-        let stuck = super::write_stream(&pipe, b"", Duration::ZERO);
-        assert!(stuck.is_err(), "its reader is gone");
-        let idle = File::options().read(true).write(true).open(&pipe).unwrap();
-        let stuck = super::write_stream(&pipe, &long, Duration::ZERO).unwrap_err();
+        let looked_at = |path: &Path| Stream::new(path.to_owned(), &path.metadata().unwrap());
+        let pipe = looked_at(&pipe);
+        assert!(
+            write_stream(&pipe, b"", Duration::ZERO).is_err(),
+            "its reader is gone"
+        );
+        let idle = File::options().read(true).write(true).open(&pipe.path);
+        let idle = idle.unwrap();
+        let stuck = write_stream(&pipe, &long, Duration::ZERO).unwrap_err();
         assert_eq!(stuck.kind(), ErrorKind::TimedOut);
         drop(idle);
-        // Another user can exchange the pipe for a link while it is looked at.
+        // Another user can exchange the pipe for a link after it was looked at.
         let kept = directory.path().join("kept");
         std::fs::write(&kept, "before").unwrap();
-        assert!(super::write_stream(&kept, b"report", Duration::ZERO).is_err());
+        std::fs::remove_file(&pipe.path).unwrap();
+        std::os::unix::fs::symlink(&kept, &pipe.path).unwrap();
+        let refused = write_stream(&pipe, b"report", Duration::ZERO).unwrap_err();
+        assert!(refused.to_string().contains("taken its place"), "{refused}");
         assert_eq!(std::fs::read(&kept).unwrap(), b"before");
     }
 

@@ -62,17 +62,19 @@ impl HostError {
 
     /// Returns the status code: RESOURCE_EXHAUSTED for a full disk, UNAVAILABLE for work that a
     /// shutdown interrupted (the caller repeats it), FAILED_PRECONDITION where an operator must act
-    /// first (a missing privilege, a busy mount), OUT_OF_RANGE for a file above the limit of the file
+    /// first (a missing privilege, a busy mount, a tree that cannot be copied), OUT_OF_RANGE for a file above the limit of the file
     /// system, and INTERNAL for everything else.
     fn code(&self) -> Code {
         use std::io::ErrorKind::{
-            FileTooLarge, Interrupted, QuotaExceeded, ResourceBusy, StorageFull,
+            FileTooLarge, Interrupted, QuotaExceeded, ResourceBusy, StorageFull, Unsupported,
         };
         match self {
             Self::Io { source, .. } if source.kind() == Interrupted => Code::Unavailable,
             Self::Catalog(error) if error.is_full => Code::ResourceExhausted,
             Self::Io { source, .. } if source.kind() == FileTooLarge => Code::OutOfRange,
-            Self::Io { source, .. } if source.kind() == ResourceBusy => Code::FailedPrecondition,
+            Self::Io { source, .. } if matches!(source.kind(), ResourceBusy | Unsupported) => {
+                Code::FailedPrecondition
+            }
             Self::Io { source, .. } if matches!(source.kind(), StorageFull | QuotaExceeded) => {
                 Code::ResourceExhausted
             }

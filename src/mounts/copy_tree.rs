@@ -57,6 +57,8 @@ struct Level {
     name: OsString,
     /// Its attributes, which the copy gets after its content is complete.
     stat: Stat,
+    /// The file system and number of its copy.
+    copy: (u64, u64),
     /// Where its list of entries goes on.
     next: i64,
     /// `None` if it is far above where the copy is.
@@ -77,6 +79,24 @@ impl OpenLevel {
             target,
         })
     }
+
+    /// One whose list of entries goes on at a position.
+    fn at(source: OwnedFd, target: OwnedFd, next: i64) -> io::Result<Self> {
+        let mut level = Self::new(source, target)?;
+        level.entries.seek(next)?;
+        Ok(level)
+    }
+}
+
+/// Opens the directory around an open one, and returns what it is; `None` if it cannot be opened.
+fn parent(directory: &OwnedFd) -> io::Result<Option<(OwnedFd, (u64, u64))>> {
+    match rustix::fs::openat(directory, "..", directory_flags(), Mode::empty()) {
+        Ok(parent) => {
+            let found = identity(&rustix::fs::fstat(&parent)?);
+            Ok(Some((parent, found)))
+        }
+        Err(_) => Ok(None),
+    }
 }
 
 impl TreeCopy {
@@ -84,7 +104,7 @@ impl TreeCopy {
     fn enter(&mut self, name: OsString) -> io::Result<()> {
         let depth = self.levels.len();
         if depth > MAX_DEPTH {
-            return Err(io::Error::other(format!(
+            return Err(uncopied(format!(
                 "its directories are more than {MAX_DEPTH} levels deep"
             )));
         }
@@ -97,6 +117,7 @@ impl TreeCopy {
         self.levels.push(Level {
             name,
             stat: rustix::fs::fstat(&open.source)?,
+            copy: identity(&rustix::fs::fstat(&open.target)?),
             next: 0,
             open: Some(open),
         });
@@ -116,15 +137,14 @@ impl TreeCopy {
             false => {
                 let names: Vec<&OsStr> = way.skip(1).collect();
                 let source = open_below(&self.source, &names)?;
-                Some(OpenLevel::new(source, open_below(&self.target, &names)?)?)
+                Some((source, open_below(&self.target, &names)?))
             }
         };
         let Some(level) = self.levels.last_mut() else {
             return Ok(None);
         };
-        if let Some(mut open) = reopened {
-            open.entries.seek(level.next)?;
-            level.open = Some(open);
+        if let Some((source, target)) = reopened {
+            level.open = Some(OpenLevel::at(source, target, level.next)?);
         }
         let Some(open) = &mut level.open else {
             return Ok(None);
@@ -160,9 +180,23 @@ impl TreeCopy {
             // It is in the top, whose times are set next.
             self.links.remove()?;
         }
-        open.map_or(Ok(()), |OpenLevel { source, target, .. }| {
-            copy_attributes(&target, c".", &stat, &source)
-        })
+        let Some(OpenLevel { source, target, .. }) = open else {
+            return Ok(());
+        };
+        copy_attributes(&target, c".", &stat, &source)?;
+        if let Some(above) = self.levels.last_mut()
+            && above.open.is_none()
+        {
+            let pair = parent(&source)?.zip(parent(&target)?);
+            // One that was moved meanwhile is opened from the top again.
+            above.open = pair
+                .filter(|((_, source), (_, target))| {
+                    (*source, *target) == (identity(&above.stat), above.copy)
+                })
+                .map(|((source, _), (target, _))| OpenLevel::at(source, target, above.next))
+                .transpose()?;
+        }
+        Ok(())
     }
 }
 
@@ -278,6 +312,15 @@ fn os_string(name: &CStr) -> OsString {
     OsStr::from_bytes(name.to_bytes()).to_owned()
 }
 
+fn identity(found: &Stat) -> (u64, u64) {
+    (found.st_dev, found.st_ino)
+}
+
+/// The error for a tree that is never copied as it is.
+fn uncopied(why: String) -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, why)
+}
+
 /// The bytes of a path that the kernel gets at once. It takes 4096, and a name has up to 255.
 const PATH_BYTES: usize = 3072;
 
@@ -301,7 +344,7 @@ fn open_below(root: &OwnedFd, names: &[&OsStr]) -> io::Result<OwnedFd> {
 /// Opens a directory below an open one by a path that the kernel takes.
 fn open_part(root: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
     match private::open_below(root, path) {
-        Err(Errno::XDEV) => Err(io::Error::other(format!(
+        Err(Errno::XDEV) => Err(uncopied(format!(
             "a file system is mounted at `{}` inside the directory",
             path.display()
         ))),
@@ -597,6 +640,7 @@ mod tests {
             at = rustix::fs::openat(&at, "d", directory_flags(), Mode::empty()).unwrap();
         }
         let error = copy_directory(&from, &to).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::Unsupported);
         assert!(error.to_string().contains("10000 levels deep"), "{error}");
         for root in [&from, &to] {
             private::remove_tree(root).unwrap();
