@@ -302,7 +302,7 @@ async fn supervisors(
     }
     for endpoint in &config.plugin_endpoints {
         let known = (dirs, cell, node.clone());
-        let found = running_plugin(endpoint, config, &*deps.sent, known);
+        let found = running_plugin(endpoint, config, (&*deps.connector, &*deps.sent), known);
         let (task, running) = found.await?;
         used.push(task.task.clone());
         let deps = SupervisorDeps {

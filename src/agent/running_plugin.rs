@@ -14,7 +14,6 @@ use super::config::AgentConfig;
 use super::directory::AgentDirs;
 use super::plugin::HOSTPATH;
 use super::plugin_endpoint::PluginEndpoint;
-use crate::csi::GrpcConnector;
 use crate::csi::deadline::for_rpc;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::driver::RunningPlugin;
@@ -37,7 +36,7 @@ const ASK_AGAIN: RetryPolicy = RetryPolicy {
 pub(super) async fn running_plugin(
     endpoint: &PluginEndpoint,
     config: &AgentConfig,
-    sent: &dyn SentSecretsReader,
+    (connector, sent): (&dyn Connector, &dyn SentSecretsReader),
     (dirs, cell, node): (&AgentDirs, &StateCell, NodeId),
 ) -> Result<(PluginTask, RunningPlugin), Diagnostics> {
     let socket = &endpoint.socket;
@@ -45,9 +44,8 @@ pub(super) async fn running_plugin(
         Some(id) => id.clone(),
         None => {
             let unnamed = running_at(socket, &PathBuf::new(), "", config);
-            // Which plugin it is, is not known yet: its other connections hide what it got, and not what others got.
-            let (connector, sent) = (GrpcConnector::new(), sent.sent(None));
-            own_name(socket, config.plugin_timeout, (&connector, &sent), &unnamed).await?
+            let sent = sent.sent(None).await;
+            own_name(socket, config.plugin_timeout, (connector, &sent), &unnamed).await?
         }
     };
     if plugin.as_str() == HOSTPATH {

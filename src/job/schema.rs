@@ -160,7 +160,7 @@ pub(super) const TASK: &[Key] = &[
     refused("artifact", Form::Block, PartEffect::Input),
     ignored("consul", Form::Block),
     block("dispatch_payload"),
-    ignored("identity", Form::Block),
+    refused("identity", Form::Block, PartEffect::Input),
     ignored("kind", Form::Value),
     ignored("logs", Form::Block),
     map("meta"),

@@ -58,6 +58,15 @@ impl SeenNodes {
         Some(nodes.iter().filter(is_away).collect())
     }
 
+    /// Returns the nodes that are up; `None` if the nodes could not be read.
+    pub fn ready(&self) -> Option<Vec<&ClientNode>> {
+        let Self::Read(nodes) = self else {
+            return None;
+        };
+        let is_up = |node: &&ClientNode| matches!(node.sight(), NodeSight::Up);
+        Some(nodes.iter().filter(is_up).collect())
+    }
+
     /// Returns whether the tasks of an allocation may still write.
     pub fn writes(&self, alloc: &Alloc) -> AllocWrites {
         alloc_writes(&alloc.client, &self.sight(&alloc.node_id))
@@ -86,6 +95,7 @@ mod tests {
             is_fenced: false,
             has_returned: false,
             description: String::new(),
+            modify_index: 0,
         }
     }
 

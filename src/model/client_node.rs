@@ -44,6 +44,8 @@ pub struct ClientNode {
     pub has_returned: bool,
     /// Why the node has its status, in the server's words.
     pub description: String,
+    /// The index of the last change of its record.
+    pub modify_index: u64,
 }
 
 impl ClientNode {

@@ -257,11 +257,8 @@ impl Supervisor {
         self.last_run = run.clone();
         let socket = &self.task.socket;
         let connector = &self.deps.connector;
-        let connection = connector.connect(
-            socket,
-            process.required_peer(),
-            &self.deps.sent.sent(Some(&self.task.plugin)),
-        );
+        let sent = self.deps.sent.sent(Some(&self.task.plugin)).await;
+        let connection = connector.connect(socket, process.required_peer(), &sent);
         let end = tokio::select! {
             biased;
             () = stop.cancelled() => ProcessEnd::Stopped,

@@ -154,7 +154,10 @@ impl ClaimApi for NomadClient {
         let action = format!("modify volume {}", volume.quoted());
         check_addressable(volume.id.as_str(), &action)?;
         let request = ModifyRequest {
-            mutable_parameters: parameters.clone(),
+            mutable_parameters: parameters
+                .iter()
+                .map(|(name, value)| (name.clone(), Some(value.clone())))
+                .collect(),
         };
         let body = serde_json::to_vec(&request)
             .map_err(|error| unsendable_request(&action, &error.to_string()))?;

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use async_trait::async_trait;
+
 use super::plugin::{Controller, Identity, NodeService};
 use crate::model::{PluginId, Secret};
 
@@ -41,7 +43,7 @@ impl SentSecrets {
         self.secrets.push(Secret::new(value.to_owned()));
     }
 
-    /// Adds a mount flag, or a value of a publish context.
+    /// Adds a mount flag, a value of a publish context, or a secret of another plugin.
     pub fn add_sealed(&mut self, value: &str) {
         self.sealed.push(Secret::new(value.to_owned()));
     }
@@ -51,7 +53,7 @@ impl SentSecrets {
         self.secrets.iter().map(|value| value.as_str())
     }
 
-    /// The mount flags, and the values of publish contexts.
+    /// The mount flags, the values of publish contexts, and the secrets of other plugins.
     pub fn sealed(&self) -> impl Iterator<Item = &str> {
         self.sealed.iter().map(|value| value.as_str())
     }
@@ -65,9 +67,11 @@ impl std::fmt::Debug for SentSecrets {
 }
 
 /// Knows what earlier calls have sent.
+#[async_trait]
 pub trait SentSecretsReader: Send + Sync {
-    /// Returns what was sent to a plugin; to any if none is given.
-    fn sent(&self, plugin: Option<&PluginId>) -> SentSecrets;
+    /// Returns what was sent to a plugin, and what was sent to others: the plugin may have had another ID. That is no
+    /// secret of its own, so its addresses may contain it.
+    async fn sent(&self, plugin: Option<&PluginId>) -> SentSecrets;
 }
 
 /// Creates connections.

@@ -354,6 +354,12 @@ impl HostError {
                 path.display(),
                 shell_quoted(path.to_string_lossy())
             ),
+            Self::NotPrepared(error) | Self::NotFinished(error) if error.is_damaged_file() => {
+                format!(
+                    "make sure that no process on the node has files of the volume open, and empty the record: run `truncate -s 0 {}`",
+                    shell_quoted(error.path.to_string_lossy())
+                )
+            }
             Self::NotPrepared(error) | Self::NotFinished(error) => {
                 format!("check `{}`", error.path.display())
             }

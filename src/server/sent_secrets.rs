@@ -1,8 +1,11 @@
-//! What earlier calls sent to a plugin, from the records of its volumes.
+//! What earlier calls sent to plugins, from the records of volumes.
 //!
-//! A plugin outlives an agent, and may repeat to the next one what it got from the one before.
+//! A plugin outlives an agent, and may repeat to the next one what it got from the one before. What was sent for a volume
+//! that has no record any more, or for an attachment that has ended, is not known.
 
 use std::sync::Arc;
+
+use async_trait::async_trait;
 
 use super::cell::StateCell;
 use super::sealing::VolumeSealer;
@@ -26,37 +29,60 @@ impl RecordedSecrets {
     }
 }
 
+#[async_trait]
 impl SentSecretsReader for RecordedSecrets {
-    /// What cannot be opened was sent by an agent with another key, and is not known to this one.
-    fn sent(&self, plugin: Option<&PluginId>) -> SentSecrets {
-        let is_meant = |id: &PluginId| plugin.is_none_or(|plugin| plugin == id);
+    async fn sent(&self, plugin: Option<&PluginId>) -> SentSecrets {
         let state = self.cell.read(State::clone);
-        let mut sent = SentSecrets::default();
-        for record in state.records() {
-            if !is_meant(&record.definition.plugin_id) {
-                continue;
-            }
-            if let Ok(secrets) = self.sealer.secrets_of(record) {
-                let values = secrets.expose().map(|(_, value)| value);
-                values.for_each(|value| sent.add_secret(value));
-            }
-            if let Ok(Some(options)) = self.sealer.mount_options_of(&record.definition) {
-                let flags = options.mount_flags.iter();
-                flags.for_each(|flag| sent.add_sealed(flag));
+        let (sealer, plugin) = (self.sealer.clone(), plugin.cloned());
+        let opening = tokio::task::spawn_blocking(move || {
+            let mut sent = SentSecrets::default();
+            let is_own = |id: &PluginId| plugin.as_ref() == Some(id);
+            // Of too many values the newest are kept, so its own come last.
+            add(&mut sent, &state, &sealer, |id| !is_own(id), false);
+            add(&mut sent, &state, &sealer, is_own, true);
+            sent
+        });
+        match opening.await {
+            Ok(sent) => sent,
+            Err(stopped) => match stopped.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // The runtime ends, and nothing is sent or shown any more.
+                Err(_) => SentSecrets::default(),
+            },
+        }
+    }
+}
+
+/// Adds what the volumes of some plugins were sent. What cannot be opened was sealed with another key, and is not known.
+fn add(
+    sent: &mut SentSecrets,
+    state: &State,
+    sealer: &VolumeSealer,
+    is_meant: impl Fn(&PluginId) -> bool,
+    are_own: bool,
+) {
+    let records = state.records();
+    for record in records.filter(|record| is_meant(&record.definition.plugin_id)) {
+        if let Ok(secrets) = sealer.secrets_of(record) {
+            for (_, value) in secrets.expose() {
+                match are_own {
+                    true => sent.add_secret(value),
+                    false => sent.add_sealed(value),
+                }
             }
         }
-        for record in state.all_claims() {
-            if !is_meant(&record.volume.plugin_id) {
-                continue;
-            }
-            for attachment in record.claims.attachments.values() {
-                let context = self
-                    .sealer
-                    .open_context(&record.volume, &attachment.context);
-                let values = context.unwrap_or_default().into_values();
+        if let Ok(Some(options)) = sealer.mount_options_of(&record.definition) {
+            let flags = options.mount_flags.iter();
+            flags.for_each(|flag| sent.add_sealed(flag));
+        }
+    }
+    let records = state.all_claims();
+    for record in records.filter(|record| is_meant(&record.volume.plugin_id)) {
+        for attachment in record.claims.attachments.values() {
+            if let Ok(context) = sealer.open_context(&record.volume, &attachment.context) {
+                let values = context.into_values();
                 values.for_each(|value| sent.add_sealed(&value));
             }
         }
-        sent
     }
 }

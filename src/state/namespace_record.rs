@@ -53,11 +53,14 @@ pub struct NamespaceContents {
 impl NamespaceContents {
     /// Whether only stopped jobs are in the namespace, whose tasks are ending.
     pub fn has_only_stopped_jobs(&self) -> bool {
-        let stopped = Self {
-            stopped_jobs: self.stopped_jobs.clone(),
-            ..Self::default()
-        };
-        !self.is_empty() && *self == stopped
+        let Self {
+            volumes,
+            running_jobs,
+            stopped_jobs,
+            variables,
+        } = self;
+        let is_rest_empty = volumes.is_empty() && running_jobs.is_empty() && variables.is_empty();
+        is_rest_empty && !stopped_jobs.is_empty()
     }
 
     /// Whether nothing is in the namespace.

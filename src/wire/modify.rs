@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct ModifyRequest {
-    /// The parameters to change, at least one. Others stay as they are.
-    pub mutable_parameters: BTreeMap<String, String>,
+    /// The parameters to change, at least one. Others stay as they are. One without a value is refused.
+    pub mutable_parameters: BTreeMap<String, Option<String>>,
 }
 
 /// The response of `PUT /v1/volume/csi/:id/modify`.

@@ -647,7 +647,7 @@ async fn publish_contexts_are_known_to_the_next_agent() {
     let contexts = agent.backend.attachments();
     assert!(!contexts.is_empty());
     let next = RecordedSecrets::new(agent.cell.clone(), Arc::new(agent.sealer.clone()));
-    let sent = next.sent(None);
+    let sent = next.sent(None).await;
     let sealed: Vec<&str> = sent.sealed().collect();
     assert!(
         sealed.iter().any(|value| value.contains(" on ")),

@@ -24,7 +24,6 @@ const TEXT_FIELDS: [(&str, &[&str]); 5] = [
             "fs_type",
             "manifest",
             "message",
-            "name",
             "reason",
             "vendor_version",
             "volume_mount_group",
@@ -35,6 +34,7 @@ const TEXT_FIELDS: [(&str, &[&str]); 5] = [
         &[
             "base_snapshot_id",
             "group_snapshot_id",
+            "name",
             "next_token",
             "node_id",
             "published_node_ids",

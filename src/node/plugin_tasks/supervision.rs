@@ -130,11 +130,9 @@ impl PluginSupervision {
         run: &ProcessRun,
         note: impl Fn(HealthChange<'_>),
     ) -> String {
-        let connection = self.host.deps.connector.connect(
-            &self.places.socket(),
-            None,
-            &self.host.deps.sent.sent(Some(&self.config.id)),
-        );
+        let deps = &self.host.deps;
+        let sent = deps.sent.sent(Some(&self.config.id)).await;
+        let connection = deps.connector.connect(&self.places.socket(), None, &sent);
         let reason = self.wait_until_healthy(&connection, run).await;
         if let Err(reason) = reason {
             return reason;

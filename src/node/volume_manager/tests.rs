@@ -328,6 +328,16 @@ async fn a_damaged_record_of_a_mount_that_is_gone_is_an_error() {
     let refused = host.take(Rpc::NodeUnpublishVolume, 2).await.unwrap_err();
     assert!(matches!(refused, HostError::NotPrepared(_)), "{refused}");
     assert!(refused.to_string().contains("volume.json"), "{refused}");
+    let help = refused.help().unwrap();
+    let (_, command) = help.split_once("run `").unwrap();
+    let mut words = command.trim_end_matches('`').split(' ');
+    let program = words.next().unwrap();
+    let ended = std::process::Command::new(program).args(words).status();
+    assert!(ended.unwrap().success(), "{help}");
+    for step in &STEPS[4..] {
+        host.take(*step, 3).await.unwrap();
+    }
+    host.check_nothing_left("").await;
 }
 
 #[tokio::test]

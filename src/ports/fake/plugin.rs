@@ -526,8 +526,9 @@ impl NodeService for FakePlugin {
 #[derive(Clone, Copy, Debug)]
 pub struct NothingSent;
 
+#[async_trait]
 impl SentSecretsReader for NothingSent {
-    fn sent(&self, _: Option<&PluginId>) -> SentSecrets {
+    async fn sent(&self, _: Option<&PluginId>) -> SentSecrets {
         SentSecrets::default()
     }
 }

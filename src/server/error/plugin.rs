@@ -260,6 +260,10 @@ impl PluginFailure {
                     "look for `{provider_name}` at the provider: that is the volume's name if it was created"
                 ),
             ],
+            (ResidualState::PendingIntent { .. }, ControllerOperation::Modify) => vec![
+                remedy,
+                "a change that did not end is sent before every other one, and `nomad-csi volume status` shows it; a change of all its parameters takes its place".to_owned(),
+            ],
             (ResidualState::PendingIntent { .. }, _) => vec![remedy],
         }
     }

@@ -1,5 +1,6 @@
 //! The endpoints of volumes.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use super::parameters::Parameters;
 use super::reply::Reply;
 use super::request::{ApiRequest, LONG_LIST};
 use super::volume_documents::{volume_document, volume_stub};
-use crate::model::{Namespace, NamespacedId, NodeId, PluginId, VolumeId};
+use crate::model::{Namespace, NamespacedId, NodeId, PluginId, VolumeId, one_line};
 use crate::server::error::{RequestError, ServerError};
 use crate::server::volumes::{VolumeSubmission, VolumeWriteResult};
 use crate::state::{
@@ -246,8 +247,17 @@ pub(super) async fn create(request: &ApiRequest) -> Result {
 pub(super) async fn modify(request: &ApiRequest, id: &str) -> Result {
     let body: ModifyRequest = request.document()?;
     let key = key(&request.parameters, id);
-    let volumes = &request.services.volumes;
-    let modified = volumes.modify(key, body.mutable_parameters).await?;
+    let mut parameters = BTreeMap::new();
+    for (name, value) in body.mutable_parameters {
+        let value = value.ok_or_else(|| {
+            RequestError::Body(format!(
+                "MutableParameters: `{}` has no value",
+                one_line(&name)
+            ))
+        })?;
+        parameters.insert(name, value);
+    }
+    let modified = request.services.volumes.modify(key, parameters).await?;
     let document = ModifyResponse {
         mutable_parameters: modified.parameters,
     };

@@ -2,7 +2,9 @@
 //!
 //! The intent is recorded before ControllerModifyVolume. It is removed with the answer, or when the call had certainly no
 //! effect: an invalid request changes nothing (CSI, ControllerModifyVolume). Otherwise the next request sends the identical
-//! call first, and then its own. What is in force is recorded: a parameter that was set stays until it is set again.
+//! call first, and then its own; one that sets all parameters of the pending call takes its place. If that one is refused
+//! at once, the earlier call is pending again: it may have had its effect. What is in force is recorded: a parameter that was set stays
+//! until it is set again.
 
 use std::collections::BTreeMap;
 
@@ -63,7 +65,9 @@ impl VolumeModifier {
         let plugin = record.definition.plugin_id.clone();
         let external = LockedResource::External(plugin, record.provider_id());
         let _external = self.limiter.acquire(external).await?;
-        let pending = record.modifying.filter(|pending| pending != parameters);
+        let covers =
+            |pending: &Parameters| pending.keys().all(|name| parameters.contains_key(name));
+        let pending = record.modifying.filter(|pending| !covers(pending));
         if let Some(pending) = pending {
             let settled = self.send_and_record(key, &pending).await;
             if self.record(key)?.modifying.is_some() {
@@ -102,17 +106,14 @@ impl VolumeModifier {
             .map_err(|error| failure(&record, error.into(), self.residual(&record)))?;
         let permit = self.limiter.acquire_call(CallClass::Change, &id).await?;
         let secrets = self.sealer.secrets_of(&record)?;
-        let prior = match record.modifying {
-            Some(_) => PriorCalls::Possible,
-            None => {
-                let event = EventKind::VolumeModifyIntended {
-                    key: key.clone(),
-                    parameters: parameters.clone(),
-                };
-                self.store.commit(unchanged(&record), event).await?;
-                PriorCalls::None
-            }
-        };
+        let earlier = record.modifying.clone();
+        if earlier.as_ref() != Some(parameters) {
+            let event = EventKind::VolumeModifyIntended {
+                key: key.clone(),
+                parameters: parameters.clone(),
+            };
+            self.store.commit(unchanged(&record), event).await?;
+        }
         let intended = self.record(key)?;
         let request = ModifyVolume {
             external_id: intended.provider_id(),
@@ -128,7 +129,7 @@ impl VolumeModifier {
         });
         match answer.await {
             Ok(()) => self.record_success(&intended).await,
-            Err(error) => Err(self.record_failure(&intended, prior, error).await),
+            Err(error) => Err(self.record_failure(&intended, earlier, error).await),
         }
     }
 
@@ -147,15 +148,34 @@ impl VolumeModifier {
     async fn record_failure(
         &self,
         intended: &VolumeRecord,
-        prior: PriorCalls,
+        earlier: Option<Parameters>,
         error: ForwardError,
     ) -> ServerError {
         let key = intended.key();
+        let replaced = earlier
+            .clone()
+            .filter(|earlier| intended.modifying.as_ref() != Some(earlier));
+        let prior = match (&earlier, &replaced) {
+            (Some(_), None) => PriorCalls::Possible,
+            (None, _) | (_, Some(_)) => PriorCalls::None,
+        };
         let without_effect = failure(intended, error.clone(), ResidualState::None);
         if certainly_had_no_effect(&error, prior) || is_permanently_refused(&without_effect) {
-            let event = EventKind::VolumeModifyAbandoned { key: key.clone() };
+            let (event, outcome) = match replaced {
+                None => (
+                    EventKind::VolumeModifyAbandoned { key: key.clone() },
+                    without_effect,
+                ),
+                Some(parameters) => (
+                    EventKind::VolumeModifyIntended {
+                        key: key.clone(),
+                        parameters,
+                    },
+                    failure(intended, error.clone(), self.residual(intended)),
+                ),
+            };
             match self.store.commit(unchanged(intended), event).await {
-                Ok(_) => return without_effect,
+                Ok(_) => return outcome,
                 Err(error) => {
                     warn!(volume.id = %key.id, volume.namespace = %key.namespace, error = error.detail(),
                         "the intent to modify the volume stays on record");
@@ -189,10 +209,16 @@ fn check(
         .iter()
         .map(|(name, value)| name.len() + value.len())
         .sum();
+    let has_nul = |text: &str| text.contains('\0');
     let problem = if parameters.is_empty() {
         "no mutable parameters are given".to_owned()
     } else if parameters.contains_key("") {
         "a mutable parameter has no name".to_owned()
+    } else if parameters
+        .iter()
+        .any(|(name, value)| has_nul(name) || has_nul(value))
+    {
+        "a mutable parameter has a NUL".to_owned()
     } else if kept.len() > MAX_PARAMETERS {
         format!(
             "a volume has at most {MAX_PARAMETERS} mutable parameters, and this one would have {}",

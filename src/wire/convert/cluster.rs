@@ -15,6 +15,7 @@ pub fn client_node_from_wire(stub: &NodeStub) -> ClientNode {
         is_fenced: stub.fenced,
         has_returned: stub.returned,
         description: stub.status_description.clone(),
+        modify_index: stub.modify_index,
     }
 }
 

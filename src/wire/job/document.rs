@@ -147,6 +147,12 @@ pub struct TaskGroupDocument {
     pub affinities: Unsupported,
     /// Requirements on the node.
     pub constraints: Vec<ConstraintDocument>,
+    /// Its own Consul; ignored.
+    #[serde(
+        deserialize_with = "block",
+        skip_serializing_if = "Unsupported::is_absent"
+    )]
+    pub consul: Unsupported,
     /// The number of allocations.
     pub count: Option<i64>,
     /// What happens while its node is away; refused.

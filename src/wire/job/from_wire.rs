@@ -330,6 +330,8 @@ impl Reader {
     fn task(&mut self, document: &TaskDocument, restart: &RestartPolicy) -> Task {
         self.refuse(&[
             ("Artifacts", document.artifacts, PartEffect::Input),
+            ("Identities", document.identities, PartEffect::Input),
+            ("Identity", document.identity, PartEffect::Input),
             ("Schedule", document.schedule, PartEffect::Time),
             ("Secrets", document.secrets, PartEffect::Input),
             ("Templates", document.templates, PartEffect::Input),

@@ -22,6 +22,7 @@ pub fn ignored_parts(job: &JobDocument) -> Option<String> {
     for group in task_groups {
         let TaskGroupDocument {
             affinities,
+            consul,
             ephemeral_disk,
             networks,
             scaling,
@@ -33,6 +34,7 @@ pub fn ignored_parts(job: &JobDocument) -> Option<String> {
         } = group;
         let of_group = [
             ("affinity", affinities),
+            ("consul", consul),
             ("ephemeral_disk", ephemeral_disk),
             ("network", networks),
             ("scaling", scaling),
@@ -45,6 +47,7 @@ pub fn ignored_parts(job: &JobDocument) -> Option<String> {
             let TaskDocument {
                 actions,
                 affinities,
+                consul,
                 scaling_policies,
                 services,
                 shutdown_delay,
@@ -53,6 +56,7 @@ pub fn ignored_parts(job: &JobDocument) -> Option<String> {
             let of_task = [
                 ("action", actions),
                 ("affinity", affinities),
+                ("consul", consul),
                 ("scaling", scaling_policies),
                 ("service", services),
                 ("shutdown_delay", shutdown_delay),
@@ -95,6 +99,21 @@ mod tests {
             "Tasks": [{"Name": "t", "Services": null, "LogConfig": {"MaxFiles": 10}, "ShutdownDelay": 0,
                 "ScalingPolicies": null, "Actions": []}]}]});
         assert_eq!(ignored(&plain), None);
+        for (part, of_group, of_task) in [
+            ("consul", json!({"Consul": {}}), json!({})),
+            ("consul", json!({}), json!({"Consul": {}})),
+            (
+                "ephemeral_disk",
+                json!({"EphemeralDisk": {"Migrate": true}}),
+                json!({}),
+            ),
+        ] {
+            let mut group = of_group;
+            group["Tasks"] = json!([of_task]);
+            let expected = format!("`{part}` is ignored: it does not concern volumes");
+            let found = ignored(&json!({"ID": "j", "TaskGroups": [group]}));
+            assert_eq!(found, Some(expected));
+        }
         let one = json!({"ID": "j", "TaskGroups": [{"Networks": [{"Mode": "bridge"}]}]});
         let expected = "`network` is ignored: it does not concern volumes";
         assert_eq!(ignored(&one).as_deref(), Some(expected));

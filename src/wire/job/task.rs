@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::launching::DispatchPayloadDocument;
 use super::policy::{ConstraintDocument, RestartPolicyDocument};
-use super::unsupported::{Unsupported, block};
+use super::unsupported::{Unsupported, block, given_identity};
 use crate::model::{TaskConfig, TaskEnvironment};
 
 /// A task. `null` stands for Nomad's default. Durations are in nanoseconds.
@@ -49,6 +49,24 @@ pub struct TaskDocument {
     pub name: String,
     /// The resources.
     pub resources: Option<ResourcesDocument>,
+    /// Its own Consul; ignored.
+    #[serde(
+        deserialize_with = "block",
+        skip_serializing_if = "Unsupported::is_absent"
+    )]
+    pub consul: Unsupported,
+    /// Its identities, which are refused if it gets one as a file or a variable.
+    #[serde(
+        deserialize_with = "given_identity",
+        skip_serializing_if = "Unsupported::is_absent"
+    )]
+    pub identities: Unsupported,
+    /// Its identity without a name.
+    #[serde(
+        deserialize_with = "given_identity",
+        skip_serializing_if = "Unsupported::is_absent"
+    )]
+    pub identity: Unsupported,
     /// When it is restarted after a failure.
     pub restart_policy: Option<RestartPolicyDocument>,
     /// How it is scaled; ignored.

@@ -465,6 +465,14 @@ fn parts_that_decide_what_happens_to_volumes_are_problems() {
             task(json!({"Name": "t", "Secrets": [{"Name": "x"}]})),
             "Secrets",
         ),
+        (
+            task(json!({"Name": "t", "Identities": [{"Name": "x"}, {"Name": "y", "File": true}]})),
+            "Identities",
+        ),
+        (
+            task(json!({"Name": "t", "Identity": {"env": true}})),
+            "Identity",
+        ),
         (task(json!({"Name": "t", "Vault": {"Role": "x"}})), "Vault"),
         (task(json!({"Name": "t", "Vault": {}})), "Vault"),
     ] {
@@ -481,7 +489,8 @@ fn parts_that_decide_what_happens_to_volumes_are_problems() {
             "Name": "g", "Disconnect": null, "MaxRunDuration": 0, "PreventRescheduleOnLost": false,
             "ReschedulePolicy": {"Attempts": 0, "Delay": 30_000_000_000_i64, "DelayFunction": "exponential",
                 "Interval": 0, "MaxDelay": 3_600_000_000_000_i64, "Unlimited": true},
-            "Tasks": [{"Name": "t", "Templates": [], "Artifacts": null, "Vault": null}],
+            "Tasks": [{"Name": "t", "Templates": [], "Artifacts": null, "Vault": null,
+                "Identity": {"Env": false, "File": false}, "Identities": [{"Name": "x", "Env": false}]}],
         }],
     });
     assert_eq!(problems(nothing.clone()), Vec::<String>::new());

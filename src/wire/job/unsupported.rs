@@ -43,19 +43,34 @@ pub(super) fn block<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Unsupp
     })
 }
 
+/// Reads one or several identities, which are there if the task gets one as a file or a variable.
+pub(super) fn given_identity<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Unsupported, D::Error> {
+    let value = Value::deserialize(deserializer)?;
+    let is_given = |identity: &Value| has_field(identity, "File") || has_field(identity, "Env");
+    Ok(Unsupported {
+        is_present: match &value {
+            Value::Array(identities) => identities.iter().any(is_given),
+            identity => is_given(identity),
+        },
+    })
+}
+
 /// Reads a disk of an allocation, which is there if its data should outlive the allocation: every job has one.
 pub(super) fn kept_disk<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Unsupported, D::Error> {
     let value = Value::deserialize(deserializer)?;
-    let fields = value.as_object();
-    let has = |name: &str| {
-        let mut fields = fields.into_iter().flatten();
-        fields.any(|(key, value)| key.eq_ignore_ascii_case(name) && says_something(value))
-    };
     Ok(Unsupported {
-        is_present: has("Sticky") || has("Migrate"),
+        is_present: has_field(&value, "Sticky") || has_field(&value, "Migrate"),
     })
+}
+
+/// Whether an object says something in a field. Go takes the name in any case.
+fn has_field(object: &Value, name: &str) -> bool {
+    let mut fields = object.as_object().into_iter().flatten();
+    fields.any(|(key, value)| key.eq_ignore_ascii_case(name) && says_something(value))
 }
 
 fn says_something(value: &Value) -> bool {

@@ -95,7 +95,14 @@ async fn a_refused_change_leaves_everything_as_it_was() {
     let long = "x".repeat(MAX_BYTES);
     let many: Vec<String> = (0..=MAX_PARAMETERS).map(|at| at.to_string()).collect();
     let many: Vec<(&str, &str)> = many.iter().map(|name| (name.as_str(), "")).collect();
-    for wrong in [&[][..], &[("", "a")], &[("big", &long)], &many] {
+    for wrong in [
+        &[][..],
+        &[("", "a")],
+        &[("a\0", "a")],
+        &[("a", "\0")],
+        &[("big", &long)],
+        &many,
+    ] {
         let error = agent.modify(wrong).await.unwrap_err();
         assert!(matches!(error, ServerError::Invalid { .. }), "{error:?}");
     }
@@ -179,4 +186,30 @@ async fn a_pending_change_that_is_refused_ends() {
     assert_eq!(error.code_and_status().0.as_str(), "volume/pending");
     let open = Some(parameters(&[("iops", "100")]));
     assert_eq!(agent.parameters().2, open);
+    assert!(
+        error
+            .help()
+            .iter()
+            .any(|help| help.contains("takes its place")),
+        "{error:?}"
+    );
+    // One that takes its place and is refused leaves it open: it may have had its effect.
+    agent
+        .backend
+        .inject_faults(RPC, [Fault::Fail(StatusCode::InvalidArgument)]);
+    let error = agent.modify(&[("iops", "999")]).await.unwrap_err();
+    assert!(
+        error.help().iter().any(|help| help.contains("did not end")),
+        "{error:?}"
+    );
+    assert_eq!(agent.parameters().2, open);
+    // One that sets the same parameters takes its place: the earlier call is not sent again.
+    let sent = agent.backend.count(RPC);
+    agent
+        .modify(&[("iops", "50"), ("tier", "c")])
+        .await
+        .unwrap();
+    assert_eq!(agent.backend.count(RPC), sent + 1);
+    let all = parameters(&[("iops", "50"), ("tier", "c")]);
+    assert_eq!(agent.parameters(), (all.clone(), all, None));
 }
