@@ -8,14 +8,14 @@ use super::finding::Finding;
 use super::health_rules::health_findings;
 use super::kept_files::kept_files;
 use super::plugin_rules::plugin_findings;
-use super::provider_rules::{provider_findings, written_twice};
+use super::provider_rules::{provider_findings, registered_twice, written_twice};
 
 /// Returns all findings, the most severe first. A volume without findings is healthy as far as the facts
 /// show.
 pub fn diagnose(facts: &VolumeFacts<'_>) -> Vec<Finding> {
     let mut findings = plugin_findings(facts);
     findings.extend(provider_findings(facts));
-    findings.extend(written_twice(facts));
+    findings.extend(written_twice(facts).or_else(|| registered_twice(facts)));
     findings.extend(health_findings(facts));
     match facts.claims {
         Some(claims) => findings.extend(claim_findings(facts, claims)),

@@ -37,6 +37,8 @@ pub enum Rule {
     WritesWithoutClaim,
     /// Two registrations of data for one writer are written at once.
     WrittenTwice,
+    /// Data that is not for many writers is registered twice.
+    RegisteredTwice,
     /// The provider reports the volume as attached to a node without a claim.
     AttachedWithoutClaim,
     /// The provider or a node reports that data of the volume is lost.
@@ -71,6 +73,7 @@ impl Rule {
             Self::TasksNotStarted => "tasks-not-started",
             Self::WritesWithoutClaim => "writes-without-claim",
             Self::WrittenTwice => "written-twice",
+            Self::RegisteredTwice => "registered-twice",
             Self::AttachedWithoutClaim => "attached-without-claim",
             Self::DataLost => "data-lost",
             Self::VolumeInaccessible => "volume-inaccessible",
@@ -99,6 +102,7 @@ impl Rule {
             | Self::TasksNotStarted
             | Self::WritesWithoutClaim
             | Self::WrittenTwice
+            | Self::RegisteredTwice
             | Self::AttachedWithoutClaim
             | Self::DataLost
             | Self::VolumeInaccessible
@@ -129,6 +133,7 @@ impl Rule {
             | Self::ReleaseRunning
             | Self::AllocationStopping
             | Self::JobWaiting
+            | Self::RegisteredTwice
             | Self::AttachedWithoutClaim
             | Self::ConditionAbnormal
             | Self::FilesBeside

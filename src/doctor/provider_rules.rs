@@ -8,7 +8,8 @@ use super::finding::{Confidence, Evidence, FactSource, Finding, Rule};
 use super::health_rules::{Reporter, condition};
 use super::remedies::{act, run};
 use crate::model::{
-    AccessMode, AllocId, ExternalNodeId, ExternalVolume, NodeId, Volume, one_line, shell_quoted,
+    AccessMode, AllocId, ExternalNodeId, ExternalVolume, NamespacedId, NodeId, Volume, one_line,
+    shell_quoted,
 };
 use crate::plan::ProviderList;
 
@@ -198,6 +199,50 @@ pub(super) fn written_twice(facts: &VolumeFacts<'_>) -> Option<Finding> {
                     "nomad-csi volume deregister {}",
                     first.key().command_words()
                 ),
+            ),
+        ],
+    })
+}
+
+/// The claims of one registration do not count for another, so both may be written at once. That is meant only for data that
+/// many may write, such as an NFS export.
+pub(super) fn registered_twice(facts: &VolumeFacts<'_>) -> Option<Finding> {
+    let is_for_many = |volume: &Volume| {
+        let mut modes = volume.capabilities.iter().map(|one| one.access_mode);
+        !volume.capabilities.is_empty()
+            && modes.all(|mode| mode == AccessMode::MultiNodeMultiWriter || !mode.allows_writes())
+    };
+    let own = facts.volume;
+    let others = facts.sharing.unwrap_or_default().iter();
+    let others = others.filter(|other| !is_for_many(own) || !is_for_many(other));
+    let others: Vec<_> = others.map(Volume::key).collect();
+    let first = others.first()?;
+    let names: Vec<_> = others.iter().map(NamespacedId::quoted).collect();
+    let remote = one_line(own.remote_id().as_str());
+    Some(Finding {
+        rule: Rule::RegisteredTwice,
+        verdict: match &names[..] {
+            [name] => format!(
+                "volume {name} has the same data, and both could be written at the same time"
+            ),
+            _ => format!(
+                "volumes {} have the same data, and all could be written at the same time",
+                names.join(", ")
+            ),
+        },
+        confidence: Confidence::Known,
+        evidence: vec![Evidence::new(
+            FactSource::Volume,
+            format!("each has external ID `{remote}` at a plugin of one provider"),
+        )],
+        remedies: vec![
+            run(
+                "find the jobs that use the other registration",
+                format!("nomad-csi volume status {}", first.command_words()),
+            ),
+            run(
+                "remove a registration that no job uses; the data stays",
+                format!("nomad-csi volume deregister {}", first.command_words()),
             ),
         ],
     })

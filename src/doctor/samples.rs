@@ -154,6 +154,7 @@ fn node(id: &str, name: &str) -> ClientNode {
         is_fenced: false,
         has_returned: false,
         description: String::new(),
+        modify_index: 0,
     }
 }
 

@@ -1,7 +1,12 @@
 //! Creates or changes one volume: read it, record the step, call, read it back, record the result.
 //!
 //! After a change the volume is compared with the request. This detects a server that accepted a field
-//! and dropped it. A volume that was created with the data of another one is not kept. A call whose reply is lost is not repeated; its effect is read from the server.
+//! and dropped it. A call whose reply is lost is not repeated; its effect is read from the server.
+//!
+//! A server that passes the name of a volume on may answer a creation with the data of another one, also of one that is
+//! created at the same moment. So the registrations of the data are listed after the creation, and if that fails, those that
+//! were listed for the plan count. If there is another one, this one is removed again; of two at the same moment at most one
+//! stays.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,10 +16,11 @@ use super::outcome::{Outcome, Status};
 use super::precondition::recheck;
 use super::record::Recorded;
 use super::until_sent::{Check, until_sent};
+use super::volume_list::list_volumes_with_data;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{NamespacedId, UnresolvedRequest, Volume, VolumeRequest, shell_quoted};
 use crate::plan::{
-    IntentStep, MergeRules, PlannedVolume, VolumeVersion, created_with_existing_data,
+    IntentStep, MergeRules, NameRule, PlannedVolume, VolumeVersion, created_with_existing_data,
     created_with_known_data, remaining_differences,
 };
 use crate::ports::{ApiError, WithDocument, WriteReply};
@@ -135,7 +141,9 @@ async fn send(
         Err(error) => Outcome::plain(Status::not_sent(error.diagnostic())),
     };
     let outcome = match call.kind {
-        CallKind::Create if !request.share => without_known_data(execution, key, outcome).await,
+        CallKind::Create if !request.share && execution.rules.names == NameRule::AsRequested => {
+            without_known_data(execution, key, outcome).await
+        }
         CallKind::Create | CallKind::Register | CallKind::Expand => outcome,
     };
     record_outcome(execution, key, request, outcome).await
@@ -145,15 +153,27 @@ async fn send(
 async fn without_known_data(
     execution: &Execution<'_>,
     key: &NamespacedId,
-    outcome: Outcome,
+    mut outcome: Outcome,
 ) -> Outcome {
-    let Status::Done(Some(reading)) = &outcome.status else {
+    let Status::Done(reading) = &outcome.status else {
+        return outcome;
+    };
+    let Some(reading) = reading else {
+        let warning = unknown_data(key, Code::VolumeShared);
+        outcome.warnings.push(warning);
         return outcome;
     };
     let volume = &reading.value;
-    let known = created_with_known_data(volume, execution.registered)
-        .or_else(|| created_with_existing_data(volume, execution.existing));
-    let Some(problem) = known else {
+    let known = match list_volumes_with_data(execution.api, volume.remote_id().as_str()).await {
+        Ok(listed) => created_with_known_data(volume, &listed),
+        Err(error) => {
+            let warning = unknown_data(key, error.code).note(error.message);
+            outcome.warnings.push(warning);
+            created_with_known_data(volume, execution.registered)
+        }
+    };
+    let Some(problem) = known.or_else(|| created_with_existing_data(volume, execution.existing))
+    else {
         return outcome;
     };
     let problem = match execution.api.deregister_volume(key, false).await {
@@ -170,6 +190,19 @@ async fn without_known_data(
         status: Status::Failed(problem),
         warnings: outcome.warnings,
     }
+}
+
+/// The warning for a volume that was created, and whose data may be that of another volume.
+fn unknown_data(key: &NamespacedId, code: Code) -> Diagnostic {
+    let message = format!(
+        "it is not known whether another volume has the data of volume {}",
+        key.quoted()
+    );
+    Diagnostic::warning(code, message).help(format!(
+        "before a job uses it, run `nomad-csi volume doctor {} --namespace {}`: it names other volumes with the same data, unless both are for many writers",
+        shell_quoted(&key.id),
+        shell_quoted(&key.namespace)
+    ))
 }
 
 /// Records how the step ended. A failure to record is a warning: the change is done.

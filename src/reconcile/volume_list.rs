@@ -17,6 +17,28 @@ pub async fn list_all_volumes(
     Ok(listed.into_iter().map(|reading| reading.value).collect())
 }
 
+/// Lists the volumes whose data has this external ID, as far as the token sees: for one without external ID, that is its ID.
+/// An older server lists others too, and every server does if the external ID cannot be written in a filter.
+///
+/// # Errors
+/// If the server cannot be read.
+pub(super) async fn list_volumes_with_data(
+    reader: &(impl VolumeReader + ?Sized),
+    external_id: &str,
+) -> Result<Vec<VolumeSummary>, ApiError> {
+    let is_plain = |c: char| c.is_ascii_graphic() && !matches!(c, '"' | '\\' | '`');
+    let filter = external_id
+        .chars()
+        .all(is_plain)
+        .then(|| format!("ExternalID == \"{external_id}\" or ID == \"{external_id}\""));
+    let query = VolumeQuery {
+        filter,
+        ..VolumeQuery::of_namespace(Namespace::new(Namespace::ALL))
+    };
+    let listed = reader.list_volumes(&query).await?;
+    Ok(listed.into_iter().map(|reading| reading.value).collect())
+}
+
 /// Reads the whole of every volume of a list, `parallelism` at a time. One that was removed meanwhile is left out.
 ///
 /// # Errors

@@ -43,6 +43,7 @@ const REGISTER: &str = "PUT /v1/volume/csi/db?namespace=default";
 const PROVIDED: &str = "GET /v1/volumes/external?namespace=default&plugin_id=ebs0";
 const CHANGES: &str = "GET /v1/volumes?index=7&namespace=*&type=csi&wait=1000ms";
 const PLUGIN: &str = "GET /v1/plugin/csi/ebs0?namespace=default";
+const DATA: &str = "GET /v1/volumes?filter=ExternalID+%3D%3D+%22vol-db%22+or+ID+%3D%3D+%22vol-db%22&namespace=*&per_page=2000&type=csi";
 const TOKEN: &str = "GET /v1/acl/token/self";
 
 fn absent() -> Reply {
@@ -365,6 +366,7 @@ fn an_unhealthy_plugin_is_logged_once_until_its_health_changes() {
     session.respond(PLUGIN, [plugin(0), plugin(1)]);
     session.rounds(3);
     session.respond(CREATE, [json(&format!(r#"{{"Volumes":[{VOLUME}]}}"#))]);
+    session.respond(DATA, [json(&format!("[{VOLUME}]"))]);
     let run = session.run();
     for (words, expected) in [
         ("no healthy controller", 1),

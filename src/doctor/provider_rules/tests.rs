@@ -102,7 +102,10 @@ fn an_attachment_needs_a_claim_on_its_node() {
 /// Two registrations of one volume: what the other one claims explains an attachment, and both are never written.
 #[test]
 fn another_registration_of_the_data_claims_it_too() {
-    use crate::model::{AccessMode, ClientStatus, DesiredStatus, VolumeId, alloc_samples};
+    use crate::model::{
+        AccessMode, AttachmentMode, Capability, ClientStatus, DesiredStatus, VolumeId,
+        alloc_samples,
+    };
     let other = |is_written: bool, mode| {
         let mut volume = Facts::healthy().volume;
         volume.id = VolumeId::new("db-copy");
@@ -123,7 +126,11 @@ fn another_registration_of_the_data_claims_it_too() {
         })
     };
     let one = AccessMode::SingleNodeWriter;
-    assert_eq!(rules(&attached(Some(vec![other(true, one)]))), []);
+    let registered_twice = [Rule::RegisteredTwice];
+    assert_eq!(
+        rules(&attached(Some(vec![other(true, one)]))),
+        registered_twice
+    );
     assert_eq!(rules(&attached(Some(vec![]))), [Rule::AttachedWithoutClaim]);
     let unread = findings(&attached(None)).remove(0);
     assert!(!unread.remedies[0].action.contains("at the provider"));
@@ -137,7 +144,36 @@ fn another_registration_of_the_data_claims_it_too() {
     };
     let many = AccessMode::MultiNodeMultiWriter;
     assert_eq!(written(vec![other(true, one)]), [Rule::WrittenTwice]);
-    assert_eq!(written(vec![other(false, one)]), []);
-    assert_eq!(written(vec![other(true, many)]), []);
+    assert_eq!(written(vec![other(false, one)]), registered_twice);
+    assert_eq!(written(vec![other(true, many)]), registered_twice);
     assert_eq!(written(vec![]), []);
+
+    // Data that many may write is registered twice with reason, if both registrations say so.
+    let capable = |own: &[AccessMode], theirs: &[AccessMode]| {
+        let capabilities = |modes: &[AccessMode]| {
+            let attachment_mode = AttachmentMode::FileSystem;
+            let modes = modes.iter();
+            modes
+                .map(|mode| Capability {
+                    access_mode: *mode,
+                    attachment_mode,
+                })
+                .collect()
+        };
+        rules(&Facts::healthy().with(|facts| {
+            facts.volume.capabilities = capabilities(own);
+            let mut other = other(false, many);
+            other.capabilities = capabilities(theirs);
+            facts.sharing = Some(vec![other]);
+        }))
+    };
+    let reader = AccessMode::MultiNodeReaderOnly;
+    assert_eq!(capable(&[many], &[many, reader]), []);
+    for (own, theirs) in [
+        (&[many][..], &[many, one][..]),
+        (&[one], &[many]),
+        (&[], &[many]),
+    ] {
+        assert_eq!(capable(own, theirs), registered_twice, "{own:?} {theirs:?}");
+    }
 }

@@ -194,6 +194,18 @@ impl FakeServer {
     }
 }
 
+/// Whether a filter of the form `FIELD == "VALUE" or …` selects a volume.
+fn is_selected(filter: &str, volume: &Volume) -> bool {
+    let external_id = volume.external_id.as_ref().map_or("", |id| id.as_str());
+    let terms = [
+        format!("ExternalID == \"{external_id}\""),
+        format!("ID == \"{}\"", volume.id),
+    ];
+    filter
+        .split(" or ")
+        .any(|term| terms.iter().any(|of_volume| of_volume == term))
+}
+
 fn connection_lost() -> ApiError {
     ApiError {
         status: None,
@@ -366,6 +378,10 @@ impl VolumeReader for FakeServer {
                         .plugin
                         .as_ref()
                         .is_none_or(|plugin| *plugin == volume.plugin_id)
+                    && query
+                        .filter
+                        .as_deref()
+                        .is_none_or(|filter| is_selected(filter, volume))
             };
             let listed = content.volumes.values().filter(matches).map(|volume| {
                 let stub = wire::stub_to_wire(volume);
