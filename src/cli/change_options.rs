@@ -55,11 +55,13 @@ pub(super) fn change_options(
             cut_off: approve.clone().filter_map(|text| cut_off(text)).collect(),
             approved: approve
                 .filter(|text| cut_off(text).is_none())
-                .map(|text| names.parse_pair("--approve", text, &Risk::ALL, Risk::as_str))
+                .map(|text| names.parse_pair(APPROVE, text, &Risk::ALL, Risk::as_str))
                 .collect::<Result<_, _>>()?,
         },
     })
 }
+
+const APPROVE: &str = "--approve";
 
 /// Returns the ID of the allocation or node that an approval cuts off; `None` if it is another approval.
 pub(super) fn cut_off(text: &str) -> Option<&str> {
@@ -125,7 +127,14 @@ impl VolumeNames<'_> {
         let (first, name) = text.split_once(':').unwrap_or((text, ""));
         let words = all.iter().map(|one| word(*one));
         let Some(one) = all.iter().find(|one| word(**one) == first) else {
-            let known = words.clone().collect::<Vec<_>>().join(", ");
+            if flag == APPROVE && first == CUTS_OFF {
+                let message = format!("`{flag} {text}` names no allocation or node");
+                let problem = Diagnostic::error(Code::CliInvalidValue, message);
+                let help = format!("write `{flag} {CUTS_OFF}:` and the full ID");
+                return Err(problem.help(help).into());
+            }
+            let also = (flag == APPROVE).then_some(CUTS_OFF);
+            let known = words.clone().chain(also).collect::<Vec<_>>().join(", ");
             let message = format!("`{flag} {text}` must start with one of: {known}");
             let problem = Diagnostic::error(Code::CliInvalidValue, message);
             return Err(match closest_match(first, words) {

@@ -57,7 +57,9 @@ pub use action::{
     RegisterAgain, Replace, ReplaceSteps, UnconfirmedReason, Update,
 };
 pub use approval::{Approvals, Unapproved};
-pub use away_nodes::{AwayNode, forgotten_user_problems, unread_nodes_problem};
+pub use away_nodes::{
+    AwayNode, NodeChange, NodeEvent, NodeHistory, Presence, unread_nodes_problem,
+};
 pub use build::build_plan;
 pub use claim_drops::{CUTS_OFF, ClaimDrops};
 pub use claiming_alloc::{ClaimingAlloc, UNKNOWN_CLAIM_HELP};

@@ -77,6 +77,8 @@ pub enum Permission {
     ListPlugins,
     /// Read plugins; every write of a volume also requires it.
     ReadPlugins,
+    /// Read nodes: tasks may write on one that is away.
+    ReadNodes,
     /// Read the agent's configuration, for its version. Without it, plans follow the rules of the
     /// strictest version.
     ReadAgent,
@@ -103,6 +105,7 @@ impl std::fmt::Display for Permission {
             }
             Self::ListPlugins => f.write_str("plugin list"),
             Self::ReadPlugins => f.write_str("plugin read"),
+            Self::ReadNodes => f.write_str("node read"),
             Self::ReadAgent => f.write_str("agent read"),
         }
     }
@@ -155,6 +158,7 @@ impl AclOperation {
                 on(AclVolumeCapability::Write),
                 on(AclVolumeCapability::ReadJobs),
                 Permission::ReadPlugins,
+                Permission::ReadNodes,
             ],
             Self::Detach => vec![on(AclVolumeCapability::Mount), Permission::ReadPlugins],
         }
@@ -320,6 +324,7 @@ impl RequiredPermissions {
                 Permission::ListPlugins if reads => {}
                 Permission::ListPlugins => rest += "plugin {\n  policy = \"list\"\n}\n",
                 Permission::ReadPlugins => rest += "plugin {\n  policy = \"read\"\n}\n",
+                Permission::ReadNodes => rest += "node {\n  policy = \"read\"\n}\n",
                 Permission::ReadAgent => rest += AGENT_RULE,
             }
         }
@@ -483,6 +488,7 @@ fn granted(rules: &AclPolicy, permission: &Permission) -> bool {
         }
         Permission::ListPlugins => matches!(rules.plugin, Some(AclLevel::List | AclLevel::Read)),
         Permission::ReadPlugins => rules.plugin == Some(AclLevel::Read),
+        Permission::ReadNodes => matches!(rules.node, Some(AclLevel::Read | AclLevel::Write)),
         Permission::ReadAgent => matches!(rules.agent, Some(AclLevel::Read | AclLevel::Write)),
     }
 }

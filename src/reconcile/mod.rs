@@ -3,6 +3,7 @@
 //! [`workflow`] holds what each command does. The other modules hold the steps that workflows share.
 
 mod apply;
+mod away_nodes;
 mod change;
 mod drift;
 mod execute;

@@ -32,6 +32,7 @@ pub(super) async fn seen_nodes(api: &dyn ClusterApi, volumes: &[Volume]) -> Seen
                 is_fenced: false,
                 has_returned: false,
                 description: node.value.status_description,
+                modify_index: node.value.modify_index,
             }),
             Err(error) => return SeenNodes::Unread(error.message),
         }

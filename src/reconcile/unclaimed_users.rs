@@ -337,6 +337,7 @@ mod tests {
             is_fenced: false,
             has_returned: false,
             description: String::new(),
+            modify_index: 0,
         };
         let nodes = SeenNodes::Read(vec![node("up", "ready"), node("down", "down")]);
         for (node, desired, client, expected) in [

@@ -90,7 +90,10 @@ pub async fn wait_for_volume(
 
 /// Whether a retry may succeed: the server did not answer, or had an internal error.
 pub(super) fn is_temporary(error: &ApiError) -> bool {
-    let refused = matches!(error.code, Code::ApiForbidden | Code::ApiUnknownToken);
+    let refused = matches!(
+        error.code,
+        Code::ApiForbidden | Code::ApiUnknownToken | Code::ApiTooLarge
+    );
     !refused
         && error
             .status

@@ -18,6 +18,8 @@ pub struct AclPolicy {
     pub plugin: Option<AclLevel>,
     /// The level for agents.
     pub agent: Option<AclLevel>,
+    /// The level for nodes.
+    pub node: Option<AclLevel>,
 }
 
 /// What a policy grants in a namespace.
@@ -98,6 +100,7 @@ pub fn acl_policy(rules: &str) -> Result<AclPolicy, String> {
             "namespace" => labelled(entry, |label, object| namespace(&mut policy, label, object)),
             "plugin" => raise_level(&mut policy.plugin, level(entry)),
             "agent" => raise_level(&mut policy.agent, level(entry)),
+            "node" => raise_level(&mut policy.node, level(entry)),
             _ => {}
         }
     }
@@ -118,6 +121,7 @@ impl AclPolicy {
         }
         raise_level(&mut self.plugin, other.plugin);
         raise_level(&mut self.agent, other.agent);
+        raise_level(&mut self.node, other.node);
         self
     }
 }
@@ -236,7 +240,7 @@ mod tests {
                 "capabilities": ["csi-write-volume", "unheard-of", "deny"],
                 "variables": {"path": {"nomad-csi/sets/*": {"capabilities": ["read", "write"]}}}
             }},
-            "plugin": {"policy": "read"}, "agent": {"policy": "write"}
+            "plugin": {"policy": "read"}, "agent": {"policy": "write"}, "node": {"policy": "read"}
         }"#;
         let policy = acl_policy(HCL).unwrap();
         assert_eq!(acl_policy(json).unwrap(), policy);
@@ -247,8 +251,12 @@ mod tests {
         assert!(!rules.capabilities.contains("csi-mount-volume"));
         assert_eq!(rules.variables["nomad-csi/sets/*"].len(), 2);
         assert_eq!(
-            (policy.plugin, policy.agent),
-            (Some(AclLevel::Read), Some(AclLevel::Write))
+            (policy.plugin, policy.agent, policy.node),
+            (
+                Some(AclLevel::Read),
+                Some(AclLevel::Write),
+                Some(AclLevel::Read)
+            )
         );
     }
 

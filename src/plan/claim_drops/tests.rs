@@ -42,6 +42,7 @@ fn node(id: &str, status: &str) -> ClientNode {
         is_fenced: id == "fenced",
         has_returned: false,
         description: String::new(),
+        modify_index: 0,
     }
 }
 

@@ -44,6 +44,7 @@ fn each_operation_requires_what_the_server_checks() {
                 "csi-write-volume in namespace prod",
                 "read-job in namespace prod",
                 "plugin read",
+                "node read",
             ],
         ),
         (

@@ -40,13 +40,13 @@ fn registering(id: &str) -> VolumeSpec {
     spec
 }
 
-/// The plan of specifications whose volumes do not exist: for each, the others that the refusal names.
-fn refused(
-    ids: &[&str],
+/// The plan of specifications whose volumes do not exist.
+fn planned(
+    wanted: Vec<VolumeSpec>,
     others: Vec<VolumeSummary>,
     share: &[NamespacedId],
     rules: MergeRules,
-) -> Vec<Option<Vec<String>>> {
+) -> Vec<PlannedVolume> {
     let observed = ObservedState {
         registered: others,
         ..observed(None, plugin(|_| {}))
@@ -56,7 +56,7 @@ fn refused(
         ..PlanOptions::default()
     };
     let plan = build_plan(PlanInputs {
-        wanted: ids.iter().map(|id| registering(id)).collect(),
+        wanted,
         purpose: Purpose::ByExternalId,
         observed: &observed,
         rules,
@@ -64,19 +64,29 @@ fn refused(
         options: &options,
     });
     plan.volumes
-        .iter()
-        .map(|planned| match &planned.action {
-            Action::Register(request) => {
-                assert_eq!(request.share, share.contains(&planned.key));
-                None
-            }
-            Action::Blocked(reasons) => {
-                assert_eq!(reasons[0].code, Code::VolumeShared, "{reasons:?}");
-                Some(reasons[0].notes.clone())
-            }
-            action => panic!("{}", action.as_str()),
-        })
-        .collect()
+}
+
+/// For each registration, the others that its refusal names.
+fn refused(
+    ids: &[&str],
+    others: Vec<VolumeSummary>,
+    share: &[NamespacedId],
+    rules: MergeRules,
+) -> Vec<Option<Vec<String>>> {
+    let wanted = ids.iter().map(|id| registering(id)).collect();
+    let planned = planned(wanted, others, share, rules);
+    let names = |planned: &PlannedVolume| match &planned.action {
+        Action::Register(request) => {
+            assert_eq!(request.share, share.contains(&planned.key));
+            None
+        }
+        Action::Blocked(reasons) => {
+            assert_eq!(reasons[0].code, Code::VolumeShared, "{reasons:?}");
+            Some(reasons[0].notes.clone())
+        }
+        action => panic!("{}", action.as_str()),
+    };
+    planned.iter().map(names).collect()
 }
 
 #[test]
@@ -149,35 +159,20 @@ fn created(id: &str, name: Option<&str>) -> VolumeSpec {
     })
 }
 
-/// The plan of specifications whose volumes do not exist: for each, the reason of its refusal.
+/// For each creation, the reason of its refusal.
 fn refused_creations(
     wanted: Vec<VolumeSpec>,
     others: Vec<VolumeSummary>,
     share: &[NamespacedId],
     rules: MergeRules,
 ) -> Vec<Option<Diagnostic>> {
-    let observed = ObservedState {
-        registered: others,
-        ..observed(None, plugin(|_| {}))
-    };
-    let options = PlanOptions {
-        share: share.iter().cloned().collect(),
-        ..PlanOptions::default()
-    };
-    let plan = build_plan(PlanInputs {
-        wanted,
-        purpose: Purpose::ByExternalId,
-        observed: &observed,
-        rules,
-        owned: None,
-        options: &options,
-    });
-    let reason = |planned: &PlannedVolume| match &planned.action {
+    let reason = |planned: PlannedVolume| match planned.action {
         Action::Create(_) => None,
-        Action::Blocked(reasons) => Some(reasons[0].clone()),
+        Action::Blocked(reasons) => reasons.into_iter().next(),
         action => panic!("{}", action.as_str()),
     };
-    plan.volumes.iter().map(reason).collect()
+    let planned = planned(wanted, others, share, rules).into_iter();
+    planned.map(reason).collect()
 }
 
 /// W13: a plugin answers a creation with the volume that it has of that name.

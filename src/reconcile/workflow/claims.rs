@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use super::agent_only::AgentOnly;
 use super::context::WorkflowContext;
 use super::error::WorkflowError;
 use super::find_node::find_node_to_change;
@@ -13,9 +14,7 @@ use super::find_volume::find_volume;
 use super::reporter::ApprovalPrompt;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{Namespace, NamespacedId, VolumeClaim, one_line, shell_quoted};
-use crate::ports::{
-    ClaimQuery, ServerKind, VolumeClaimRequest, VolumeReleaseRequest, WithDocument,
-};
+use crate::ports::{ClaimQuery, VolumeClaimRequest, VolumeReleaseRequest, WithDocument};
 
 /// The longest wait that the agent grants one request.
 pub const LONGEST_CLAIM_WAIT: Duration = Duration::from_secs(600);
@@ -46,20 +45,13 @@ pub(super) async fn require_claims(
     context: &WorkflowContext<'_>,
     action: &str,
 ) -> Result<(), WorkflowError> {
-    let server = context.unless_interrupted(context.api.server()).await??;
-    match server {
-        ServerKind::Agent => Ok(()),
-        ServerKind::Nomad(_) | ServerKind::NomadUnknownVersion => {
-            let message = format!(
-                "cannot {action}: {} is a Nomad server, which does not show claims",
-                context.api.name()
-            );
-            Err(Diagnostic::error(Code::ApiUnsupported, message)
-                .note("only the agent of this program shows claims and takes requests for them")
-                .help("run `nomad-csi volume status ID` to see the allocations that use a volume")
-                .into())
-        }
-    }
+    let lack = AgentOnly {
+        action,
+        lack: "does not show claims",
+        note: "only the agent of this program shows claims and takes requests for them",
+        help: "run `nomad-csi volume status ID` to see the allocations that use a volume",
+    };
+    lack.require(context).await
 }
 
 /// Claims a volume, waits until it is published, and returns the claim. The volume of `request` may

@@ -3,13 +3,14 @@
 //! Only the agent has them. On a Nomad server there are none to show: what an interrupted create left there is an
 //! orphan.
 
+use super::agent_only::AgentOnly;
 use super::approval::{Answer, Approval, require_approval};
 use super::context::WorkflowContext;
 use super::error::WorkflowError;
 use super::reporter::ApprovalPrompt;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{Namespace, NamespacedId, VolumeCreation, VolumeId, one_line, shell_quoted};
-use crate::ports::{ApiError, ClusterApi, ServerKind, WithDocument};
+use crate::ports::{ApiError, ClusterApi, WithDocument};
 
 /// Returns the creations that did not end in a namespace or all; none on a Nomad server.
 ///
@@ -36,7 +37,13 @@ pub async fn abandon_creation(
     id: &str,
     is_approved: bool,
 ) -> Result<(), WorkflowError> {
-    require_agent(context).await?;
+    let agent_only = AgentOnly {
+        action: "give up a creation",
+        lack: "does not record creations",
+        note: "only the agent of this program records a creation before it asks the plugin",
+        help: "run `nomad-csi orphans --plugin ID` to find what an interrupted create left",
+    };
+    agent_only.require(context).await?;
     let key = NamespacedId::new(scope.clone(), VolumeId::new(id));
     let listing = context.api.list_creations(scope);
     let pending = context.unless_interrupted(listing).await??;
@@ -81,21 +88,4 @@ pub async fn abandon_creation(
             .help(format!("look for it with `{orphans}`, and at the provider")),
     );
     Ok(())
-}
-
-/// Refuses a server that does not record creations.
-async fn require_agent(context: &WorkflowContext<'_>) -> Result<(), WorkflowError> {
-    match context.unless_interrupted(context.api.server()).await?? {
-        ServerKind::Agent => Ok(()),
-        ServerKind::Nomad(_) | ServerKind::NomadUnknownVersion => {
-            let message = format!(
-                "cannot give up a creation: {} is a Nomad server, which does not record creations",
-                context.api.name()
-            );
-            Err(Diagnostic::error(Code::ApiUnsupported, message)
-                .note("only the agent of this program records a creation before it asks the plugin")
-                .help("run `nomad-csi orphans --plugin ID` to find what an interrupted create left")
-                .into())
-        }
-    }
 }

@@ -16,6 +16,7 @@ use crate::plan::ClaimingAlloc;
 use crate::ports::{ApiError, ServerKind};
 use crate::reconcile::seen_nodes::seen_nodes;
 use crate::reconcile::unclaimed_users::unclaimed_users;
+use crate::reconcile::wait::is_temporary;
 
 /// What ends an allocation that may write.
 pub(super) const END_IT: &str = "stop the job without `-purge`, and wait until the client reports `complete` or `failed`; start a node that is away again";
@@ -52,6 +53,12 @@ impl CountedClaims {
         }
         counted.unread = users.unread.into_iter().map(|(_, error)| error).collect();
         Ok(counted)
+    }
+
+    /// Returns why allocations could not be read, if a repetition may read all of them.
+    pub(super) fn unread_for_now(&self) -> Option<&ApiError> {
+        let first = self.unread.first()?;
+        self.unread.iter().all(is_temporary).then_some(first)
     }
 
     /// Adds to a problem which of the claims that it names were dropped.

@@ -132,6 +132,7 @@ mod tests {
             is_fenced: false,
             has_returned: false,
             description: String::new(),
+            modify_index: 0,
         }
     }
 

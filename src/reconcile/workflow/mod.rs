@@ -5,6 +5,7 @@
 //! command line parses arguments before a workflow and prints results after it.
 
 mod abbreviation;
+mod agent_only;
 mod applied_record;
 mod apply;
 mod approval;

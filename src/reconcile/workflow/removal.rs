@@ -19,7 +19,7 @@ use super::find_volume::{
 use super::ledger_access::LedgerAccess;
 use super::removal_ownership::check_ownership;
 use super::reporter::ApprovalPrompt;
-use super::taken_data::destruction_problems;
+use super::taken_data::{Objection, check_destruction};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, Severity, SourceMap};
 use crate::model::{AllocId, Namespace, Secrets, Volume, one_line};
 use crate::plan::{
@@ -44,10 +44,9 @@ pub struct RemovalRequest<'a> {
     pub removal: Removal,
     /// Whether the removal is approved without a question.
     pub is_approved: bool,
-    /// The full IDs of the allocations that a person approved to cut off.
-    pub cut_off: BTreeSet<AllocId>,
-    /// The nodes and allocations that a person approved to lose data that is deleted.
-    pub cut_offs: CutOffs,
+    /// What a person approved to cut off: allocations that lose their claims, and allocations and nodes whose tasks lose
+    /// the data.
+    pub cut_off: CutOffs,
     /// Whether a volume that does not exist is a success.
     pub if_exists: bool,
     /// The secrets for the plugin.
@@ -73,7 +72,11 @@ pub async fn remove_volumes(
     let counting = CountedClaims::of(context, &volumes);
     let counted = context.unless_interrupted(counting).await??;
     report_unread(context, request.removal, &counted)?;
-    refuse_unused_approvals(request, &counted.volumes)?;
+    if let Removal::Deregister { .. } = request.removal {
+        let claiming = counted.volumes.iter().flat_map(Volume::claiming_allocs);
+        let claiming = claiming.map(AllocId::as_str).collect();
+        refuse_unused_approvals(request, &claiming, "it claims none of the volumes")?;
+    }
     check_volumes(context, request, &counted).await?;
     if let Some(access) = &request.ledger {
         check_ownership(context, access, &volumes).await?;
@@ -188,8 +191,15 @@ async fn check_volumes(
         }
     }
     if removal == Removal::Delete {
-        let reading = destruction_problems(context, volumes, &request.cut_offs);
-        problems.extend(context.unless_interrupted(reading).await??);
+        let objections = context
+            .unless_interrupted(check_destruction(context, volumes))
+            .await??;
+        let approvals = objections.iter().filter_map(|one| one.approved_by.clone());
+        let needed: Vec<String> = approvals.collect();
+        problems.extend(Objection::remaining(objections, &request.cut_off));
+        WorkflowError::refused(problems)?;
+        let needed = needed.iter().map(String::as_str).collect();
+        return refuse_unused_approvals(request, &needed, "the removal does not need it");
     }
     WorkflowError::refused(problems)?;
     if let Removal::Deregister { force: true } = removal {
@@ -221,27 +231,22 @@ fn unapproved_allocs(drops: &ClaimDrops, volumes: &[Volume]) -> BTreeSet<AllocId
     unapproved.map(|claim| claim.id).collect()
 }
 
-/// Refuses approvals of allocations that claim none of the volumes. An approval that stays in a script would
-/// approve a later run that no person has seen.
+/// Refuses approvals that the removal does not need. An approval that stays in a script would approve a later run that no
+/// person has seen.
 fn refuse_unused_approvals(
     request: &RemovalRequest<'_>,
-    volumes: &[Volume],
+    needed: &BTreeSet<&str>,
+    why: &str,
 ) -> Result<(), WorkflowError> {
-    let claiming: BTreeSet<&AllocId> = volumes.iter().flat_map(Volume::claiming_allocs).collect();
-    let unused = request.cut_off.iter().filter(|id| !claiming.contains(id));
+    let unused = request.cut_off.iter().filter(|id| !needed.contains(id));
     let problems: Vec<Diagnostic> = unused
         .map(|id| {
-            let id = one_line(id.as_str());
-            let message = format!(
-                "cannot approve `{CUTS_OFF}` for allocation `{id}`: it claims none of the volumes"
-            );
+            let id = one_line(id);
+            let message = format!("cannot approve `{CUTS_OFF}` for `{id}`: {why}");
             let problem = Diagnostic::error(Code::CliInvalidValue, message);
-            let mut full = claiming
-                .iter()
-                .filter(|full| full.as_str().starts_with(&id));
-            match full.next() {
+            match needed.iter().find(|full| full.starts_with(&id)) {
                 Some(full) => problem.help(format!(
-                    "did you mean allocation `{full}`? The approval needs the full ID"
+                    "did you mean `{full}`? The approval needs the full ID"
                 )),
                 None => problem.help(format!("remove `--approve {CUTS_OFF}:{id}`")),
             }
@@ -262,7 +267,7 @@ async fn approve_cut_offs(
 ) -> Result<BTreeSet<AllocId>, WorkflowError> {
     let reading = claim_drops(context, request.removal, volumes);
     let mut drops = context.unless_interrupted(reading).await?;
-    drops.cut_off.clone_from(&request.cut_off);
+    drops.cut_off = request.cut_off.iter().map(AllocId::new).collect();
     let claims: Vec<_> = volumes
         .iter()
         .flat_map(|volume| {

@@ -6,10 +6,11 @@
 //!
 //! Nomad shows a token only what it may see, and says nothing about the rest. So data is taken only with a token that is
 //! known to see the volumes and allocations of every namespace, or if `--share` names the volume. A creation normally takes
-//! no data, so it is checked as far as the token sees. What a server has forgotten of nodes that are away counts where data
-//! is destroyed ([`crate::plan::AwayNode`]).
+//! no data, so it is checked as far as the token sees. What a server has forgotten of nodes that are away, or have just
+//! returned, counts where data is destroyed ([`crate::plan::AwayNode`]).
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -19,18 +20,18 @@ use super::dropped_claims::{END_IT, unread_problem};
 use super::error::WorkflowError;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{
-    Alloc, AllocWrites, ExternalVolume, Namespace, NamespacedId, PluginId, SeenNodes,
-    UnresolvedRequest, Volume, one_line,
+    Alloc, AllocWrites, ExternalVolume, Namespace, NamespacedId, PluginId, UnresolvedRequest,
+    Volume, one_line,
 };
 use crate::plan::{
     Action, AwayNode, CUTS_OFF, ClaimDrops, ClaimingAlloc, CutOffs, DataIdentity, Plan,
-    PlannedVolume, forgotten_user_problems, unread_nodes_problem,
+    PlannedVolume, unread_nodes_problem,
 };
 use crate::ports::{ApiError, ClusterApi, ServerKind};
+use crate::reconcile::away_nodes::away_nodes;
 use crate::reconcile::permissions::access;
 use crate::reconcile::seen_nodes::seen_nodes;
 use crate::reconcile::unclaimed_users::unregistered_users;
-use crate::wire::NodeDocument;
 
 /// What a token needs to see who has data.
 const SEE_ALL: &str = "use a token with `namespace \"*\" { capabilities = [\"csi-list-volume\", \"read-job\"] }` and without a rule that denies it";
@@ -60,6 +61,29 @@ async fn sight(api: &dyn ClusterApi) -> Result<Sight, WorkflowError> {
     }
 }
 
+/// Why data is not taken.
+pub(super) struct Objection {
+    /// The full ID of the allocation or node whose approval allows it all the same.
+    pub(super) approved_by: Option<String>,
+    problem: Diagnostic,
+}
+
+impl Objection {
+    fn final_one(problem: Diagnostic) -> Self {
+        Self {
+            approved_by: None,
+            problem,
+        }
+    }
+
+    /// Returns the problems that nothing approves.
+    pub(super) fn remaining(objections: Vec<Self>, cut_off: &CutOffs) -> Vec<Diagnostic> {
+        let is_approved = |one: &Self| one.approved_by.as_ref().is_some_and(|id| cut_off.allow(id));
+        let remaining = objections.into_iter().filter(|one| !is_approved(one));
+        remaining.map(|one| one.problem).collect()
+    }
+}
+
 /// What a plan would take.
 #[derive(Default)]
 pub(super) struct TakenData {
@@ -84,97 +108,107 @@ impl TakenData {
         let destroying = plan.volumes.iter().filter(|one| one.action.destroys_data());
         let destroyed = destroying.filter_map(|entry| observed.get(&entry.key));
         let destroyed: Vec<Volume> = destroyed.cloned().collect();
-        let mut taken = Self {
-            problems: destruction_problems(context, &destroyed, cut_off).await?,
-            existing: vec![],
-        };
-        if registered.is_empty() && created.is_empty()
-            || context.api.server().await? == ServerKind::Agent
-        {
-            return Ok(taken);
+        let takes_nothing = registered.is_empty() && created.is_empty() && destroyed.is_empty();
+        if takes_nothing || context.api.server().await? == ServerKind::Agent {
+            return Ok(Self::default());
         }
-        if !registered.is_empty() {
-            let unseen = registered.iter().filter(|(_, request)| !request.share);
-            let unseen = unseen_problems(context, unseen.map(|(entry, _)| *entry)).await?;
-            taken.problems.extend(unseen);
-        }
-        let writers = match UnregisteredWriter::all(context).await? {
-            Ok(writers) => writers,
-            Err(why) => {
-                if taken.problems.is_empty() {
-                    let what = match registered.is_empty() {
-                        true => "created",
-                        false => "registered",
-                    };
-                    let warning = unread_problem(Diagnostic::warning, what, &[why]);
-                    context.reporter.diagnostic(warning);
+        let again = registered.iter().filter_map(|(entry, _)| {
+            let volume = observed.get(&entry.key)?;
+            Some((volume, "register", " again"))
+        });
+        let deleted = destroyed
+            .iter()
+            .map(|volume| (volume, "delete the data of", ""));
+        let claimable: Vec<_> = again.chain(deleted).collect();
+        let writers = UnregisteredWriter::all(context).await?;
+        let mut objections = objections_to_destruction(context, &destroyed, &writers).await?;
+        objections.extend(forgotten_objections(context, &claimable).await);
+        let unseen = registered.iter().filter(|(_, request)| !request.share);
+        let unseen: Vec<_> = unseen.map(|(entry, _)| *entry).collect();
+        objections.extend(unseen_objections(context, &unseen).await?);
+        let mut existing = vec![];
+        match &writers {
+            Ok(writers) => {
+                for (entry, _) in registered {
+                    let what = format!("register volume {}", entry.key.quoted());
+                    objections.extend(writers.iter().map(|writer| writer.objection(&what)));
                 }
-                return Ok(taken);
+                let open = writers.iter().filter(|writer| writer.is_open(cut_off));
+                let open: Vec<_> = open.collect();
+                if !open.is_empty() {
+                    let (more, listed) = check_creations(context, &created, &open).await;
+                    objections.extend(more);
+                    existing = listed;
+                }
             }
-        };
-        for (entry, _) in registered {
-            let what = format!("register volume {}", entry.key.quoted());
-            let found = writers.iter();
-            let found = found.filter_map(|writer| writer.problem(&what, cut_off));
-            taken.problems.extend(found);
+            Err(why) if objections.is_empty() => {
+                let what = match registered.is_empty() {
+                    true => "created",
+                    false => "registered",
+                };
+                let warning = unread_problem(Diagnostic::warning, what, std::slice::from_ref(why));
+                context.reporter.diagnostic(warning);
+            }
+            Err(_) => {}
         }
-        let is_open = |writer: &&UnregisteredWriter| writer.problem("", cut_off).is_some();
-        let open: Vec<_> = writers.iter().filter(is_open).collect();
-        if !open.is_empty() {
-            taken
-                .check_creations(context, &created, &open, cut_off)
-                .await;
-        }
-        Ok(taken)
+        Ok(Self {
+            problems: Objection::remaining(objections, cut_off),
+            existing,
+        })
     }
+}
 
-    /// Refuses creations that may be answered with the data of a writer: those under the name of its volume, and all of a
-    /// provider that does not say what it has.
-    async fn check_creations(
-        &mut self,
-        context: &WorkflowContext<'_>,
-        created: &[Requested<'_>],
-        writers: &[&UnregisteredWriter],
-        cut_off: &CutOffs,
-    ) {
-        let mut listed: BTreeMap<(&PluginId, &Namespace), Option<String>> = BTreeMap::new();
-        for (_, request) in created {
-            let (plugin, namespace) = (&request.plugin_id, &request.namespace);
-            if listed.contains_key(&(plugin, namespace)) {
-                continue;
+/// Objects to creations that may be answered with the data of a writer: those under the name of its volume, and all of a
+/// provider that does not say what it has. Returns what the other providers have.
+async fn check_creations(
+    context: &WorkflowContext<'_>,
+    created: &[Requested<'_>],
+    writers: &[&UnregisteredWriter],
+) -> (Vec<Objection>, Vec<DataIdentity>) {
+    let (mut objections, mut existing) = (vec![], vec![]);
+    let mut asked: BTreeMap<(&PluginId, &Namespace), Option<String>> = BTreeMap::new();
+    for (entry, request) in created {
+        let (plugin, namespace) = (&request.plugin_id, &request.namespace);
+        let unread: Option<&String> = match asked.entry((plugin, namespace)) {
+            Entry::Occupied(answered) => answered.into_mut(),
+            Entry::Vacant(new) => {
+                let listing = list_data(context.api, plugin, namespace).await;
+                new.insert(listing.map(|listed| existing.extend(listed)).err())
             }
-            let listing = context.api.list_external_volumes(plugin, namespace);
-            let unread = match timeout(LIST_TIMEOUT, listing).await {
-                Ok(Ok(volumes)) => {
-                    let data = |volume: ExternalVolume| DataIdentity {
-                        plugin_id: plugin.clone(),
-                        external_id: volume.external_id,
-                    };
-                    self.existing.extend(volumes.into_iter().map(data));
-                    None
-                }
-                Ok(Err(error)) => Some(error.message),
-                Err(_) => Some("the provider did not answer in time".to_owned()),
-            };
-            listed.insert((plugin, namespace), unread);
         }
-        for (entry, request) in created {
-            let what = format!("create volume {}", entry.key.quoted());
-            let unread = listed.get(&(&request.plugin_id, &request.namespace));
-            let unread = unread.and_then(Option::as_ref);
-            let found = writers
-                .iter()
-                .filter(|writer| unread.is_some() || writer.may_have(request));
-            let problems = found.filter_map(|writer| writer.problem(&what, cut_off));
-            self.problems.extend(problems.map(|problem| match unread {
-                Some(why) => problem.note(format!(
-                    "what the provider has already could not be read: {}",
-                    one_line(why)
-                )),
-                None => problem,
-            }));
-        }
+        .as_ref();
+        let what = format!("create volume {}", entry.key.quoted());
+        let meant = writers
+            .iter()
+            .filter(|writer| unread.is_some() || writer.may_have(request));
+        objections.extend(meant.map(|writer| writer.objection(&what)).map(|mut one| {
+            if let Some(why) = unread {
+                let why = one_line(why);
+                let note = format!("what the provider has already could not be read: {why}");
+                one.problem = one.problem.note(note);
+            }
+            one
+        }));
     }
+    (objections, existing)
+}
+
+/// Returns what the provider of a plugin has, or why that is not known.
+async fn list_data(
+    api: &dyn ClusterApi,
+    plugin: &PluginId,
+    namespace: &Namespace,
+) -> Result<Vec<DataIdentity>, String> {
+    let listing = api.list_external_volumes(plugin, namespace);
+    let listed = match timeout(LIST_TIMEOUT, listing).await {
+        Ok(listed) => listed.map_err(|error| error.message)?,
+        Err(_) => return Err("the provider did not answer in time".to_owned()),
+    };
+    let data = |volume: ExternalVolume| DataIdentity {
+        plugin_id: plugin.clone(),
+        external_id: volume.external_id,
+    };
+    Ok(listed.into_iter().map(data).collect())
 }
 
 /// How long the list of a provider is waited for.
@@ -192,15 +226,19 @@ fn planned(
     found.collect()
 }
 
-/// Returns an error for each of the volumes, unless the token is known to see everything that may have their data.
-async fn unseen_problems(
+/// Objects to the registration of each of the volumes, unless the token is known to see everything that may have their
+/// data.
+async fn unseen_objections(
     context: &WorkflowContext<'_>,
-    entries: impl Iterator<Item = &PlannedVolume>,
-) -> Result<Vec<Diagnostic>, WorkflowError> {
+    entries: &[&PlannedVolume],
+) -> Result<Vec<Objection>, WorkflowError> {
+    if entries.is_empty() {
+        return Ok(vec![]);
+    }
     let Some(unseen) = unseen(context.api).await? else {
         return Ok(vec![]);
     };
-    let problem = |entry: &PlannedVolume| {
+    let problem = |entry: &&PlannedVolume| {
         let message = format!("cannot register volume {}: {unseen}", entry.key.quoted());
         Diagnostic::error(Code::OrphanUnseenNamespaces, message)
             .help(SEE_ALL)
@@ -209,7 +247,8 @@ async fn unseen_problems(
                 entry.key.option()
             ))
     };
-    Ok(entries.map(problem).collect())
+    let problems = entries.iter().map(problem);
+    Ok(problems.map(Objection::final_one).collect())
 }
 
 /// Returns what the token is not known to see of those that may have data; `None` if it sees all.
@@ -226,77 +265,87 @@ async fn unseen(api: &dyn ClusterApi) -> Result<Option<&'static str>, WorkflowEr
     })
 }
 
-/// Returns why the data of registered volumes is not destroyed: an allocation that may still write to a volume that is not
+/// Objects to the deletion of the data of registered volumes: an allocation that may still write to a volume that is not
 /// registered any more may have the same data, and the server may have forgotten one on a node that is away.
-pub(super) async fn destruction_problems(
+pub(super) async fn check_destruction(
     context: &WorkflowContext<'_>,
     destroyed: &[Volume],
-    cut_off: &CutOffs,
-) -> Result<Vec<Diagnostic>, WorkflowError> {
+) -> Result<Vec<Objection>, WorkflowError> {
     if destroyed.is_empty() || context.api.server().await? == ServerKind::Agent {
         return Ok(vec![]);
     }
-    let writers = match UnregisteredWriter::all(context).await? {
+    let writers = UnregisteredWriter::all(context).await?;
+    let mut objections = objections_to_destruction(context, destroyed, &writers).await?;
+    let volumes: Vec<_> = destroyed
+        .iter()
+        .map(|volume| (volume, "delete the data of", ""))
+        .collect();
+    objections.extend(forgotten_objections(context, &volumes).await);
+    Ok(objections)
+}
+
+async fn objections_to_destruction(
+    context: &WorkflowContext<'_>,
+    destroyed: &[Volume],
+    writers: &Result<Vec<UnregisteredWriter>, ApiError>,
+) -> Result<Vec<Objection>, WorkflowError> {
+    if destroyed.is_empty() {
+        return Ok(vec![]);
+    }
+    let writers = match writers {
         Ok(writers) => writers,
-        Err(why) => return Ok(vec![unread_problem(Diagnostic::error, "deleted", &[why])]),
+        Err(why) => {
+            let unread = std::slice::from_ref(why);
+            let problem = unread_problem(Diagnostic::error, "deleted", unread);
+            return Ok(vec![Objection::final_one(problem)]);
+        }
     };
     if let Some(unseen) = unseen(context.api).await? {
         let message = format!("data will be deleted: {unseen}");
         let warning = Diagnostic::warning(Code::OrphanUnseenNamespaces, message).help(SEE_ALL);
         context.reporter.diagnostic(warning);
     }
-    let away = away_nodes(context.api).await;
-    let mut problems = vec![];
-    for volume in destroyed {
+    let of_volume = |volume: &Volume| {
         let what = format!("delete the data of volume {}", volume.key().quoted());
-        let found = writers.iter();
-        problems.extend(found.filter_map(|writer| writer.problem(&what, cut_off)));
-        problems.extend(away_problems(&what, Some(volume), &away, cut_off));
-    }
-    Ok(problems)
+        writers.iter().map(move |writer| writer.objection(&what))
+    };
+    Ok(destroyed.iter().flat_map(of_volume).collect())
 }
 
-/// The most nodes that are away and are read by themselves.
-const MOST_READ: usize = 100;
-
-/// Returns the nodes that are away, with the indexes at which they went, or why they could not be read.
-async fn away_nodes(api: &dyn ClusterApi) -> Result<Vec<AwayNode>, String> {
-    let nodes = seen_nodes(api, &[]).await;
-    if let SeenNodes::Unread(why) = nodes {
-        return Err(why);
+/// Objects to what is done to registered volumes, each with the words for it, because of what a server may have forgotten.
+/// A registration that takes the place of another one hides how old the data is, so it counts too.
+async fn forgotten_objections(
+    context: &WorkflowContext<'_>,
+    volumes: &[(&Volume, &str, &str)],
+) -> Vec<Objection> {
+    if volumes.is_empty() {
+        return vec![];
     }
-    let mut found = vec![];
-    for (position, node) in nodes.away().unwrap_or_default().into_iter().enumerate() {
-        let read = match position < MOST_READ {
-            true => api.read_node(&node.id).await.ok().flatten(),
-            false => None,
-        };
-        found.push(AwayNode {
-            node: node.clone(),
-            since: read.and_then(|read| missed_at(&read.value)),
-        });
-    }
-    Ok(found)
+    let now = context.clock.now();
+    let away = away_nodes(context.api, now).await;
+    let of_volume = |(volume, verb, how): &(&Volume, &str, &str)| {
+        let what = format!("{verb} volume {}{how}", volume.key().quoted());
+        away_objections(&what, Some(volume), (&away, now))
+    };
+    volumes.iter().flat_map(of_volume).collect()
 }
 
-/// Returns the index at which a node was last missed. Its other changes say nothing of that.
-fn missed_at(node: &NodeDocument) -> Option<u64> {
-    let missed = node.events.iter().rev();
-    let mut missed = missed.filter(|event| event.message == "Node heartbeat missed");
-    let index = missed.next()?.create_index;
-    (index > 0).then_some(index)
-}
-
-fn away_problems(
+/// `volume` is that of the data; `None` if the data is not registered.
+fn away_objections(
     what: &str,
     volume: Option<&Volume>,
-    away: &Result<Vec<AwayNode>, String>,
-    cut_off: &CutOffs,
-) -> Vec<Diagnostic> {
-    match away {
-        Ok(away) => forgotten_user_problems(what, volume, away, cut_off),
-        Err(why) => vec![unread_nodes_problem(what, why)],
-    }
+    (away, now): (&Result<Vec<AwayNode>, String>, i64),
+) -> Vec<Objection> {
+    let away = match away {
+        Ok(away) => away,
+        Err(why) => return vec![Objection::final_one(unread_nodes_problem(what, why))],
+    };
+    let may_use = |node: &&AwayNode| volume.is_none_or(|volume| node.may_use(volume));
+    let objection = |node: &AwayNode| Objection {
+        approved_by: Some(node.node.id.to_string()),
+        problem: node.problem(what, now),
+    };
+    away.iter().filter(may_use).map(objection).collect()
 }
 
 /// What is done with data that is registered nowhere.
@@ -325,24 +374,23 @@ pub(super) async fn check_orphans(
         TakenOrphans::Deleted => ("delete", "deleted"),
     };
     let what = format!("{verb} data that is not registered");
-    let mut problems = vec![];
+    let mut objections = vec![];
     if let Some(unseen) = unseen(api).await? {
         let message = format!("cannot {what}: {unseen}");
         let problem = Diagnostic::error(Code::OrphanUnseenNamespaces, message);
-        problems.push(problem.help(SEE_ALL));
+        objections.push(Objection::final_one(problem.help(SEE_ALL)));
     }
     match UnregisteredWriter::all(context).await? {
-        Ok(writers) => {
-            let found = writers.iter();
-            problems.extend(found.filter_map(|writer| writer.problem(&what, cut_off)));
+        Ok(writers) => objections.extend(writers.iter().map(|writer| writer.objection(&what))),
+        Err(why) => {
+            let problem = unread_problem(Diagnostic::error, verbed, &[why]);
+            objections.push(Objection::final_one(problem));
         }
-        Err(why) => problems.push(unread_problem(Diagnostic::error, verbed, &[why])),
     }
-    if taken == TakenOrphans::Deleted {
-        let away = away_nodes(api).await;
-        problems.extend(away_problems(&what, None, &away, cut_off));
-    }
-    WorkflowError::refused(problems)
+    let now = context.clock.now();
+    let away = away_nodes(api, now).await;
+    objections.extend(away_objections(&what, None, (&away, now)));
+    WorkflowError::refused(Objection::remaining(objections, cut_off))
 }
 
 /// An allocation whose end is not proven, and whose volume is not registered, or was registered after it.
@@ -400,12 +448,18 @@ impl UnregisteredWriter {
         id == request.provider_name() || id == request.id.as_str()
     }
 
-    /// Returns why the data is not taken; `None` if a person approved it.
-    fn problem(&self, what: &str, cut_off: &CutOffs) -> Option<Diagnostic> {
+    /// Whether it may write, or may have the data as long as no person says that it does not.
+    fn is_open(&self, cut_off: &CutOffs) -> bool {
+        self.is_possible || !cut_off.allow(self.claim.id.as_str())
+    }
+
+    fn objection(&self, what: &str) -> Objection {
         match self.is_possible {
-            true => Some(self.may_write(what)),
-            false if cut_off.allow(self.claim.id.as_str()) => None,
-            false => Some(self.approval_needed(what)),
+            true => Objection::final_one(self.may_write(what)),
+            false => Objection {
+                approved_by: Some(self.claim.id.to_string()),
+                problem: self.approval_needed(what),
+            },
         }
     }
 

@@ -12,7 +12,8 @@ use super::find_volume::{VolumeLookup, ambiguous_volume, look_up_volume, volume_
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{Namespace, NamespacedId, VolumeId};
 use crate::plan::{ClaimingAlloc, UNKNOWN_CLAIM_HELP, WaitCondition};
-use crate::reconcile::wait::{WaitOutcome, WaitRequest, wait_for_volume};
+use crate::ports::ApiError;
+use crate::reconcile::wait::{WaitOutcome, WaitRequest, is_temporary, wait_for_volume};
 
 /// The pause between two looks at the allocations of a server that has dropped claims: nothing says when they end.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -84,12 +85,19 @@ async fn user_without_claim(
     if request.condition != WaitCondition::Unclaimed {
         return Ok(None);
     }
-    let Some(reading) = context.api.read_volume(&request.volume).await? else {
-        return Ok(None);
+    let away = |error: &ApiError| format!("the server cannot be reached: {}", error.message);
+    let reading = match context.api.read_volume(&request.volume).await {
+        Ok(Some(reading)) => reading,
+        Ok(None) => return Ok(None),
+        Err(error) if is_temporary(&error) => return Ok(Some(away(&error))),
+        Err(error) => return Err(error.into()),
     };
     let counted = CountedClaims::of(context, &[reading.value]).await?;
-    if let Some(warning) = counted.unread(Diagnostic::warning, "used again") {
-        context.reporter.diagnostic(warning);
+    if let Some(error) = counted.unread_for_now() {
+        return Ok(Some(away(error)));
+    }
+    if let Some(problem) = counted.unread(Diagnostic::error, "used again") {
+        return Err(WorkflowError::blocked([problem]));
     }
     let users = counted.volumes.iter().flat_map(ClaimingAlloc::of);
     let mut users = users.map(|user| format!("it has no claim, and may be written: {user}"));

@@ -205,7 +205,8 @@ pub(crate) struct JobStopArgs {
     /// Remove the job too, instead of keeping it as stopped
     ///
     /// Nomad forgets the allocations of a removed job at once, and nothing shows who still writes to their volumes. So
-    /// this is refused on Nomad while an allocation of the job with volumes has not ended. The agent keeps the job until then.
+    /// this is refused on Nomad while an allocation of the job with volumes has not ended. The agent keeps the job
+    /// until then.
     #[arg(long)]
     pub purge: bool,
     #[command(flatten)]

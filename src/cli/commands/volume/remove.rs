@@ -1,7 +1,5 @@
 //! `volume delete` and `volume deregister`.
 
-use std::collections::BTreeSet;
-
 use super::args::{DeleteArgs, DeregisterArgs};
 use crate::cli::args::{LedgerArgs, ServerWaitArgs};
 use crate::cli::command_context::CommandContext;
@@ -11,8 +9,8 @@ use crate::cli::given_secrets::given_secrets;
 use crate::cli::ledger::ledger_access;
 use crate::cli::ui::one_line;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::Secrets;
-use crate::plan::{CutOffs, Removal};
+use crate::model::{AllocId, Secrets};
+use crate::plan::Removal;
 use crate::reconcile::workflow::{RemovalRequest, WorkflowContext, remove_volumes};
 
 /// `volume deregister`.
@@ -30,8 +28,7 @@ pub(crate) async fn deregister(
             force: arguments.force,
         },
         is_approved: arguments.yes,
-        cut_off: arguments.approve.iter().cloned().collect(),
-        cut_offs: CutOffs::default(),
+        cut_off: arguments.approve.iter().map(AllocId::as_str).collect(),
         if_exists: arguments.if_exists,
         secrets: Secrets::default(),
         ledger: None,
@@ -55,8 +52,7 @@ pub(crate) async fn delete(
         scope: context.namespace()?.unwrap_or_default(),
         removal: Removal::Delete,
         is_approved: arguments.yes,
-        cut_off: BTreeSet::new(),
-        cut_offs: arguments.approve.iter().cloned().collect(),
+        cut_off: arguments.approve.iter().cloned().collect(),
         if_exists: arguments.if_exists,
         ledger: None,
     };
