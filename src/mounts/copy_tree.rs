@@ -26,21 +26,7 @@ const MAX_OPEN: usize = 32;
 
 /// Copies the content of a directory into an empty one.
 pub(super) fn copy_directory(from: &Path, to: &Path) -> io::Result<()> {
-    let flags = directory_flags();
-    let mut copy = TreeCopy {
-        source: rustix::fs::open(from, flags, Mode::empty())?,
-        target: rustix::fs::open(to, flags, Mode::empty())?,
-        links: Links::new(to)?,
-        levels: vec![],
-    };
-    copy.enter(OsString::new())?;
-    while !copy.levels.is_empty() {
-        match copy.copy_until_directory()? {
-            Some(name) => copy.enter(name)?,
-            None => copy.leave()?,
-        }
-    }
-    Ok(rustix::fs::syncfs(&copy.target)?)
+    TreeCopy::start(from, to)?.finish()
 }
 
 /// A copy of a directory in progress.
@@ -100,6 +86,33 @@ fn parent(directory: &OwnedFd) -> io::Result<Option<(OwnedFd, (u64, u64))>> {
 }
 
 impl TreeCopy {
+    fn start(from: &Path, to: &Path) -> io::Result<Self> {
+        let flags = directory_flags();
+        let mut copy = Self {
+            source: rustix::fs::open(from, flags, Mode::empty())?,
+            target: rustix::fs::open(to, flags, Mode::empty())?,
+            links: Links::new(to)?,
+            levels: vec![],
+        };
+        copy.enter(OsString::new())?;
+        Ok(copy)
+    }
+
+    fn finish(mut self) -> io::Result<()> {
+        while !self.levels.is_empty() {
+            self.step()?;
+        }
+        Ok(rustix::fs::syncfs(&self.target)?)
+    }
+
+    /// Goes on to the next directory, or up.
+    fn step(&mut self) -> io::Result<()> {
+        match self.copy_until_directory()? {
+            Some(name) => self.enter(name),
+            None => self.leave(),
+        }
+    }
+
     /// Goes into a directory of the last level, or into the top.
     fn enter(&mut self, name: OsString) -> io::Result<()> {
         let depth = self.levels.len();
@@ -625,6 +638,32 @@ mod tests {
         assert_eq!(copied.nlink(), names);
         let entries = std::fs::read_dir(&to).unwrap();
         assert_eq!(entries.count() as u64, names);
+    }
+
+    /// Who can write the tree moves the way back of the copy into a directory with other files.
+    #[test]
+    fn a_directory_that_is_moved_during_the_copy_leads_nowhere_else() {
+        const DEPTH: usize = MAX_OPEN + 8;
+        let base = tempfile::tempdir().unwrap();
+        let root = |name: &str| base.path().join(name);
+        let (from, to, elsewhere) = (root("from"), root("to"), root("elsewhere"));
+        let level = |root: &Path, depth| root.join(vec!["d"; depth].join("/"));
+        for directory in [level(&from, DEPTH), to.clone(), elsewhere.clone()] {
+            std::fs::create_dir_all(directory).unwrap();
+        }
+        std::fs::write(elsewhere.join("secret"), "x").unwrap();
+        let mut copy = TreeCopy::start(&from, &to).unwrap();
+        while copy.levels.len() <= DEPTH {
+            copy.step().unwrap();
+        }
+        let last_closed = copy.levels.iter().rposition(|level| level.open.is_none());
+        let moved = last_closed.unwrap() + 1;
+        std::fs::rename(level(&from, moved), elsewhere.join("d")).unwrap();
+        copy.finish().unwrap();
+        assert!(level(&to, DEPTH).is_dir());
+        for depth in 0..=DEPTH {
+            assert!(!level(&to, depth).join("secret").exists(), "{depth}");
+        }
     }
 
     #[test]
