@@ -8,10 +8,10 @@
 //!
 //! After its return the client stops what the server has forgotten, two allocations at a time, and each takes as long as the
 //! `kill_timeout` of its tasks. Nothing shows when that is done, so the node counts as away for eleven minutes after its
-//! return, which is enough for most. Nomad keeps the ten
-//! newest events of a node. It records every loss of contact, but no return from `disconnected`; then the last change of the
-//! node's record counts. Only what the server records has the server's time: a client sends events late, with its own. A node
-//! that was purged, also by Nomad itself a day after it went, counts as gone, also after it has registered again.
+//! return, which is enough for most. Nomad keeps the ten newest events of a node. It records every loss of contact, but no
+//! return from `disconnected`; then the last change of the node's record counts. Only what the server records has the
+//! server's time: a client sends events late, with its own. A node that was purged, also by Nomad itself a day after it went,
+//! counts as gone, also after it has registered again.
 
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{ClientNode, Volume, ago, one_line, until};
@@ -116,7 +116,11 @@ impl NodeHistory {
                     since = Some(event.index).filter(|index| *index > 0);
                     missed = Some(*event);
                 }
-                (NodeChange::Returned, Some(missed)) if event.is_over(missed) => return since,
+                (_, Some(missed))
+                    if event.change == NodeChange::Returned && event.is_over(missed) =>
+                {
+                    return since;
+                }
                 (NodeChange::Returned | NodeChange::Other, _) => {}
             }
         }
@@ -149,8 +153,8 @@ pub struct AwayNode {
     pub since: Option<u64>,
     /// The index of the last loss of contact; `None` if unknown.
     pub missed: Option<u64>,
-    /// Since when it is ready, if it is.
-    pub presence: Presence,
+    /// When a node that is back returned, in nanoseconds since the epoch; `None` if unknown.
+    pub returned: Option<i64>,
 }
 
 impl AwayNode {
@@ -168,10 +172,10 @@ impl AwayNode {
     pub fn problem(&self, what: &str, now: i64) -> Diagnostic {
         let (id, name) = (one_line(self.node.id.as_str()), one_line(&self.node.name));
         let is_back = self.node.is_ready();
-        let state = match (is_back, self.presence) {
+        let state = match (is_back, self.returned) {
             (false, _) => format!("is {}", one_line(&self.node.status)),
-            (true, Presence::Returned(returned)) => format!("returned {}", ago(returned, now)),
-            (true, Presence::Settled | Presence::Unknown) => "may have just returned".to_owned(),
+            (true, Some(returned)) => format!("returned {}", ago(returned, now)),
+            (true, None) => "may have just returned".to_owned(),
         };
         let message = format!(
             "cannot {what}: approval is required, because tasks on node `{name}`, which {state}, may still write to it"
@@ -179,13 +183,13 @@ impl AwayNode {
         let problem = Diagnostic::error(Code::CliApprovalNeeded, message)
             .note(FORGETS)
             .note("`--yes` does not approve that");
-        let wait = match (is_back, self.presence) {
+        let wait = match (is_back, self.returned) {
             (false, _) => "start the node again, and wait 11 minutes, or longer if many tasks or long kill timeouts are there: its client stops what the server has forgotten, two allocations at a time".to_owned(),
-            (true, Presence::Returned(returned)) => format!(
+            (true, Some(returned)) => format!(
                 "run the command again {}: by then most clients have stopped what the server has forgotten, two allocations at a time; {LOOK}",
                 until(returned.saturating_add(STOPPING), now)
             ),
-            (true, Presence::Settled | Presence::Unknown) => format!(
+            (true, None) => format!(
                 "run the command again when the record of the node has not changed for 11 minutes: by then most clients have stopped what the server has forgotten; {LOOK}"
             ),
         };
@@ -236,7 +240,7 @@ mod tests {
             },
             since,
             missed: since,
-            presence: Presence::Unknown,
+            returned: None,
         }
     }
 

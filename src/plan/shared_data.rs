@@ -178,7 +178,10 @@ pub fn created_with_known_data(volume: &Volume, others: &[VolumeSummary]) -> Opt
                 other.plugin_id
             ))
             .note("both could be written at the same time, whatever their capabilities allow")
-            .help("set another `name`, such as one with the namespace in it"),
+            .help("set another `name`, such as one with the namespace in it")
+            .help(
+                "if both were created at the same moment and none is left, run the command again",
+            ),
     )
 }
 

@@ -76,6 +76,7 @@ struct Seen {
     events: Mutex<Vec<String>>,
     stop_at: Option<usize>,
     stop: CancellationToken,
+    reconnect: Reconnect,
 }
 
 impl ProgressObserver for Seen {
@@ -165,20 +166,30 @@ async fn execute_waiting(
     wait: Duration,
 ) -> Vec<Outcome> {
     let resolved = resolved(plan).await;
+    let reconnect = Reconnect::waiting(wait);
     let execution = Execution {
+        parallelism,
+        reconnect: &reconnect,
+        ..execution(server, &resolved, seen)
+    };
+    execute(&execution, plan).await
+}
+
+/// One change at a time, without a wait, and with nothing known of other data.
+fn execution<'a>(server: &'a FakeServer, resolved: &'a Resolved, seen: &'a Seen) -> Execution<'a> {
+    Execution {
         registered: &[],
         existing: &[],
         api: server,
         snapshots: server,
         rules: MergeRules::NOMAD,
-        resolved: &resolved,
-        parallelism,
+        resolved,
+        parallelism: 1,
         stop: &seen.stop,
         progress: seen,
         record: &Unrecorded,
-        reconnect: &Reconnect::waiting(wait),
-    };
-    execute(&execution, plan).await
+        reconnect: &seen.reconnect,
+    }
 }
 
 async fn run_one(server: &FakeServer, plan: &Plan) -> Outcome {
@@ -589,16 +600,7 @@ async fn a_creation_is_compared_with_what_is_known() {
         let seen = Seen::default();
         let execution = Execution {
             registered: &registered,
-            existing: &[],
-            api: &server,
-            snapshots: &server,
-            rules: MergeRules::NOMAD,
-            resolved: &resolved,
-            parallelism: 1,
-            stop: &seen.stop,
-            progress: &seen,
-            record: &Unrecorded,
-            reconnect: &Reconnect::waiting(Duration::ZERO),
+            ..execution(&server, &resolved, &seen)
         };
         let outcome = execute(&execution, &planned).await.remove(0);
         assert_eq!(outcome.status.is_success(), is_kept, "{outcome:?}");
@@ -620,20 +622,11 @@ async fn a_volume_that_is_created_with_data_that_the_provider_had_is_not_kept() 
     let resolved = resolved(&plan).await;
     let seen = Seen::default();
     let execution = Execution {
-        registered: &[],
         existing: &[DataIdentity {
             plugin_id: PluginId::new("hostpath"),
             external_id: ExternalId::new("ext-db"),
         }],
-        api: &server,
-        snapshots: &server,
-        rules: MergeRules::NOMAD,
-        resolved: &resolved,
-        parallelism: 1,
-        stop: &seen.stop,
-        progress: &seen,
-        record: &Unrecorded,
-        reconnect: &Reconnect::waiting(Duration::ZERO),
+        ..execution(&server, &resolved, &seen)
     };
     let outcomes = execute(&execution, &plan).await;
     assert_eq!(failure(&outcomes[0]).code, Code::VolumeShared);
@@ -719,18 +712,10 @@ async fn every_step_is_recorded_before_and_after() {
         }
         let notes = Notes(Mutex::default(), refuses);
         let seen = Seen::default();
+        let resolved = resolved(&plan).await;
         let execution = Execution {
-            registered: &[],
-            existing: &[],
-            api: &server,
-            snapshots: &server,
-            rules: MergeRules::NOMAD,
-            resolved: &resolved(&plan).await,
-            parallelism: 1,
-            stop: &seen.stop,
-            progress: &seen,
             record: &notes,
-            reconnect: &Reconnect::default(),
+            ..execution(&server, &resolved, &seen)
         };
         let outcome = execute(&execution, &plan).await.remove(0);
         assert_eq!(*notes.0.lock().unwrap(), expected, "{fault:?}");
@@ -844,18 +829,11 @@ async fn replace_with(
         requests.snapshot_first = true;
     });
     let plan = plan_with(server, vec![wanted], &asked).await;
+    let (resolved, seen) = (resolved(&plan).await, Seen::default());
     let execution = Execution {
-        registered: &[],
-        existing: &[],
-        api: server,
         snapshots,
-        rules: MergeRules::NOMAD,
-        resolved: &resolved(&plan).await,
-        parallelism: 1,
         stop,
-        progress: &Seen::default(),
-        record: &Unrecorded,
-        reconnect: &Reconnect::default(),
+        ..execution(server, &resolved, &seen)
     };
     execute(&execution, &plan).await.remove(0)
 }

@@ -20,8 +20,8 @@ use super::dropped_claims::{END_IT, unread_problem};
 use super::error::WorkflowError;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{
-    Alloc, AllocWrites, ExternalVolume, Namespace, NamespacedId, PluginId, UnresolvedRequest,
-    Volume, one_line,
+    Alloc, AllocWrites, ExternalVolume, Namespace, NamespacedId, PluginId, SeenNodes,
+    UnresolvedRequest, Volume, one_line,
 };
 use crate::plan::{
     Action, AwayNode, CUTS_OFF, ClaimDrops, ClaimingAlloc, CutOffs, DataIdentity, Plan,
@@ -113,16 +113,17 @@ impl TakenData {
             return Ok(Self::default());
         }
         let again = registered.iter().filter_map(|(entry, _)| {
-            let volume = observed.get(&entry.key)?;
-            Some((volume, "register", " again"))
+            let what = format!("register volume {} again", entry.key.quoted());
+            match &entry.action {
+                Action::RegisterAgain(_) => Some((what, None)),
+                _ => Some((what, Some(observed.get(&entry.key)?))),
+            }
         });
-        let deleted = destroyed
-            .iter()
-            .map(|volume| (volume, "delete the data of", ""));
-        let claimable: Vec<_> = again.chain(deleted).collect();
-        let writers = UnregisteredWriter::all(context).await?;
+        let forgotten: Vec<_> = again.chain(destroyed.iter().map(deletion)).collect();
+        let nodes = seen_nodes(context.api, &[]).await;
+        let writers = UnregisteredWriter::all(context, &nodes).await;
         let mut objections = objections_to_destruction(context, &destroyed, &writers).await?;
-        objections.extend(forgotten_objections(context, &claimable).await);
+        objections.extend(forgotten_objections(context, &nodes, &forgotten).await);
         let unseen = registered.iter().filter(|(_, request)| !request.share);
         let unseen: Vec<_> = unseen.map(|(entry, _)| *entry).collect();
         objections.extend(unseen_objections(context, &unseen).await?);
@@ -274,13 +275,11 @@ pub(super) async fn check_destruction(
     if destroyed.is_empty() || context.api.server().await? == ServerKind::Agent {
         return Ok(vec![]);
     }
-    let writers = UnregisteredWriter::all(context).await?;
+    let nodes = seen_nodes(context.api, &[]).await;
+    let writers = UnregisteredWriter::all(context, &nodes).await;
     let mut objections = objections_to_destruction(context, destroyed, &writers).await?;
-    let volumes: Vec<_> = destroyed
-        .iter()
-        .map(|volume| (volume, "delete the data of", ""))
-        .collect();
-    objections.extend(forgotten_objections(context, &volumes).await);
+    let deletions: Vec<_> = destroyed.iter().map(deletion).collect();
+    objections.extend(forgotten_objections(context, &nodes, &deletions).await);
     Ok(objections)
 }
 
@@ -305,32 +304,37 @@ async fn objections_to_destruction(
         let warning = Diagnostic::warning(Code::OrphanUnseenNamespaces, message).help(SEE_ALL);
         context.reporter.diagnostic(warning);
     }
-    let of_volume = |volume: &Volume| {
-        let what = format!("delete the data of volume {}", volume.key().quoted());
+    let of_volume = |volume| {
+        let (what, _) = deletion(volume);
         writers.iter().map(move |writer| writer.objection(&what))
     };
     Ok(destroyed.iter().flat_map(of_volume).collect())
 }
 
-/// Objects to what is done to registered volumes, each with the words for it, because of what a server may have forgotten.
-/// A registration that takes the place of another one hides how old the data is, so it counts too.
+/// What is done to data: the words for it, and its volume, which is `None` if no registration tells how old the data is.
+type Taking<'a> = (String, Option<&'a Volume>);
+
+fn deletion(volume: &Volume) -> Taking<'_> {
+    let what = format!("delete the data of volume {}", volume.key().quoted());
+    (what, Some(volume))
+}
+
+/// Objects to what is done to data because of what a server may have forgotten. A registration that takes the place of another
+/// one hides how old the data is, so it counts too.
 async fn forgotten_objections(
     context: &WorkflowContext<'_>,
-    volumes: &[(&Volume, &str, &str)],
+    nodes: &SeenNodes,
+    takings: &[Taking<'_>],
 ) -> Vec<Objection> {
-    if volumes.is_empty() {
+    if takings.is_empty() {
         return vec![];
     }
     let now = context.clock.now();
-    let away = away_nodes(context.api, now).await;
-    let of_volume = |(volume, verb, how): &(&Volume, &str, &str)| {
-        let what = format!("{verb} volume {}{how}", volume.key().quoted());
-        away_objections(&what, Some(volume), (&away, now))
-    };
-    volumes.iter().flat_map(of_volume).collect()
+    let away = away_nodes(context.api, nodes, context.parallelism, now).await;
+    let of_taking = |(what, volume): &Taking<'_>| away_objections(what, *volume, (&away, now));
+    takings.iter().flat_map(of_taking).collect()
 }
 
-/// `volume` is that of the data; `None` if the data is not registered.
 fn away_objections(
     what: &str,
     volume: Option<&Volume>,
@@ -380,16 +384,15 @@ pub(super) async fn check_orphans(
         let problem = Diagnostic::error(Code::OrphanUnseenNamespaces, message);
         objections.push(Objection::final_one(problem.help(SEE_ALL)));
     }
-    match UnregisteredWriter::all(context).await? {
+    let nodes = seen_nodes(api, &[]).await;
+    match UnregisteredWriter::all(context, &nodes).await {
         Ok(writers) => objections.extend(writers.iter().map(|writer| writer.objection(&what))),
         Err(why) => {
             let problem = unread_problem(Diagnostic::error, verbed, &[why]);
             objections.push(Objection::final_one(problem));
         }
     }
-    let now = context.clock.now();
-    let away = away_nodes(api, now).await;
-    objections.extend(away_objections(&what, None, (&away, now)));
+    objections.extend(forgotten_objections(context, &nodes, &[(what, None)]).await);
     WorkflowError::refused(Objection::remaining(objections, cut_off))
 }
 
@@ -403,21 +406,14 @@ struct UnregisteredWriter {
 }
 
 impl UnregisteredWriter {
-    /// Returns all of them, or why they could not be read.
-    async fn all(
-        context: &WorkflowContext<'_>,
-    ) -> Result<Result<Vec<Self>, ApiError>, WorkflowError> {
-        let api = context.api;
-        if api.server().await? == ServerKind::Agent {
-            return Ok(Ok(vec![]));
-        }
-        let nodes = seen_nodes(api, &[]).await;
-        let users = match unregistered_users(api, &nodes, context.parallelism).await {
-            Ok(users) => users,
-            Err(why) => return Ok(Err(why)),
-        };
+    /// Returns all of them on a Nomad server.
+    ///
+    /// # Errors
+    /// Why they could not be read.
+    async fn all(context: &WorkflowContext<'_>, nodes: &SeenNodes) -> Result<Vec<Self>, ApiError> {
+        let users = unregistered_users(context.api, nodes, context.parallelism).await?;
         let drops = ClaimDrops {
-            nodes,
+            nodes: nodes.clone(),
             ..ClaimDrops::default()
         };
         let writer = |(volume, alloc): (NamespacedId, Alloc)| {
@@ -438,7 +434,7 @@ impl UnregisteredWriter {
                 is_possible,
             })
         };
-        Ok(Ok(users.into_iter().filter_map(writer).collect()))
+        Ok(users.into_iter().filter_map(writer).collect())
     }
 
     /// Whether a creation may be answered with the data of this allocation: the plugin knows its volume by a name, which
