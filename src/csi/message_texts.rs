@@ -15,9 +15,10 @@ use crate::ports::SentSecrets;
 /// What a text of a message may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextKind {
-    /// A text for people, or a name that is shown and never sent back.
+    /// A text for people.
     Shown,
-    /// An ID, a path, a token of a list, or a segment of a topology.
+    /// An ID, a name, a path, a token of a list, or a segment of a topology. The name of a plugin is no text for people: it
+    /// says which registrations may share data.
     Address,
     /// A value of a volume context or of parameters.
     Context,
@@ -196,3 +197,29 @@ impl CallSecrets {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an ID, a token or a key of the answer contains a secret that was sent to the plugin")]
 pub(super) struct SecretInAddress;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::csi::proto::GetPluginInfoResponse;
+
+    /// The secret of another plugin, such as the kind of a backend, is a part of many names.
+    #[test]
+    fn the_name_of_a_plugin_is_kept_or_refused() {
+        let mut sent = SentSecrets::default();
+        sent.add_sealed("ceph");
+        sent.add_secret("rbd-secret");
+        let secrets = CallSecrets::default();
+        secrets.note_sent(&sent);
+        let mut answer = GetPluginInfoResponse {
+            name: "rbd.csi.ceph.com".to_owned(),
+            vendor_version: "of ceph".to_owned(),
+            ..GetPluginInfoResponse::default()
+        };
+        assert_eq!(secrets.hide_in(&mut answer), Ok(()));
+        assert_eq!(answer.name, "rbd.csi.ceph.com");
+        assert_eq!(answer.vendor_version, "of [REDACTED]");
+        answer.name = "rbd-secret.example".to_owned();
+        assert_eq!(secrets.hide_in(&mut answer), Err(SecretInAddress));
+    }
+}

@@ -209,7 +209,7 @@ pub(super) fn written_twice(facts: &VolumeFacts<'_>) -> Option<Finding> {
 pub(super) fn registered_twice(facts: &VolumeFacts<'_>) -> Option<Finding> {
     let is_for_many = |volume: &Volume| {
         let mut modes = volume.capabilities.iter().map(|one| one.access_mode);
-        !volume.capabilities.is_empty()
+        (!volume.capabilities.is_empty())
             && modes.all(|mode| mode == AccessMode::MultiNodeMultiWriter || !mode.allows_writes())
     };
     let own = facts.volume;

@@ -249,6 +249,33 @@ mod tests {
         assert_eq!((heard, after), (1, 60));
     }
 
+    #[test]
+    fn what_a_repetition_cannot_change_is_not_temporary() {
+        let error = |code, status| ApiError {
+            code,
+            status,
+            message: String::new(),
+            help: vec![],
+            notes: vec![],
+            server_text: None,
+        };
+        for (code, status, expected) in [
+            (Code::ApiServerError, None, true),
+            (Code::ApiServerError, Some(500), true),
+            (Code::ApiServerError, Some(429), true),
+            (Code::ApiServerError, Some(400), false),
+            (Code::ApiForbidden, Some(403), false),
+            (Code::ApiUnknownToken, Some(500), false),
+            (Code::ApiTooLarge, None, false),
+        ] {
+            assert_eq!(
+                is_temporary(&error(code, status)),
+                expected,
+                "{code:?} {status:?}"
+            );
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn only_a_server_that_has_replied_is_waited_for() {
         let no = (0, Ok(Some(false)));

@@ -11,7 +11,7 @@ use nomad_csi::ports::{MountCalls as _, MountFlags};
 use tonic::Code;
 
 use crate::support::hostpath::{PluginFixture, code, writer};
-use crate::support::plugin_client::{Publish, mount};
+use crate::support::plugin_client::{Client, Publish, mount};
 
 /// csi-sanity expects a missing argument to be reported before an unknown volume. An unknown volume
 /// is NOT_FOUND for every call except a deletion.
@@ -273,6 +273,19 @@ async fn reader_modes_are_always_mounted_read_only() {
     );
 }
 
+/// Stages a volume for a writer, and publishes it.
+async fn stage_and_publish(client: &mut Client, id: &str, staging: &Path, target: &Path) {
+    client.stage(id, staging, writer()).await.unwrap();
+    let publish = Publish {
+        id,
+        staging,
+        target,
+        capability: writer(),
+        read_only: false,
+    };
+    client.publish(publish).await.unwrap();
+}
+
 /// A record follows a renamed directory only with its mount: names at the ends of paths are the same for two allocations.
 #[tokio::test]
 async fn the_path_of_another_allocation_is_no_renamed_one() {
@@ -280,16 +293,7 @@ async fn the_path_of_another_allocation_is_no_renamed_one() {
     let id = fixture.client.create("a").await;
     let staging = fixture.create_dir("staging");
     let first = fixture.create_dir("before/a1/data").join("mount");
-    let client = &mut fixture.client;
-    client.stage(&id, &staging, writer()).await.unwrap();
-    let publish = Publish {
-        id: &id,
-        staging: &staging,
-        target: &first,
-        capability: writer(),
-        read_only: false,
-    };
-    client.publish(publish.clone()).await.unwrap();
+    stage_and_publish(&mut fixture.client, &id, &staging, &first).await;
     let root = fixture.directory.path().to_owned();
     let renamed = root.join("after/a1/data/mount");
     std::fs::rename(root.join("before"), root.join("after")).unwrap();
@@ -319,16 +323,7 @@ async fn paths_that_were_renamed_before_a_start_of_the_machine_are_released() {
     let id = fixture.client.create("a").await;
     let staging = fixture.create_dir("before/staging/s1");
     let target = fixture.create_dir("before/a1/data").join("mount");
-    let client = &mut fixture.client;
-    client.stage(&id, &staging, writer()).await.unwrap();
-    let publish = Publish {
-        id: &id,
-        staging: &staging,
-        target: &target,
-        capability: writer(),
-        read_only: false,
-    };
-    client.publish(publish).await.unwrap();
+    stage_and_publish(&mut fixture.client, &id, &staging, &target).await;
     fixture.plugin.mounter.reboot();
     let root = fixture.directory.path().to_owned();
     std::fs::rename(root.join("before"), root.join("after")).unwrap();

@@ -57,8 +57,8 @@ pub(crate) struct ChangeArgs {
     /// RISK is needs-downtime, loses-access or destroys-data. Only this option approves that a volume of a set gets
     /// other data than the set recorded.
     ///
-    /// `cuts-off:ALLOC`, with the full ID of an allocation, approves that its tasks may write to the same data. Make
-    /// sure that its machine is off or cut off from its storage.
+    /// `cuts-off:ID`, with the full ID of an allocation or node, approves that its tasks may write to the same data.
+    /// Make sure that the machine is off or cut off from its storage.
     #[arg(long, value_name = "RISK:[NAMESPACE/]ID", help_heading = HEADING)]
     pub approve: Vec<String>,
     #[arg(long, value_name = "[NAMESPACE/]ID", help_heading = HEADING, help = SHARE_HELP)]

@@ -152,12 +152,10 @@ impl VolumeModifier {
         error: ForwardError,
     ) -> ServerError {
         let key = intended.key();
-        let replaced = earlier
-            .clone()
-            .filter(|earlier| intended.modifying.as_ref() != Some(earlier));
-        let prior = match (&earlier, &replaced) {
-            (Some(_), None) => PriorCalls::Possible,
-            (None, _) | (_, Some(_)) => PriorCalls::None,
+        let is_repeated = earlier.is_some() && earlier == intended.modifying;
+        let (prior, replaced) = match is_repeated {
+            true => (PriorCalls::Possible, None),
+            false => (PriorCalls::None, earlier),
         };
         let without_effect = failure(intended, error.clone(), ResidualState::None);
         if certainly_had_no_effect(&error, prior) || is_permanently_refused(&without_effect) {

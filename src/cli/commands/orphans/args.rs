@@ -25,8 +25,8 @@ pub(crate) struct OrphansArgs {
     pub capability: Vec<String>,
     /// Approve the deletion of this volume, `destroys-data:EXTERNAL_ID`; repeatable
     ///
-    /// `cuts-off:ALLOC`, with the full ID of an allocation, approves that its tasks may lose the data or write beside
-    /// others. Make sure that its machine is off or cut off from its storage.
+    /// `cuts-off:ID`, with the full ID of an allocation or node, approves that its tasks may lose the data or write
+    /// beside others. Make sure that the machine is off or cut off from its storage.
     #[arg(long, value_name = "RISK:ID", requires = "change")]
     pub approve: Vec<String>,
     /// Confirm the start without a prompt; does not approve a deletion
