@@ -19,7 +19,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt as _, stream};
-use nomad_csi::csi::proto;
+use nomad_csi_proto as proto;
 
 #[path = "../tests/support/load.rs"]
 #[expect(dead_code, reason = "the agent's benchmark uses the rest")]

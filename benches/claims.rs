@@ -18,13 +18,13 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use nomad_csi::claim::PluginSteps;
-use nomad_csi::csi::proto::volume_capability::access_mode::Mode;
-use nomad_csi::model::{AllocId, NodeId};
-use nomad_csi::ports::fake::PluginSettings;
-use nomad_csi::server::fake::FakeAgent;
-use nomad_csi::server::{MountRequest, VolumeSubmission};
-use nomad_csi::state::{State, Table, Topic};
+use nomad_csi_claims::claim::PluginSteps;
+use nomad_csi_claims::state::{State, Table, Topic};
+use nomad_csi_model::{AllocId, NodeId};
+use nomad_csi_proto::volume_capability::access_mode::Mode;
+use nomad_csi_server::fake::FakeAgent;
+use nomad_csi_server::{MountRequest, VolumeSubmission};
+use nomad_csi_testing::PluginSettings;
 use serde_json::json;
 
 #[path = "../tests/support/load.rs"]

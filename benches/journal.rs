@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use futures_util::future::join_all;
-use nomad_csi::ports::Journal as _;
-use nomad_csi::server::{CellOptions, Expected, StateCell};
-use nomad_csi::state::samples::{key, registered, started, state_of};
-use nomad_csi::state::{Event, SnapshotChanges};
-use nomad_csi::store::EmbeddedJournal;
+use nomad_csi_claims::state::samples::{key, registered, started, state_of};
+use nomad_csi_claims::state::{Event, SnapshotChanges};
+use nomad_csi_server::Journal as _;
+use nomad_csi_server::store::EmbeddedJournal;
+use nomad_csi_server::{CellOptions, Expected, StateCell};
 use redb::{Database, TableDefinition};
 use tokio::runtime::Runtime;
 

@@ -25,8 +25,8 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use nomad_csi::csi::proto;
-use nomad_csi::csi::proto::volume_capability::access_mode::Mode;
+use nomad_csi_proto as proto;
+use nomad_csi_proto::volume_capability::access_mode::Mode;
 
 #[path = "../tests/support/plugin_client.rs"]
 #[expect(dead_code, reason = "tests use the rest")]

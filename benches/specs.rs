@@ -4,8 +4,8 @@
 //! The goal is less than 0.3 s and 100 MB. `cargo bench --bench specs` prints times and
 //! allocations.
 
-use nomad_csi::diagnostic::{Diagnostics, SourceMap};
-use nomad_csi::spec::{self, Defaults, Purpose, Syntax};
+use nomad_csi_model::diagnostic::{Diagnostics, SourceMap};
+use nomad_csi_spec::{self as spec, Defaults, Purpose, Syntax};
 
 #[global_allocator]
 static ALLOCATOR: divan::AllocProfiler = divan::AllocProfiler::system();

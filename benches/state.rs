@@ -16,11 +16,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use nomad_csi::model::NamespacedId;
-use nomad_csi::ports::Journal as _;
-use nomad_csi::state::samples::{key, registered, started};
-use nomad_csi::state::{Event, SnapshotChanges, State, Subject, apply};
-use nomad_csi::store::EmbeddedJournal;
+use nomad_csi_claims::state::samples::{key, registered, started};
+use nomad_csi_claims::state::{Event, SnapshotChanges, State, Subject, apply};
+use nomad_csi_model::NamespacedId;
+use nomad_csi_server::Journal as _;
+use nomad_csi_server::store::EmbeddedJournal;
 
 const VOLUMES: u64 = 100_000;
 

@@ -26,25 +26,24 @@ use super::seal_clear_secrets::{any_sealed, seal_clear_secrets};
 use super::step_hosts::StepHosts;
 use super::tasks::{TaskDrivers, prepare_limits, task_drivers};
 use super::unused_endpoint::report_unused_endpoints;
-use crate::csi::GrpcConnector;
-use crate::diagnostic::{Code, Diagnostic, Diagnostics};
-use crate::driver::RawExec;
-use crate::model::{HostSession, Job, Node, NodeId};
-use crate::mounts::LinuxMounter;
-use crate::node::{
+use crate::telemetry::{AgentMetrics, MeasuredJournal};
+use nomad_csi_claims::state::State;
+use nomad_csi_csi::GrpcConnector;
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
+use nomad_csi_model::{HostSession, Job, Node, NodeId};
+use nomad_csi_node::driver::RawExec;
+use nomad_csi_node::mounts::LinuxMounter;
+use nomad_csi_node::{
     AllocRunnerDeps, AllocRunners, CallLanes, NodeTaskLogs, PluginHost, PluginHostDeps, PluginTask,
     Registry, Supervisor, SupervisorDeps,
 };
-use crate::ports::{
-    Clock, IdSource, PluginObserver, RandomIds, Sealer, SentSecretsReader, SystemClock,
-};
-use crate::server::{
+use nomad_csi_ports::{Clock, IdSource, PluginObserver, RandomIds, SentSecretsReader, SystemClock};
+use nomad_csi_server::Sealer;
+use nomad_csi_server::store::{EmbeddedJournal, KeySealer};
+use nomad_csi_server::{
     AgentInfo, CallLines, CellOptions, ClaimHosts, NodeEvents, NodeHosts, RecordedSecrets,
     RecordingObserver, Services, StateCell, VolumeLimits, VolumePorts,
 };
-use crate::state::State;
-use crate::store::{EmbeddedJournal, KeySealer};
-use crate::telemetry::{AgentMetrics, MeasuredJournal};
 
 /// The parts of an agent that is ready to start.
 pub(super) struct AgentParts {

@@ -1,6 +1,6 @@
 //! Runs blocking work of the start and the stop on blocking threads.
 
-use crate::diagnostic::{Code, Diagnostic, Diagnostics};
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
 
 /// Runs `work` on a thread that may block.
 ///

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use super::offline::{History, read_state, with_journal};
-use crate::diagnostic::Diagnostics;
+use nomad_csi_model::diagnostic::Diagnostics;
 
 /// What a check without problems has read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,10 +38,10 @@ pub async fn check_data_directory(data: &Path) -> Result<CheckedState, Diagnosti
 mod tests {
     use super::*;
     use crate::agent::directory::journal_file;
-    use crate::ports::Journal as _;
-    use crate::state::samples::{key, registered, started};
-    use crate::state::{Event, EventKind};
-    use crate::store::{DataLock, EmbeddedJournal, LockOwner};
+    use nomad_csi_claims::state::samples::{key, registered, started};
+    use nomad_csi_claims::state::{Event, EventKind};
+    use nomad_csi_server::Journal as _;
+    use nomad_csi_server::store::{DataLock, EmbeddedJournal, LockOwner};
 
     fn headline(problems: &Diagnostics) -> String {
         let problems: Vec<_> = problems.iter().map(|problem| &problem.message).collect();

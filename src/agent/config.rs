@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use super::plugin_endpoint::PluginEndpoint;
 use super::serve_plugin::{ProfileOptions, parse_profile};
-use crate::diagnostic::{Code, Diagnostic, Diagnostics};
-use crate::model::HostVolume;
-use crate::server::http::{AllowedHosts, HttpSettings, Limits};
-use crate::server::{CallWidths, StateLimits};
+use nomad_csi_model::HostVolume;
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
+use nomad_csi_server::http::{AllowedHosts, HttpSettings, Limits};
+use nomad_csi_server::{CallWidths, StateLimits};
 
 /// The options of an agent, as given on the command line and in the environment.
 #[expect(
@@ -337,6 +337,10 @@ fn parse_address(text: &str) -> Option<SocketAddr> {
     numeric.parse().ok()
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the program starts itself again as a plugin"
+)]
 fn own_program() -> Result<PathBuf, Diagnostics> {
     std::env::current_exe().map_err(|error| {
         Diagnostic::error(

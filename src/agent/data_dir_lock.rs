@@ -12,9 +12,9 @@ use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::config::LockConflict;
-use crate::diagnostic::{Diagnostic, Diagnostics};
-use crate::private::{NotPrivate, Problem, check_socket};
-use crate::store::{DataLock, LockError, LockOwner};
+use nomad_csi_model::diagnostic::{Diagnostic, Diagnostics};
+use nomad_csi_model::private::{NotPrivate, Problem, check_socket};
+use nomad_csi_server::store::{DataLock, LockError, LockOwner};
 
 /// The pause between two attempts to lock.
 const RETRY: Duration = Duration::from_millis(20);
@@ -178,7 +178,7 @@ fn remedy(error: &LockError, source: &(dyn std::error::Error + 'static)) -> Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnostic::Code;
+    use nomad_csi_model::diagnostic::Code;
 
     const SHARE: LockConflict = LockConflict::Share {
         timeout: Duration::from_secs(20),

@@ -30,14 +30,14 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest as _, Sha256};
 
 use super::config::DataDirSetting;
-use crate::diagnostic::{Code, Diagnostic, Diagnostics};
-use crate::hostpath::first_mount_using;
-use crate::model::{AllocId, OPERATOR_TOKEN_FILE, hex};
-use crate::mounts::LinuxBlockStorage;
-use crate::ports::{BlockStorage as _, MountEntry};
-use crate::private::{
+use nomad_csi_hostpath::first_mount_using;
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
+use nomad_csi_model::private::{
     NotPrivate, create_directory, create_subdirectory, has_private_mode, remove_tree,
 };
+use nomad_csi_model::{AllocId, OPERATOR_TOKEN_FILE, hex};
+use nomad_csi_node::mounts::LinuxBlockStorage;
+use nomad_csi_ports::{BlockStorage as _, MountEntry};
 
 /// `sun_path` has 108 bytes, the last of which is zero.
 const SOCKET_PATH_LIMIT: usize = 107;
@@ -315,7 +315,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     use super::*;
-    use crate::ports::MountFlags;
+    use nomad_csi_ports::MountFlags;
 
     fn create(setting: &DataDirSetting, runtime: Option<&Path>) -> AgentDirs {
         AgentDirs::create_dirs(DataDir::prepare(setting).unwrap(), runtime).unwrap()

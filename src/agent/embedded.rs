@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::config::AgentConfig;
 use super::plugin::HOSTPATH;
 use super::run::{Agent, OpenResult, open_agent};
-use crate::diagnostic::{Code, Diagnostic, Diagnostics};
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
 
 /// The agent that a command uses.
 pub struct EmbeddedAgent {

@@ -30,9 +30,9 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
 use super::blocking;
-use crate::diagnostic::{Code, Diagnostic, Diagnostics};
-use crate::private::bind_socket;
-use crate::server::http::{Connection, Limits, Peer, Place, Places};
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
+use nomad_csi_model::private::bind_socket;
+use nomad_csi_server::http::{Connection, Limits, Peer, Place, Places};
 
 mod client_addresses;
 mod client_user;

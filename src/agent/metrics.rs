@@ -7,9 +7,9 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-use crate::diagnostic::{Code, Diagnostic, Diagnostics};
-use crate::ports::{METRICS_CONTENT_TYPE, MetricsSource};
 use crate::telemetry::serve_metrics;
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
+use nomad_csi_ports::{METRICS_CONTENT_TYPE, MetricsSource};
 
 /// Opens the address and serves the metrics there until the set is dropped. Without an address,
 /// nothing is served.

@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use super::blocking;
 use super::problems::{journal_problem, with_cause};
 use super::tasks::{TaskDrivers, node_attributes};
-use crate::diagnostic::{Code, Diagnostic, Diagnostics};
-use crate::model::{HostVolume, Node, NodeId};
-use crate::mounts::boot_id;
-use crate::ports::{Clock, IdSource};
-use crate::server::{AgentInfo, CommitError, Expected, StateCell};
-use crate::state::{Event, EventKind};
-use crate::store::{NodeIdError, open_node_id};
+use nomad_csi_claims::state::{Event, EventKind};
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
+use nomad_csi_model::{HostVolume, Node, NodeId};
+use nomad_csi_node::mounts::boot_id;
+use nomad_csi_ports::{Clock, IdSource};
+use nomad_csi_server::store::{NodeIdError, open_node_id};
+use nomad_csi_server::{AgentInfo, CommitError, Expected, StateCell};
 
 /// Returns the ID of this node, which its file keeps.
 ///
@@ -122,9 +122,10 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::ports::RandomIds;
-    use crate::ports::fake::{FakeClock, MemoryJournal};
-    use crate::server::CellOptions;
+    use nomad_csi_ports::RandomIds;
+    use nomad_csi_server::CellOptions;
+    use nomad_csi_server::fake::MemoryJournal;
+    use nomad_csi_testing::FakeClock;
 
     async fn cell_with(nodes: &[&str]) -> StateCell {
         let journal = Arc::new(MemoryJournal::default());

@@ -9,10 +9,11 @@ use super::config::LockConflict;
 use super::data_dir_lock::{LockResult, acquire_lock};
 use super::directory::journal_file;
 use super::problems::journal_problem;
-use crate::diagnostic::{Code, Diagnostic, Diagnostics};
-use crate::ports::{Clock as _, Journal as _, SystemClock};
-use crate::state::{ReplayError, State, replay, violations};
-use crate::store::{EmbeddedJournal, FileStorage};
+use nomad_csi_claims::state::{ReplayError, State, replay, violations};
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
+use nomad_csi_ports::{Clock as _, SystemClock};
+use nomad_csi_server::Journal as _;
+use nomad_csi_server::store::{EmbeddedJournal, FileStorage};
 
 /// How much of the history a journal keeps while someone works on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

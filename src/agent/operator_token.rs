@@ -16,10 +16,10 @@ use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
 use super::directory::AgentDirs;
-use crate::diagnostic::{Code, Diagnostic, Diagnostics};
-use crate::model::{OPERATOR_TOKEN_DIRECTORY, hex, operator_token_name};
-use crate::private::{self, create_subdirectory, has_private_mode};
-use crate::server::http::{OperatorAccess, OperatorToken};
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
+use nomad_csi_model::private::{self, create_subdirectory, has_private_mode};
+use nomad_csi_model::{OPERATOR_TOKEN_DIRECTORY, hex, operator_token_name};
+use nomad_csi_server::http::{OperatorAccess, OperatorToken};
 
 /// The runtime directory of a service of the system.
 const SYSTEM_RUNTIME: &str = "/run";

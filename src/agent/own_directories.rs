@@ -9,8 +9,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::diagnostic::{Code, Diagnostic, Diagnostics};
-use crate::model::HostVolume;
+use nomad_csi_model::HostVolume;
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
 
 /// Refuses host volumes that lead to one of these directories of the agent. All paths are without links.
 ///

@@ -4,10 +4,11 @@ use std::ffi::OsString;
 
 use super::config::AgentConfig;
 use super::directory::AgentDirs;
-use crate::model::{AllocId, NodeId, PluginId};
-use crate::node::PluginTask;
-use crate::ports::{IdSource, TaskCommand};
-use crate::server::StateCell;
+use nomad_csi_model::{AllocId, NodeId, PluginId};
+use nomad_csi_node::PluginTask;
+use nomad_csi_node::TaskCommand;
+use nomad_csi_ports::IdSource;
+use nomad_csi_server::StateCell;
 
 /// The ID of the embedded plugin.
 pub(super) const HOSTPATH: &str = "hostpath";

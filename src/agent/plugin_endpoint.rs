@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::diagnostic::{Code, Diagnostic, Diagnostics};
-use crate::model::PluginId;
+use nomad_csi_model::PluginId;
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
 
 /// A plugin that runs already.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use tokio::time::timeout;
 
 use super::plugin::HOSTPATH;
 use super::plugin_job::{RunningJob, job_key, live_allocs};
-use crate::model::{NodeId, PluginId, TaskState, shell_quoted};
-use crate::state::{Evaluation, EvaluationStatus, State, Subject, Table, Topic};
+use nomad_csi_claims::state::{Evaluation, EvaluationStatus, State, Subject, Table, Topic};
+use nomad_csi_model::{NodeId, PluginId, TaskState, shell_quoted};
 
 /// Restarts of the task after which nothing is waited for.
 const MAX_RESTARTS: u32 = 3;

@@ -16,16 +16,16 @@ use tokio::time::timeout;
 use super::config::AgentConfig;
 use super::directory::AgentDirs;
 use super::plugin::{HOSTPATH, hostpath_arguments, hostpath_command};
-use crate::diagnostic::{Code, Diagnostic, Diagnostics};
-use crate::driver::{ShimDriver, end_earlier_process, may_create_namespaces};
-use crate::model::{
+use nomad_csi_claims::state::{EvaluationStatus, Placement, State, Table, Topic};
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
+use nomad_csi_model::{
     AllocId, CsiPluginConfig, CsiPluginType, Job, JobId, JobKey, JobType, Namespace, NodeId,
     PluginId, RestartMode, RestartPolicy, Task, TaskConfig, TaskGroup,
 };
-use crate::node::{PluginHost, PluginTask, interrupt_alloc};
-use crate::ports::PluginObserver;
-use crate::server::{ServerError, Services, StateCell};
-use crate::state::{EvaluationStatus, Placement, State, Table, Topic};
+use nomad_csi_node::driver::{ShimDriver, end_earlier_process, may_create_namespaces};
+use nomad_csi_node::{PluginHost, PluginTask, interrupt_alloc};
+use nomad_csi_ports::PluginObserver;
+use nomad_csi_server::{ServerError, Services, StateCell};
 
 /// The ID of the job, in the namespace `default`.
 const JOB: &str = "nomad-csi-hostpath";
@@ -268,7 +268,7 @@ mod tests {
     use super::*;
     use crate::agent::config::AgentOptions;
     use crate::agent::directory::DataDir;
-    use crate::job::validate;
+    use nomad_csi_spec::job::validate;
 
     fn job(options: &AgentOptions, data: &std::path::Path) -> Job {
         let options = AgentOptions {

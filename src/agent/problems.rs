@@ -1,9 +1,9 @@
 //! Errors of the journal and of the key as diagnostics.
 
-use crate::diagnostic::{Code, Diagnostic, Diagnostics};
-use crate::ports::JournalError;
-use crate::private::NotPrivate;
-use crate::store::KeyError;
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
+use nomad_csi_model::private::NotPrivate;
+use nomad_csi_server::JournalError;
+use nomad_csi_server::store::KeyError;
 
 /// An unusable key as a diagnostic.
 pub(super) fn key_problem(error: &KeyError) -> Diagnostics {

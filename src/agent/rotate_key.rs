@@ -11,10 +11,11 @@ use super::blocking::run_blocking;
 use super::directory::key_file;
 use super::offline::{History, read_state, with_journal};
 use super::problems::{journal_problem, key_problem};
-use crate::diagnostic::{Code, Diagnostic, Diagnostics};
-use crate::ports::{Clock as _, Journal as _, SystemClock};
-use crate::state::{Event, EventKind, Reseal, ResealedState, State, apply};
-use crate::store::{
+use nomad_csi_claims::state::{Event, EventKind, Reseal, ResealedState, State, apply};
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
+use nomad_csi_ports::{Clock as _, SystemClock};
+use nomad_csi_server::Journal as _;
+use nomad_csi_server::store::{
     EmbeddedJournal, KeyError, KeyRotation, KeySealer, KeyVerification, ResealError,
 };
 

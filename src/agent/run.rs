@@ -35,15 +35,15 @@ use super::plugin::HOSTPATH;
 use super::plugin_health::wait_for_job_health;
 use super::plugin_job::{RunningJob, SubmissionPorts, submit};
 use super::step_hosts::StepHosts;
-use crate::diagnostic::{Code, Diagnostic, Diagnostics};
-use crate::driver::{InheritedDescriptor, inherited_descriptors};
-use crate::model::PluginId;
-use crate::mounts::LinuxMounter;
-use crate::node::{PluginHost, TaskStatus, wait_until_healthy};
-use crate::ports::{Clock as _, Mounter as _, SystemClock};
-use crate::server::Services;
-use crate::server::http::{HttpSettings, router};
-use crate::store::{DataLock, LockOwner};
+use nomad_csi_model::PluginId;
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
+use nomad_csi_node::driver::{InheritedDescriptor, inherited_descriptors};
+use nomad_csi_node::mounts::LinuxMounter;
+use nomad_csi_node::{PluginHost, TaskStatus, wait_until_healthy};
+use nomad_csi_ports::{Clock as _, Mounter as _, SystemClock};
+use nomad_csi_server::Services;
+use nomad_csi_server::http::{HttpSettings, router};
+use nomad_csi_server::store::{DataLock, LockOwner};
 
 /// Runs an agent until `stop`, then stops it in order. Dropping the future aborts everything, like a
 /// crash; the next start continues operations.

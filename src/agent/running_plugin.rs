@@ -14,14 +14,14 @@ use super::config::AgentConfig;
 use super::directory::AgentDirs;
 use super::plugin::HOSTPATH;
 use super::plugin_endpoint::PluginEndpoint;
-use crate::csi::deadline::for_rpc;
-use crate::diagnostic::{Code, Diagnostic, Diagnostics};
-use crate::driver::RunningPlugin;
-use crate::model::{AllocId, NodeId, PluginId, hex};
-use crate::node::PluginTask;
-use crate::ports::{Connector, Rpc, SentSecrets, SentSecretsReader};
-use crate::retry::RetryPolicy;
-use crate::server::StateCell;
+use nomad_csi_csi::deadline::for_rpc;
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
+use nomad_csi_model::retry::RetryPolicy;
+use nomad_csi_model::{AllocId, NodeId, PluginId, hex};
+use nomad_csi_node::PluginTask;
+use nomad_csi_node::driver::RunningPlugin;
+use nomad_csi_ports::{Connector, Rpc, SentSecrets, SentSecretsReader};
+use nomad_csi_server::StateCell;
 
 /// The pauses between questions for the name of a plugin.
 const ASK_AGAIN: RetryPolicy = RetryPolicy {

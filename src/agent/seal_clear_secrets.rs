@@ -9,12 +9,13 @@ use std::sync::Arc;
 
 use super::blocking::run_blocking;
 use super::problems::{journal_problem, key_problem};
-use crate::diagnostic::Diagnostics;
-use crate::model::{SealedSecrets, SecretOwner};
-use crate::ports::{Journal as _, Sealer};
-use crate::server::with_sealed_secrets;
-use crate::state::{State, replay};
-use crate::store::{EmbeddedJournal, KeySealer};
+use nomad_csi_claims::state::{State, replay};
+use nomad_csi_model::diagnostic::Diagnostics;
+use nomad_csi_model::{SealedSecrets, SecretOwner};
+use nomad_csi_server::Journal as _;
+use nomad_csi_server::Sealer;
+use nomad_csi_server::store::{EmbeddedJournal, KeySealer};
+use nomad_csi_server::with_sealed_secrets;
 
 /// Replaces the journal of an earlier version by a sealed one.
 ///

@@ -8,13 +8,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::core_dumps::restrict_core_dumps;
 use super::metrics::serve_metrics_at;
-use crate::diagnostic::{Code, Diagnostic, Diagnostics};
-use crate::hostpath::{Config, Host, PluginProfile, serve};
-use crate::mounts::{LinuxBlockStorage, LinuxMounter};
-use crate::ports::{RandomIds, SystemClock};
 use crate::telemetry::PluginMetrics;
+use nomad_csi_hostpath::{Config, Host, PluginProfile, serve};
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
+use nomad_csi_node::mounts::{LinuxBlockStorage, LinuxMounter};
+use nomad_csi_ports::{RandomIds, SystemClock};
 
-pub use crate::hostpath::ProfileOptions;
+pub use nomad_csi_hostpath::ProfileOptions;
 
 /// The options of `plugin serve`, as given on the command line.
 #[derive(Clone, Debug)]

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use crate::mounts::LinuxMounter;
-use crate::node::{CallLanes, LocalControllerHost, MountDirectories, Registry, VolumeManager};
-use crate::ports::{ControllerHost, MountAction, MountEvent, MountObserver, NodeHost};
+use nomad_csi_node::mounts::LinuxMounter;
+use nomad_csi_node::{CallLanes, LocalControllerHost, MountDirectories, Registry, VolumeManager};
+use nomad_csi_ports::{ControllerHost, MountAction, MountEvent, MountObserver, NodeHost};
 
 /// What carries out the steps that the server decides.
 pub(super) struct StepHosts {

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::blocking;
-use crate::diagnostic::Diagnostics;
-use crate::driver::{MockDriver, NotEnforced, ShimDriver, TaskLimits};
-use crate::ports::RunDriver;
+use nomad_csi_model::diagnostic::Diagnostics;
+use nomad_csi_node::RunDriver;
+use nomad_csi_node::driver::{MockDriver, NotEnforced, ShimDriver, TaskLimits};
 
 /// The drivers of a node by their names in jobs.
 pub(super) type TaskDrivers = BTreeMap<String, Arc<dyn RunDriver>>;

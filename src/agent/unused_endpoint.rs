@@ -6,12 +6,12 @@
 
 use super::blocking::run_blocking;
 use super::directory::AgentDirs;
-use crate::diagnostic::Diagnostics;
-use crate::driver::{ProcessRecord, process_on_record};
-use crate::model::{AllocId, Health, NodeId, PluginId, PluginInstance};
-use crate::ports::{Clock, PluginObserver};
-use crate::server::StateCell;
-use crate::state::{State, plugins};
+use nomad_csi_claims::state::{State, plugins};
+use nomad_csi_model::diagnostic::Diagnostics;
+use nomad_csi_model::{AllocId, Health, NodeId, PluginId, PluginInstance};
+use nomad_csi_node::driver::{ProcessRecord, process_on_record};
+use nomad_csi_ports::{Clock, PluginObserver};
+use nomad_csi_server::StateCell;
 
 /// Removes or marks the instances on this node that ran behind an endpoint and are not `used` now.
 ///

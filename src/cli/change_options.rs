@@ -8,11 +8,11 @@ use std::collections::BTreeSet;
 use super::args::ChangeArgs;
 use super::command_context::CommandContext;
 use super::error::CliError;
-use crate::diagnostic::{Code, Diagnostic, closest_match};
-use crate::model::{HiddenField, Namespace, NamespacedId, VolumeId};
-use crate::plan::{Approvals, CUTS_OFF, PlanOptions, Risk};
-use crate::reconcile::workflow::ChangeOptions;
-use crate::spec::VolumeSpec;
+use nomad_csi_client::reconcile::workflow::ChangeOptions;
+use nomad_csi_model::diagnostic::{Code, Diagnostic, closest_match};
+use nomad_csi_model::{HiddenField, Namespace, NamespacedId, VolumeId};
+use nomad_csi_plan::{Approvals, CUTS_OFF, PlanOptions, Risk};
+use nomad_csi_spec::VolumeSpec;
 
 /// Parses the options. `wanted` are the volumes that the files declare.
 ///

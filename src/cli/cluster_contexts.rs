@@ -12,12 +12,12 @@ use std::sync::{Arc, OnceLock};
 use super::args::GlobalArgs;
 use super::env::{Environment, Variable};
 use super::error::CliError;
-use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap, closest_match};
-use crate::files::{self, ClusterContext, ClusterContexts};
-use crate::nomad::RedactedString;
-use crate::ports::SecretSource as _;
-use crate::private::NotPrivate;
-use crate::secrets::LocalSecrets;
+use nomad_csi_client::files::{self, ClusterContext, ClusterContexts};
+use nomad_csi_client::nomad::RedactedString;
+use nomad_csi_client::ports::SecretSource as _;
+use nomad_csi_client::secrets::LocalSecrets;
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap, closest_match};
+use nomad_csi_model::private::NotPrivate;
 
 /// What selected the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,10 +17,11 @@ use super::run_reports::RunReports;
 use super::servers::Servers;
 use super::settings::{namespace, server_target};
 use super::ui::{Printer, RunReport, TimeReference, problems_text, render};
-use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
-use crate::model::{Namespace, shell_quoted};
-use crate::ports::{Clock, ClusterApi, ProcessTable, SecretSource};
-use crate::secrets::LocalSecrets;
+use nomad_csi_client::ports::{ClusterApi, ProcessTable, SecretSource};
+use nomad_csi_client::secrets::LocalSecrets;
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
+use nomad_csi_model::{Namespace, shell_quoted};
+use nomad_csi_ports::Clock;
 
 /// The context of a command.
 pub(super) struct CommandContext {

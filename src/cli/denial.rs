@@ -2,9 +2,9 @@
 
 use super::error::CliError;
 use super::exit::Exit;
-use crate::plan::RequiredPermissions;
-use crate::ports::ClusterApi;
-use crate::reconcile::workflow::explain_denial;
+use nomad_csi_client::ports::ClusterApi;
+use nomad_csi_client::reconcile::workflow::explain_denial;
+use nomad_csi_plan::RequiredPermissions;
 
 /// Explains the error of a command that needs these permissions, if the server denied a request.
 ///

@@ -24,9 +24,9 @@ use super::process_environment::ProcessOwnership;
 #[cfg(feature = "agent")]
 use super::runtime::{RuntimeOptions, Threads, run_in_runtime, run_server};
 use super::runtime::{run_client, run_loop};
-use crate::reconcile::workflow::ApplyMode;
 #[cfg(feature = "agent")]
 use crate::telemetry::LogLevel;
+use nomad_csi_client::reconcile::workflow::ApplyMode;
 
 /// Runs a command.
 ///

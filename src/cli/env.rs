@@ -49,7 +49,7 @@ variables! {
     NoColor = "NO_COLOR": "Any value disables colours.";
     NomadNoColor = "NOMAD_CLI_NO_COLOR": "Any value disables colours, even if they are forced.";
     NomadForceColor = "NOMAD_CLI_FORCE_COLOR": "Any value forces colours, even without a terminal.";
-    Log = "NOMAD_CSI_LOG": "Log filter: `info`, `debug` or `warn,nomad_csi::nomad=debug`.";
+    Log = "NOMAD_CSI_LOG": "Log filter: `info`, `debug` or `warn,nomad_csi_client::nomad=debug`.";
     LogFormat = "NOMAD_CSI_LOG_FORMAT": "Format of log lines: `text` or `json`.";
     GithubActions = "GITHUB_ACTIONS": "Any value breaks up text that a GitHub runner takes for a command.";
     AzurePipelines = "TF_BUILD": "Any value breaks up text that Azure Pipelines takes for a command.";
@@ -79,6 +79,10 @@ pub struct NotUtf8(pub Variable);
 
 impl Environment {
     /// Returns the environment of this process.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place that reads the environment"
+    )]
     pub fn of_process() -> Self {
         Self(std::env::vars_os().collect())
     }
@@ -135,11 +139,19 @@ impl<K: Into<OsString>, V: Into<OsString>> FromIterator<(K, V)> for Environment 
 }
 
 /// Returns the command line of this process, the program's name first.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place that reads the environment"
+)]
 pub(super) fn arguments() -> Vec<OsString> {
     std::env::args_os().collect()
 }
 
 /// Returns the working directory of this process. A deleted one becomes `.`.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place that reads the environment"
+)]
 pub(super) fn current_directory() -> PathBuf {
     std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."))
 }

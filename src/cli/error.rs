@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::exit::Exit;
-use crate::diagnostic::{Diagnostic, Diagnostics, SourceMap};
-use crate::ports::ApiError;
+use nomad_csi_client::ports::ApiError;
+use nomad_csi_model::diagnostic::{Diagnostic, Diagnostics, SourceMap};
 
 /// The error of a command.
 #[derive(Debug)]

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use super::args::{RedactedText, SecretArgs};
 use super::command_context::CommandContext;
 use super::error::CliError;
-use crate::diagnostic::{Code, Diagnostic, Diagnostics};
-use crate::files::read_secret_refs;
-use crate::model::{SecretRef, SecretRefs, Secrets};
+use nomad_csi_client::files::read_secret_refs;
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
+use nomad_csi_model::{SecretRef, SecretRefs, Secrets};
 
 /// Looks up the secrets, and prints warnings.
 ///
@@ -78,7 +78,7 @@ const REFERENCE_HELP: &str = "write `--secret-from KEY=env:NAME` or `--secret-fr
 
 fn look_up(
     groups: &[(SecretRefs, PathBuf)],
-    source: &dyn crate::ports::SecretSource,
+    source: &dyn nomad_csi_client::ports::SecretSource,
 ) -> Result<(Secrets, Vec<Diagnostic>), Diagnostics> {
     let mut secrets = Secrets::default();
     let mut warnings = vec![];

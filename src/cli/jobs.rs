@@ -2,12 +2,14 @@
 
 use super::args::SpecSyntax;
 use super::command_context::CommandContext;
-use crate::diagnostic::{Code, Diagnostic, Diagnostics, Severity, SourceId, SourceMap, Span};
-use crate::files::{self, SpecFilesRequest};
-use crate::job::{JobFile, check, parse_job, validate};
-use crate::model::{Job, Namespace};
-use crate::spec::{Defaults, Syntax};
-use crate::wire::{JobDocument, JobRequestDocument, decode, ignored_parts, job_from_wire};
+use nomad_csi_client::files::{self, SpecFilesRequest};
+use nomad_csi_model::diagnostic::{
+    Code, Diagnostic, Diagnostics, Severity, SourceId, SourceMap, Span,
+};
+use nomad_csi_model::{Job, Namespace};
+use nomad_csi_spec::job::{JobFile, check, parse_job, validate};
+use nomad_csi_spec::{Defaults, Syntax};
+use nomad_csi_wire::{JobDocument, JobRequestDocument, decode, ignored_parts, job_from_wire};
 
 /// The jobs of files, with their problems.
 pub(super) struct ReadJobs {
@@ -120,7 +122,7 @@ impl ApiJob<'_> {
 }
 
 /// Returns the job of a document: the document itself, or its `Job`.
-fn job_document(text: &[u8]) -> Result<JobDocument, crate::wire::DecodeError> {
+fn job_document(text: &[u8]) -> Result<JobDocument, nomad_csi_wire::DecodeError> {
     let request: JobRequestDocument = decode(text)?;
     request.job.map_or_else(|| decode(text), Ok)
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use super::args::{LedgerArgs, LedgerChoice};
 use super::command_context::CommandContext;
 use super::error::CliError;
-use crate::diagnostic::{Code, Diagnostic};
-use crate::files::FileLedger;
-use crate::model::{Namespace, SetName};
-use crate::plan::LedgerLocation;
-use crate::ports::ClusterApi;
-use crate::reconcile::workflow::LedgerAccess;
+use nomad_csi_client::files::FileLedger;
+use nomad_csi_client::ports::ClusterApi;
+use nomad_csi_client::reconcile::workflow::LedgerAccess;
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_model::{Namespace, SetName};
+use nomad_csi_plan::LedgerLocation;
 
 /// Returns the selected ledger; `None` for `--ledger none`.
 pub(super) fn ledger_access(

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::env::{Environment, Variable};
-use crate::model::{LONGEST_OPERATOR_TOKEN, OPERATOR_TOKEN_DIRECTORY, operator_token_names};
-use crate::nomad::{ClientSettings, RedactedString, TokenSource, loopback_addresses};
-use crate::private::{open_secret, own_network};
+use nomad_csi_client::nomad::{ClientSettings, RedactedString, TokenSource, loopback_addresses};
+use nomad_csi_model::private::{open_secret, own_network};
+use nomad_csi_model::{LONGEST_OPERATOR_TOKEN, OPERATOR_TOKEN_DIRECTORY, operator_token_names};
 
 /// The runtime directory of services of the system.
 const SYSTEM_RUNTIME: &str = "/run";

@@ -14,7 +14,8 @@ use super::env::Environment;
 use super::interrupts::Interrupts;
 use super::process_table::SystemProcesses;
 use super::servers::{RealServers, Servers};
-use crate::ports::{Clock, ProcessTable, SystemClock};
+use nomad_csi_client::ports::ProcessTable;
+use nomad_csi_ports::{Clock, SystemClock};
 
 /// A source of bytes.
 pub struct InputStream {

@@ -1,6 +1,6 @@
 //! The processes of this machine, as Linux shows them in `/proc`.
 
-use crate::ports::{ProcessIdentity, ProcessState, ProcessTable};
+use nomad_csi_client::ports::{ProcessIdentity, ProcessState, ProcessTable};
 
 /// The processes of this machine.
 #[derive(Clone, Copy, Debug)]

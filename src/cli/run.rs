@@ -14,8 +14,8 @@ use super::exit::Exit;
 use super::process_environment::{OutputStream, ProcessEnvironment};
 use super::settings::{output_width, uses_colour};
 use super::ui::{OutputReader, Printer, PrinterStream};
-use crate::diagnostic::{Code, Diagnostic, SourceMap};
-use crate::model::one_line;
+use nomad_csi_model::diagnostic::{Code, Diagnostic, SourceMap};
+use nomad_csi_model::one_line;
 
 /// Runs one command line and returns its exit code.
 pub fn run_command_line(process_environment: ProcessEnvironment) -> Exit {

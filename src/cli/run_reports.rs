@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use super::args::ReportArgs;
 use super::exit::Exit;
 use super::ui::{Finding, Printer, RunReport};
-use crate::diagnostic::{Diagnostics, SourceMap};
-use crate::files;
+use nomad_csi_client::files;
+use nomad_csi_model::diagnostic::{Diagnostics, SourceMap};
 
 /// The report of the run, and where it is written.
 pub(super) struct RunReports {

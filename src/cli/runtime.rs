@@ -12,8 +12,8 @@ use super::exit::Exit;
 use super::process_environment::ProcessOwnership;
 use super::settings::log_settings;
 use super::ui::Printer;
-use crate::diagnostic::{Code, Diagnostic};
 use crate::telemetry::{self, LogLevel};
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
 
 /// Runs a command that talks to a server.
 pub(super) fn run_client(

@@ -11,10 +11,10 @@ use super::args::{FileArgs, LedgerArgs, LedgerChoice, SetArgs, SpecSyntax};
 use super::command_context::CommandContext;
 use super::error::CliError;
 use super::ui::one_line;
-use crate::diagnostic::{Code, Diagnostic};
-use crate::files::{read_beginning, read_trusted_text};
-use crate::model::Namespace;
-use crate::plan::{SavedPlan, SavedPlanProblem};
+use nomad_csi_client::files::{read_beginning, read_trusted_text};
+use nomad_csi_model::Namespace;
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_plan::{SavedPlan, SavedPlanProblem};
 
 /// A saved plan as the command line that made it.
 pub(super) struct SavedPlanFile {

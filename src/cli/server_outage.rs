@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::durations::TimeSpan;
 use super::ui::{Printer, WaitLine, one_line};
-use crate::ports::{ApiError, OutageObserver};
+use nomad_csi_client::ports::{ApiError, OutageObserver};
 
 /// Prints one line when a wait begins and one when it ends. On a terminal, a live line shows its duration.
 pub(super) struct OutageLines {

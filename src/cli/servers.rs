@@ -8,10 +8,10 @@ use super::settings::EmbeddedTarget;
 use super::settings::Target;
 #[cfg(feature = "agent")]
 use crate::agent::EmbeddedAgent;
-use crate::nomad::NomadClient;
+use nomad_csi_client::nomad::NomadClient;
 #[cfg(feature = "agent")]
-use crate::nomad::{ClientSettings, RedactedString};
-use crate::ports::ClusterApi;
+use nomad_csi_client::nomad::{ClientSettings, RedactedString};
+use nomad_csi_client::ports::ClusterApi;
 
 /// A connection to a server.
 pub struct Session {

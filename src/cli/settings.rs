@@ -11,11 +11,13 @@ use super::error::CliError;
 use super::operator_token::add_operator_token;
 #[cfg(feature = "agent")]
 use crate::agent::{AgentConfig, embedded_directory};
-use crate::diagnostic::{Code, Diagnostic};
-use crate::files::ClusterContext;
-use crate::model::Namespace;
-use crate::nomad::{ClientSettings, ProxySettings, RedactedString, ResponseLimits, TlsSettings};
 use crate::telemetry::{LogFormat as LineFormat, LogLevel, LogSettings};
+use nomad_csi_client::files::ClusterContext;
+use nomad_csi_client::nomad::{
+    ClientSettings, ProxySettings, RedactedString, ResponseLimits, TlsSettings,
+};
+use nomad_csi_model::Namespace;
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
 
 /// The server that a command connects to.
 #[derive(Clone, Debug)]

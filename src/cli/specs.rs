@@ -5,11 +5,11 @@ use super::command_context::CommandContext;
 use super::error::CliError;
 use super::exit::Exit;
 use super::ui::Place;
-use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap, Span};
-use crate::files::{self, SpecFilesRequest};
-use crate::model::{Namespace, SetName};
-use crate::reconcile::workflow::Specifications;
-use crate::spec::{
+use nomad_csi_client::files::{self, SpecFilesRequest};
+use nomad_csi_client::reconcile::workflow::Specifications;
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap, Span};
+use nomad_csi_model::{Namespace, SetName};
+use nomad_csi_spec::{
     Defaults, MAX_VOLUMES, Purpose, Syntax, VolumeSpec, parse_text, second_registrations,
     single_set, too_many_volumes, validate,
 };

@@ -12,14 +12,14 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::server_outage::OutageLines;
 use super::ui::{Progress, ago, plan_text, report_pending_plan};
-use crate::diagnostic::{Diagnostics, SourceMap};
-use crate::model::SetName;
-use crate::plan::{Actor, Plan};
-use crate::ports::{ClusterApi, LedgerError, LockHolder, ServerWait};
-use crate::reconcile::ProgressObserver;
-use crate::reconcile::workflow::{
+use nomad_csi_client::ports::{ClusterApi, LedgerError, LockHolder, ServerWait};
+use nomad_csi_client::reconcile::ProgressObserver;
+use nomad_csi_client::reconcile::workflow::{
     ApprovalPrompt, FailureKind, Reporter, WorkflowContext, WorkflowError,
 };
+use nomad_csi_model::SetName;
+use nomad_csi_model::diagnostic::{Diagnostics, SourceMap};
+use nomad_csi_plan::{Actor, Plan};
 
 impl CommandContext {
     /// Returns the context of a workflow that `command` runs on a server.

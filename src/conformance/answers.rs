@@ -1,7 +1,7 @@
 //! Whether a response is the expected one: pure functions.
 
-use crate::csi::{CallFailure, FailureKind};
-use crate::ports::StatusCode;
+use nomad_csi_csi::{CallFailure, FailureKind};
+use nomad_csi_ports::StatusCode;
 
 /// Checks that a call failed with one of `codes`.
 ///

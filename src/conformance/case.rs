@@ -3,8 +3,8 @@
 use futures_util::future::BoxFuture;
 
 use super::check::{Check, StopReason};
-use crate::csi::proto::controller_service_capability::rpc::Type as ControllerRpc;
-use crate::csi::proto::node_service_capability::rpc::Type as NodeRpc;
+use nomad_csi_proto::controller_service_capability::rpc::Type as ControllerRpc;
+use nomad_csi_proto::node_service_capability::rpc::Type as NodeRpc;
 
 /// How a check's function ends. Findings go to [`Check`].
 pub(super) type CheckResult = Result<(), StopReason>;
@@ -92,7 +92,7 @@ macro_rules! case {
         }
     };
 }
-pub(in crate::conformance) use case;
+pub(crate) use case;
 
 /// Whether a check creates anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -35,7 +35,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::conformance::case::Area;
+    use crate::case::Area;
 
     #[test]
     fn every_check_has_a_unique_id_below_its_area() {

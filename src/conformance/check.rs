@@ -16,9 +16,9 @@ use super::options::CheckOptions;
 use super::probed_plugin::ProbedPlugin;
 use super::resources::{Resource, ResourceTracker, TrackedCall};
 use super::workload_files::WorkloadFiles;
-use crate::csi::proto::{CreateVolumeRequest, ProbeRequest};
-use crate::csi::{CallFailure, CsiRequest as _, FailureKind, RawClient};
-use crate::ports::StatusCode;
+use nomad_csi_csi::{CallFailure, CsiRequest as _, FailureKind, RawClient};
+use nomad_csi_ports::StatusCode;
+use nomad_csi_proto::{CreateVolumeRequest, ProbeRequest};
 
 /// Why a check stops early.
 #[derive(Debug)]

@@ -8,11 +8,11 @@ use super::check::Check;
 use super::finding::Leftover;
 use super::message_text;
 use super::resources::{Resource, TrackedCall};
-use crate::csi::proto::{
+use nomad_csi_ports::StatusCode;
+use nomad_csi_proto::{
     ControllerUnpublishVolumeRequest, DeleteSnapshotRequest, DeleteVolumeGroupSnapshotRequest,
     DeleteVolumeRequest, NodeUnpublishVolumeRequest, NodeUnstageVolumeRequest,
 };
-use crate::ports::StatusCode;
 
 /// Attempts of each call, and the pause between two attempts.
 const ATTEMPTS: u32 = 5;

@@ -7,16 +7,16 @@
 use std::collections::BTreeMap;
 
 use super::probed_plugin::ProbedPlugin;
-use crate::csi::proto::controller_service_capability::rpc::Type as ControllerRpc;
-use crate::csi::proto::volume_capability::access_mode::Mode;
-use crate::csi::proto::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume};
-use crate::csi::proto::{
+use nomad_csi_csi::{CallFailure, RawClient};
+use nomad_csi_model::{AttachmentMode, Secrets};
+use nomad_csi_ports::StatusCode;
+use nomad_csi_proto::controller_service_capability::rpc::Type as ControllerRpc;
+use nomad_csi_proto::volume_capability::access_mode::Mode;
+use nomad_csi_proto::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume};
+use nomad_csi_proto::{
     ControllerGetVolumeRequest, ListVolumesRequest, ValidateVolumeCapabilitiesRequest,
     VolumeCapability,
 };
-use crate::csi::{CallFailure, RawClient};
-use crate::model::{AttachmentMode, Secrets};
-use crate::ports::StatusCode;
 
 /// What the plugin answered for one mode.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 
 use std::fmt::Debug;
 
-use crate::model::{SecretValues, Secrets};
+use nomad_csi_model::{SecretValues, Secrets};
 
 /// The maximum length in bytes. Longer texts are cut in the middle.
 const MAX_LENGTH: usize = 1_500;
@@ -205,9 +205,9 @@ impl DebugReader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::csi::proto::volume_capability::access_mode::Mode;
-    use crate::csi::proto::volume_capability::{AccessMode, AccessType, MountVolume};
-    use crate::csi::proto::{
+    use nomad_csi_proto::volume_capability::access_mode::Mode;
+    use nomad_csi_proto::volume_capability::{AccessMode, AccessType, MountVolume};
+    use nomad_csi_proto::{
         CapacityRange, CreateVolumeRequest, DeleteVolumeResponse, ListVolumesRequest,
         VolumeCapability,
     };

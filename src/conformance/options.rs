@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use crate::model::Secrets;
+use nomad_csi_model::Secrets;
 
 /// The options of a run of checks.
 #[derive(Clone, Debug)]

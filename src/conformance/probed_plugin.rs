@@ -6,20 +6,20 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use crate::csi::proto::controller_service_capability::rpc::Type as ControllerRpc;
-use crate::csi::proto::group_controller_service_capability::rpc::Type as GroupRpc;
-use crate::csi::proto::node_service_capability::rpc::Type as NodeRpc;
-use crate::csi::proto::plugin_capability::service::Type as Service;
-use crate::csi::proto::plugin_capability::volume_expansion::Type as Expansion;
-use crate::csi::proto::{
+use nomad_csi_csi::{CallFailure, FailureKind, RawClient};
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_ports::StatusCode;
+use nomad_csi_proto::controller_service_capability::rpc::Type as ControllerRpc;
+use nomad_csi_proto::group_controller_service_capability::rpc::Type as GroupRpc;
+use nomad_csi_proto::node_service_capability::rpc::Type as NodeRpc;
+use nomad_csi_proto::plugin_capability::service::Type as Service;
+use nomad_csi_proto::plugin_capability::volume_expansion::Type as Expansion;
+use nomad_csi_proto::{
     ControllerGetCapabilitiesRequest, GetPluginCapabilitiesRequest, GetPluginInfoRequest,
     GetPluginInfoResponse, GroupControllerGetCapabilitiesRequest, NodeGetCapabilitiesRequest,
     NodeGetInfoRequest, NodeGetInfoResponse, ProbeRequest, controller_service_capability,
     group_controller_service_capability, node_service_capability, plugin_capability,
 };
-use crate::csi::{CallFailure, FailureKind, RawClient};
-use crate::diagnostic::{Code, Diagnostic};
-use crate::ports::StatusCode;
 
 /// What a plugin reports about itself. Capabilities are numbers as sent, also unknown ones.
 #[derive(Clone, Debug)]
@@ -251,7 +251,7 @@ async fn is_grpc(client: &RawClient) -> bool {
 }
 
 fn plugin_capability_types(
-    capabilities: &[crate::csi::proto::PluginCapability],
+    capabilities: &[nomad_csi_proto::PluginCapability],
 ) -> (Vec<i32>, Vec<i32>) {
     let (mut services, mut expansion) = (vec![], vec![]);
     for capability in capabilities {
@@ -264,28 +264,24 @@ fn plugin_capability_types(
     (services, expansion)
 }
 
-fn controller_capability_types(
-    list: &[crate::csi::proto::ControllerServiceCapability],
-) -> Vec<i32> {
-    let kind = |one: &crate::csi::proto::ControllerServiceCapability| match &one.r#type {
+fn controller_capability_types(list: &[nomad_csi_proto::ControllerServiceCapability]) -> Vec<i32> {
+    let kind = |one: &nomad_csi_proto::ControllerServiceCapability| match &one.r#type {
         Some(controller_service_capability::Type::Rpc(rpc)) => rpc.r#type,
         None => 0,
     };
     list.iter().map(kind).collect()
 }
 
-fn group_capability_types(
-    list: &[crate::csi::proto::GroupControllerServiceCapability],
-) -> Vec<i32> {
-    let kind = |one: &crate::csi::proto::GroupControllerServiceCapability| match &one.r#type {
+fn group_capability_types(list: &[nomad_csi_proto::GroupControllerServiceCapability]) -> Vec<i32> {
+    let kind = |one: &nomad_csi_proto::GroupControllerServiceCapability| match &one.r#type {
         Some(group_controller_service_capability::Type::Rpc(rpc)) => rpc.r#type,
         None => 0,
     };
     list.iter().map(kind).collect()
 }
 
-fn node_capability_types(list: &[crate::csi::proto::NodeServiceCapability]) -> Vec<i32> {
-    let kind = |one: &crate::csi::proto::NodeServiceCapability| match &one.r#type {
+fn node_capability_types(list: &[nomad_csi_proto::NodeServiceCapability]) -> Vec<i32> {
+    let kind = |one: &nomad_csi_proto::NodeServiceCapability| match &one.r#type {
         Some(node_service_capability::Type::Rpc(rpc)) => rpc.r#type,
         None => 0,
     };

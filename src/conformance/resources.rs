@@ -8,14 +8,15 @@
 
 use std::path::PathBuf;
 
-use crate::csi::proto::{
-    self, ControllerPublishVolumeRequest, ControllerUnpublishVolumeRequest, CreateSnapshotRequest,
-    CreateVolumeGroupSnapshotRequest, CreateVolumeRequest, DeleteSnapshotRequest,
-    DeleteVolumeGroupSnapshotRequest, DeleteVolumeRequest, NodePublishVolumeRequest,
-    NodeStageVolumeRequest, NodeUnpublishVolumeRequest, NodeUnstageVolumeRequest,
+use nomad_csi_csi::{CallFailure, CsiRequest, FailureKind};
+use nomad_csi_ports::StatusCode;
+use nomad_csi_proto::{
+    self as proto, ControllerPublishVolumeRequest, ControllerUnpublishVolumeRequest,
+    CreateSnapshotRequest, CreateVolumeGroupSnapshotRequest, CreateVolumeRequest,
+    DeleteSnapshotRequest, DeleteVolumeGroupSnapshotRequest, DeleteVolumeRequest,
+    NodePublishVolumeRequest, NodeStageVolumeRequest, NodeUnpublishVolumeRequest,
+    NodeUnstageVolumeRequest,
 };
-use crate::csi::{CallFailure, CsiRequest, FailureKind};
-use crate::ports::StatusCode;
 
 /// Something that a call created or may have created.
 #[derive(Clone, Debug, PartialEq)]
@@ -384,7 +385,7 @@ impl TrackedCall for NodeUnpublishVolumeRequest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::csi::proto::{CreateVolumeResponse, Volume};
+    use nomad_csi_proto::{CreateVolumeResponse, Volume};
 
     fn create(name: &str) -> CreateVolumeRequest {
         CreateVolumeRequest {

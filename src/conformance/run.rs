@@ -14,7 +14,7 @@ use super::probed_plugin::{ProbeError, ProbedPlugin};
 use super::report::{CheckOutcome, Report, Verdict};
 use super::select::{Choice, Selection};
 use super::workload_files::WorkloadFiles;
-use crate::csi::RawClient;
+use nomad_csi_csi::RawClient;
 
 /// Observes the progress of a run.
 pub trait CheckObserver: Send + Sync {

@@ -3,8 +3,8 @@
 use super::case::{Case, Effect, Need};
 use super::options::CheckOptions;
 use super::probed_plugin::{ProbedPlugin, controller_capability_name, node_capability_name};
-use crate::csi::proto::group_controller_service_capability::rpc::Type as GroupRpc;
-use crate::csi::proto::plugin_capability::service::Type as Service;
+use nomad_csi_proto::group_controller_service_capability::rpc::Type as GroupRpc;
+use nomad_csi_proto::plugin_capability::service::Type as Service;
 
 /// The selection of the user.
 #[derive(Clone, Debug, Default)]

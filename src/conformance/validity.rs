@@ -10,11 +10,11 @@ use super::probed_plugin::{
     ProbedPlugin, controller_capability_name, group_capability_name, node_capability_name,
     plugin_service_name,
 };
-use crate::csi::proto::controller_service_capability::rpc::Type as ControllerRpc;
-use crate::csi::proto::node_service_capability::rpc::Type as NodeRpc;
-use crate::csi::proto::plugin_capability::service::Type as Service;
-use crate::csi::proto::plugin_capability::volume_expansion::Type as Expansion;
-use crate::csi::proto::{
+use nomad_csi_proto::controller_service_capability::rpc::Type as ControllerRpc;
+use nomad_csi_proto::node_service_capability::rpc::Type as NodeRpc;
+use nomad_csi_proto::plugin_capability::service::Type as Service;
+use nomad_csi_proto::plugin_capability::volume_expansion::Type as Expansion;
+use nomad_csi_proto::{
     CapacityRange, GetPluginInfoResponse, NodeGetInfoResponse, Topology, Volume,
 };
 

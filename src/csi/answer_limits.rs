@@ -4,8 +4,8 @@
 //! exceeds it a thousandfold is broken. A text for people is cut. An answer whose other fields are too long is refused, as is
 //! a list of too many entries, before anything of it is stored.
 
-use super::message_texts::{MessageTexts, TextKind};
-use crate::model::boundary_before;
+use nomad_csi_model::boundary_before;
+use nomad_csi_proto::{MessageTexts, TextKind};
 
 /// The longest text for people, in bytes.
 pub(super) const SHOWN_BYTES: usize = 4 << 10;
@@ -69,7 +69,8 @@ pub(super) fn limit_entries(count: usize) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::proto;
+    use nomad_csi_proto as proto;
+
     use super::*;
 
     #[test]

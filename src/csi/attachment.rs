@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use super::{convert, proto};
-use crate::ports::{ControllerPublishVolume, ControllerUnpublishVolume, NodeExpandVolume};
+use super::convert;
+use nomad_csi_ports::{ControllerPublishVolume, ControllerUnpublishVolume, NodeExpandVolume};
+use nomad_csi_proto as proto;
 
 pub(super) fn publish_request(
     request: ControllerPublishVolume,

@@ -9,10 +9,10 @@
 use std::collections::BTreeMap;
 
 use super::convert;
-use super::proto::validate_volume_capabilities_response::Confirmed;
-use super::proto::volume_capability::access_mode::Mode;
-use super::proto::volume_capability::{AccessMode, AccessType, MountVolume};
-use super::proto::{ValidateVolumeCapabilitiesRequest, VolumeCapability};
+use nomad_csi_proto::validate_volume_capabilities_response::Confirmed;
+use nomad_csi_proto::volume_capability::access_mode::Mode;
+use nomad_csi_proto::volume_capability::{AccessMode, AccessType, MountVolume};
+use nomad_csi_proto::{ValidateVolumeCapabilitiesRequest, VolumeCapability};
 
 /// Returns what the plugin did not confirm, one sentence each. No sentence means confirmed.
 pub(super) fn mismatches(
@@ -154,7 +154,7 @@ fn describe(capability: &VolumeCapability) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::csi::proto::volume_capability::BlockVolume;
+    use nomad_csi_proto::volume_capability::BlockVolume;
 
     /// The name, the requested capabilities, the confirmed ones, and the expected reasons.
     type Case = (

@@ -21,15 +21,16 @@ use tokio::time::Instant;
 use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Request, Response, Status};
 
-use super::message_texts::{CallSecrets, MessageTexts, SecretInAddress};
-use super::proto::controller_client::ControllerClient;
-use super::proto::node_client::NodeClient;
+use super::call_secrets::{CallSecrets, SecretInAddress};
 use super::{answer_limits, deadline, status};
-use crate::ports::{
+use nomad_csi_model::private::SocketPeer;
+use nomad_csi_ports::{
     CallMeasurements, Connector, Delivery, NoMeasurements, PeerProcess, PluginConnection,
     PluginError, Rpc, SentSecrets, StatusCode,
 };
-use crate::private::SocketPeer;
+use nomad_csi_proto::MessageTexts;
+use nomad_csi_proto::controller_client::ControllerClient;
+use nomad_csi_proto::node_client::NodeClient;
 
 /// Connects to plugins over Unix sockets.
 #[derive(Debug)]

@@ -3,23 +3,23 @@
 use async_trait::async_trait;
 
 use super::connect::{Client, controller_client};
-use super::proto::{
-    ControllerGetCapabilitiesRequest, ControllerGetVolumeHealthRequest,
-    ControllerModifyVolumeRequest, CreateVolumeRequest, DeleteSnapshotRequest, DeleteVolumeRequest,
-    GetCapacityRequest, ValidateVolumeCapabilitiesRequest, Volume,
-};
 use super::{attachment, confirmation, convert, health, status, storage};
-use crate::model::{
+use nomad_csi_model::retry::Verdict;
+use nomad_csi_model::{
     Bytes, Capacity, ControllerCapabilities, ExternalId, ExternalVolume, PublishContext,
     ReportedCapacity, Secrets, Snapshot, SnapshotId, VolumeStatus,
 };
-use crate::ports::{
+use nomad_csi_ports::{
     Controller, ControllerPublishVolume, ControllerUnpublishVolume, CreateSnapshot, CreateVolume,
     CreatedVolume, Delivery, ExpandVolume, ExpandedVolume, GetCapacity, ListSnapshots,
     ListVolumeHealth, ListedHealth, ModifyVolume, Page, PageRequest, PluginError, Rpc, StatusCode,
     ValidateVolume,
 };
-use crate::retry::Verdict;
+use nomad_csi_proto::{
+    ControllerGetCapabilitiesRequest, ControllerGetVolumeHealthRequest,
+    ControllerModifyVolumeRequest, CreateVolumeRequest, DeleteSnapshotRequest, DeleteVolumeRequest,
+    GetCapacityRequest, ValidateVolumeCapabilitiesRequest, Volume,
+};
 
 #[async_trait]
 impl Controller for Client {

@@ -6,16 +6,16 @@
 
 use std::collections::BTreeMap;
 
-use super::proto;
-use super::proto::volume_capability::access_mode::Mode;
-use super::proto::volume_capability::{
-    AccessMode as ProtoAccessMode, AccessType, BlockVolume, MountVolume,
-};
-use crate::model::{
+use nomad_csi_model::{
     AccessMode, AttachmentMode, Capability, CapacityRange, ControllerCapabilities, MountOptions,
     NodeCapabilities, Secrets, Topology, TopologyRequest,
 };
-use crate::ports::{PluginCapabilities, VolumeSource};
+use nomad_csi_ports::{PluginCapabilities, VolumeSource};
+use nomad_csi_proto as proto;
+use nomad_csi_proto::volume_capability::access_mode::Mode;
+use nomad_csi_proto::volume_capability::{
+    AccessMode as ProtoAccessMode, AccessType, BlockVolume, MountVolume,
+};
 
 /// Converts an access mode to CSI.
 pub const fn access_mode(mode: AccessMode) -> Mode {
@@ -202,7 +202,7 @@ pub fn node_capabilities(list: &[proto::NodeServiceCapability]) -> NodeCapabilit
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Bytes;
+    use nomad_csi_model::Bytes;
 
     fn options() -> MountOptions {
         MountOptions {

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::ports::Rpc;
+use nomad_csi_ports::Rpc;
 
 /// Returns the deadline of one attempt.
 pub const fn for_rpc(rpc: Rpc) -> Duration {

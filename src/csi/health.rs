@@ -2,13 +2,14 @@
 //!
 //! An answer about another volume than the requested one is an error: a person would trust it.
 
-use super::proto::node_get_storage_health_response::StorageBackendHealth;
-use super::proto::volume_health::VolumeHealthEntry;
-use super::{convert, proto, status, storage};
-use crate::model::{
+use super::{convert, status, storage};
+use nomad_csi_model::{
     AttachmentMode, ExternalId, StorageStatus, StorageStatusKind, VolumeStatus, VolumeStatusKind,
 };
-use crate::ports::{ListVolumeHealth, ListedHealth, Page, PluginError, Rpc};
+use nomad_csi_ports::{ListVolumeHealth, ListedHealth, Page, PluginError, Rpc};
+use nomad_csi_proto as proto;
+use nomad_csi_proto::node_get_storage_health_response::StorageBackendHealth;
+use nomad_csi_proto::volume_health::VolumeHealthEntry;
 
 pub(super) fn list_request(request: ListVolumeHealth) -> proto::ControllerListVolumeHealthRequest {
     proto::ControllerListVolumeHealthRequest {

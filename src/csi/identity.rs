@@ -3,10 +3,10 @@
 use async_trait::async_trait;
 
 use super::connect::Client;
-use super::proto::identity_client::IdentityClient;
-use super::proto::{GetPluginCapabilitiesRequest, GetPluginInfoRequest, ProbeRequest};
 use super::{answer_limits, convert, status};
-use crate::ports::{Identity, PluginCapabilities, PluginError, PluginInfo, Rpc};
+use nomad_csi_ports::{Identity, PluginCapabilities, PluginError, PluginInfo, Rpc};
+use nomad_csi_proto::identity_client::IdentityClient;
+use nomad_csi_proto::{GetPluginCapabilitiesRequest, GetPluginInfoRequest, ProbeRequest};
 
 #[async_trait]
 impl Identity for Client {

@@ -5,19 +5,19 @@ use std::path::{Path, PathBuf};
 use async_trait::async_trait;
 
 use super::connect::{Client, node_client};
-use super::proto::{
-    NodeGetCapabilitiesRequest, NodeGetInfoRequest, NodeGetStorageHealthRequest,
-    NodeGetVolumeHealthRequest, NodeGetVolumeStatsRequest, NodePublishVolumeRequest,
-    NodeStageVolumeRequest, NodeUnpublishVolumeRequest, NodeUnstageVolumeRequest,
-};
 use super::{answer_limits, attachment, convert, health, stats, status};
-use crate::model::{
+use nomad_csi_model::{
     Bytes, ExternalId, ExternalNodeId, NodeCapabilities, Secrets, StorageStatus, VolumeStats,
     VolumeStatus,
 };
-use crate::ports::{
+use nomad_csi_ports::{
     NodeDescription, NodeExpandVolume, NodeService, NodeVolumeHealth, NodeVolumeStats, PluginError,
     PublishVolume, Rpc, StageVolume, StatusCode,
+};
+use nomad_csi_proto::{
+    NodeGetCapabilitiesRequest, NodeGetInfoRequest, NodeGetStorageHealthRequest,
+    NodeGetVolumeHealthRequest, NodeGetVolumeStatsRequest, NodePublishVolumeRequest,
+    NodeStageVolumeRequest, NodeUnpublishVolumeRequest, NodeUnstageVolumeRequest,
 };
 
 #[async_trait]

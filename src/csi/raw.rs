@@ -1,6 +1,6 @@
 //! Sends CSI messages exactly as given.
 //!
-//! The ports of [`crate::ports`] cannot express the invalid requests of a conformance check, such as
+//! The ports of [`nomad_csi_ports`] cannot express the invalid requests of a conformance check, such as
 //! an empty name or a negative size. [`RawClient`] sends any CSI message once, with one deadline. Its
 //! error distinguishes a status of the plugin from a failed connection. It neither retries nor
 //! interprets anything, and hides gRPC: codes are [`StatusCode`]s.
@@ -21,12 +21,13 @@ use tonic::transport::{Channel, Uri};
 use tonic::{Request, Status};
 use tonic_prost::ProstCodec;
 
+use super::call_secrets::CallSecrets;
 use super::connect::lazy_channel;
 use super::disconnecting_stream::{DisconnectingStream, RequestSent};
-use super::message_texts::{CallSecrets, MessageTexts};
-use super::proto;
 use super::status::{StatusOrigin, from_tonic};
-use crate::ports::StatusCode;
+use nomad_csi_ports::StatusCode;
+use nomad_csi_proto as proto;
+use nomad_csi_proto::MessageTexts;
 
 /// The request message of one RPC.
 pub trait CsiRequest: Message + MessageTexts + Debug + Clone + Default + 'static {

@@ -1,8 +1,8 @@
 //! Conversion of the statistics of a volume.
 
-use super::proto;
-use super::proto::volume_usage::Unit;
-use crate::model::{Condition, ReportedQuantity, StatsUnit, VolumeStats};
+use nomad_csi_model::{Condition, ReportedQuantity, StatsUnit, VolumeStats};
+use nomad_csi_proto as proto;
+use nomad_csi_proto::volume_usage::Unit;
 
 /// Reads the answer of NodeGetVolumeStats. A unit of a later version of CSI is left out.
 pub(super) fn volume_stats(response: proto::NodeGetVolumeStatsResponse) -> VolumeStats {

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use tonic::{Code, Status};
 
-use crate::ports::{Delivery, PluginError, Rpc, StatusCode, verdict_of, verdict_unsent};
-use crate::retry::Verdict;
+use nomad_csi_model::retry::Verdict;
+use nomad_csi_ports::{Delivery, PluginError, Rpc, StatusCode, verdict_of, verdict_unsent};
 
 /// Converts a gRPC code.
 pub const fn from_tonic(code: Code) -> StatusCode {

@@ -5,13 +5,14 @@
 
 use prost_types::Timestamp;
 
-use super::{answer_limits, convert, proto, status};
-use crate::model::{
+use super::{answer_limits, convert, status};
+use nomad_csi_model::{
     Bytes, Condition, ExternalId, ExternalNodeId, ExternalVolume, Snapshot, SnapshotId,
 };
-use crate::ports::{
+use nomad_csi_ports::{
     CreateSnapshot, ExpandVolume, ListSnapshots, Page, PageRequest, PluginError, Rpc,
 };
+use nomad_csi_proto as proto;
 
 const SECOND: i64 = 1_000_000_000;
 

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
-use crate::private;
+use nomad_csi_model::private;
 
 /// The beginning of the name of a file that is not finished. No ID begins with it.
 const UNFINISHED: &str = "unfinished-";

@@ -9,7 +9,7 @@ use tonic::{Code, Status};
 use super::catalog::CatalogError;
 use super::size::OutOfRange;
 
-use crate::ports::MountError;
+use nomad_csi_ports::MountError;
 
 /// The request is not valid: INVALID_ARGUMENT. The caller must change it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -7,8 +7,8 @@
 
 use std::path::PathBuf;
 
-use crate::csi::proto::volume_health::VolumeHealthEntry;
-use crate::csi::proto::{StorageHealthErrorType, VolumeHealthErrorType};
+use nomad_csi_proto::volume_health::VolumeHealthEntry;
+use nomad_csi_proto::{StorageHealthErrorType, VolumeHealthErrorType};
 
 /// Below this many free bytes the plugin's file system is short of space.
 const LOW_SPACE_BYTES: u64 = 16 << 20;

@@ -18,8 +18,8 @@ use super::data::DataDir;
 use super::error::{HostError, OperationPending};
 use super::profile::{PluginCapability, PluginProfile};
 
-use crate::ports::{BlockStorage, CallMeasurements, Clock, IdSource, LoopDevice, MountCalls};
-use crate::private::create_subdirectory;
+use nomad_csi_model::private::create_subdirectory;
+use nomad_csi_ports::{BlockStorage, CallMeasurements, Clock, IdSource, LoopDevice, MountCalls};
 
 /// What the plugin needs from its host.
 #[derive(Clone)]

@@ -13,7 +13,7 @@ use super::error::InvalidArgument;
 use super::size::SizeRange;
 use super::volume_capability::{CapabilityError, VolumeCapability};
 
-use crate::csi::proto;
+use nomad_csi_proto as proto;
 
 /// CSI's default limit for a string, in bytes.
 const MAX_STRING_BYTES: usize = 128;

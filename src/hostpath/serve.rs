@@ -28,12 +28,12 @@ use super::services::{
     NodeService, SnapshotMetadataService,
 };
 
-use crate::csi::proto::controller_server::ControllerServer;
-use crate::csi::proto::group_controller_server::GroupControllerServer;
-use crate::csi::proto::identity_server::IdentityServer;
-use crate::csi::proto::node_server::NodeServer;
-use crate::csi::proto::snapshot_metadata_server::SnapshotMetadataServer;
-use crate::private::{NotPrivate, bind_socket, check_socket_directory, create_directory};
+use nomad_csi_model::private::{NotPrivate, bind_socket, check_socket_directory, create_directory};
+use nomad_csi_proto::controller_server::ControllerServer;
+use nomad_csi_proto::group_controller_server::GroupControllerServer;
+use nomad_csi_proto::identity_server::IdentityServer;
+use nomad_csi_proto::node_server::NodeServer;
+use nomad_csi_proto::snapshot_metadata_server::SnapshotMetadataServer;
 
 /// The most calls of one connection that run at the same time. More calls wait.
 const MAX_CONCURRENT_CALLS: usize = 64;

@@ -15,16 +15,14 @@ use super::plugin::{Host, Plugin};
 use super::profile::{PluginCapabilities, PluginProfile};
 use super::recovery;
 use super::services::{ControllerService, GroupControllerService, NodeService};
-use crate::csi::proto;
-use crate::csi::proto::controller_server::Controller as _;
-use crate::csi::proto::group_controller_server::GroupController as _;
-use crate::csi::proto::node_server::Node as _;
-use crate::ports::fake::{FakeBlockStorage, FakeClock, FakeMounter};
-use crate::ports::{NoMeasurements, RandomIds};
+use nomad_csi_ports::{NoMeasurements, RandomIds};
+use nomad_csi_proto as proto;
+use nomad_csi_proto::controller_server::Controller as _;
+use nomad_csi_proto::group_controller_server::GroupController as _;
+use nomad_csi_proto::node_server::Node as _;
+use nomad_csi_testing::{FakeBlockStorage, FakeClock, FakeMounter};
 
-mod model;
-
-use model::{
+use nomad_csi_testing::csi_model::{
     ATTACH_LIMIT, Call, CallResult, Kind, Message, Model, MountPaths, PluginTraits, SeededRng,
     VOLUMES, random_call,
 };

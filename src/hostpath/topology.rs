@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::csi::proto;
+use nomad_csi_proto as proto;
 
 /// The plugin's topology: segments as key and value.
 pub(super) type Segments = BTreeMap<String, String>;

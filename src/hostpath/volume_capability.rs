@@ -6,10 +6,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::csi::proto;
-use crate::csi::proto::volume_capability::access_mode::Mode;
-use crate::csi::proto::volume_capability::{AccessMode as ProtoMode, AccessType, MountVolume};
-use crate::ports::{FileSystem, MountFlags};
+use nomad_csi_ports::{FileSystem, MountFlags};
+use nomad_csi_proto as proto;
+use nomad_csi_proto::volume_capability::access_mode::Mode;
+use nomad_csi_proto::volume_capability::{AccessMode as ProtoMode, AccessType, MountVolume};
 
 /// CSI's access modes. A directory on one node supports all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -85,7 +85,7 @@ pub fn alloc_writes(client: &ClientStatus, node: &NodeSight) -> AllocWrites {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{DesiredStatus, alloc_samples};
+    use crate::{AllocId, DesiredStatus};
 
     fn node(id: &str, status: &str) -> ClientNode {
         ClientNode {
@@ -100,7 +100,19 @@ mod tests {
     }
 
     fn alloc(node: &str, desired: DesiredStatus, client: ClientStatus) -> Alloc {
-        alloc_samples::alloc("a1", node, desired, client)
+        Alloc {
+            id: AllocId::new("a1"),
+            node_id: NodeId::new(node),
+            node_name: String::new(),
+            evaluation_id: String::new(),
+            job_id: "web".to_owned(),
+            task_group: "g".to_owned(),
+            job_version: 0,
+            desired,
+            client,
+            create_time: 0,
+            modify_time: 0,
+        }
     }
 
     /// All client statuses.

@@ -36,7 +36,7 @@ pub fn shell_quoted(word: impl fmt::Display) -> String {
 }
 
 /// Returns the last position at or before this one where a letter begins.
-pub(crate) fn boundary_before(text: &str, at: usize) -> usize {
+pub fn boundary_before(text: &str, at: usize) -> usize {
     let positions = (0..=at.min(text.len())).rev();
     let mut boundaries = positions.filter(|at| text.is_char_boundary(*at));
     boundaries.next().unwrap_or_default()

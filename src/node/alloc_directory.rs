@@ -19,12 +19,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use super::task_record::TaskRecord;
-use crate::model::{AllocId, segment};
-use crate::ports::TaskUser;
-use crate::private::{
+use crate::task_run::TaskUser;
+use nomad_csi_model::private::{
     DirectoryUsers, TaskWritableDirectory, create_directory, create_subdirectory, grant_search,
     open_to_read, remove_tree, replace, revoke_search, users_with_search,
 };
+use nomad_csi_model::{AllocId, segment};
 
 /// Held while the users that may pass through the directories of all allocations change.
 static SEARCH_RIGHTS: Mutex<()> = Mutex::new(());
@@ -320,6 +320,7 @@ mod tests {
 
     /// The user of an allocation that runs keeps the right, an operator's entry stays, and a crash before the removal costs nothing.
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test removes what it made")]
     fn the_users_of_a_removed_allocation_are_shut_out() {
         let data = tempfile::tempdir().unwrap();
         let data = data.path();

@@ -5,7 +5,7 @@
 //! The highest index is kept while the lane is idle, because an old request may still arrive. It need
 //! not survive the process: requests carry the session, and those of an earlier one are refused.
 
-use crate::ports::HostOperation;
+use nomad_csi_ports::HostOperation;
 
 /// Why a lane does not take a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,8 +21,8 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::call_lane::{CallLane, LaneRefusal};
 use super::process_run::ProcessRun;
-use crate::model::{AllocId, ExternalId, HostSession, PluginId, RemoteVolume, SnapshotId};
-use crate::ports::{CallOrder, Delivery, HostError, HostOperation, PluginError};
+use nomad_csi_model::{AllocId, ExternalId, HostSession, PluginId, RemoteVolume, SnapshotId};
+use nomad_csi_ports::{CallOrder, Delivery, HostError, HostOperation, PluginError};
 
 /// What the calls of a lane are about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -9,8 +9,10 @@ use async_trait::async_trait;
 
 use super::call_lanes::{CallLanes, LaneKey, LanePermit, PluginCalls, PluginProcess};
 use super::registry::{Registry, RunningInstance};
-use crate::model::{ControllerCapabilities, HostSession, PluginId, PublishContext, RemoteVolume};
-use crate::ports::{
+use nomad_csi_model::{
+    ControllerCapabilities, HostSession, PluginId, PublishContext, RemoteVolume,
+};
+use nomad_csi_ports::{
     CallOrder, Controller, ControllerHost, ControllerPublishRequest, ControllerPublishVolume,
     ControllerUnpublishRequest, ControllerUnpublishVolume, HostError, HostOperation,
 };

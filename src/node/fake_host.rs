@@ -11,17 +11,17 @@ use super::controller_host::LocalControllerHost;
 use super::process_run::ProcessRun;
 use super::registry::{Registry, RunningInstance};
 use super::volume_manager::{MountDirectories, VolumeManager};
-use crate::model::{
+use nomad_csi_model::{
     AccessMode, AllocId, AttachmentMode, Bytes, Capability, CapacityRange, ControllerCapabilities,
     MountOptions, NamespacedId, NodeCapabilities, PublishContext, RemoteVolume, Secrets, Usage,
     VolumeAlias,
 };
-use crate::ports::fake::{FakeBackend, FakeMachine, FakeMounter, FakePlugin, PluginSettings};
-use crate::ports::{
+use nomad_csi_ports::{
     CallOrder, ControllerHost as _, ControllerPublishRequest, ControllerUnpublishRequest,
     HostError, MountEvent, MountObserver, NodeExpandRequest, NodeHost as _, PublishRequest, Rpc,
     StageRequest, UnpublishRequest, UnstageRequest,
 };
+use nomad_csi_testing::{FakeBackend, FakeMachine, FakeMounter, FakePlugin, PluginSettings};
 
 pub(super) const ALLOC: &str = "alloc-1";
 const PLUGIN: &str = "fake";

@@ -9,21 +9,21 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 
-use crate::model::{
+use crate::task_driver::{DriverError, StoppedProcess, Task, TaskDriver};
+use nomad_csi_model::retry::Verdict;
+use nomad_csi_model::{
     AllocId, Bytes, Capacity, ControllerCapabilities, ExternalId, ExternalVolume, NodeCapabilities,
     NodeId, PluginId, PluginInstance, PublishContext, Secrets, Snapshot, SnapshotId, StorageStatus,
     VolumeStats, VolumeStatus,
 };
-use crate::ports::{
+use nomad_csi_ports::{
     Connector, Controller, ControllerPublishVolume, ControllerUnpublishVolume, CreateSnapshot,
-    CreateVolume, CreatedVolume, Delivery, DriverError, ExpandVolume, ExpandedVolume, GetCapacity,
-    Identity, ListSnapshots, ListVolumeHealth, ListedHealth, ModifyVolume, NodeDescription,
-    NodeExpandVolume, NodeService, NodeVolumeHealth, NodeVolumeStats, Page, PageRequest,
-    PeerProcess, PluginCapabilities, PluginConnection, PluginError, PluginInfo, PluginObserver,
-    PublishVolume, ReportRefused, Rpc, SentSecrets, StageVolume, StatusCode, StoppedProcess, Task,
-    TaskDriver, ValidateVolume,
+    CreateVolume, CreatedVolume, Delivery, ExpandVolume, ExpandedVolume, GetCapacity, Identity,
+    ListSnapshots, ListVolumeHealth, ListedHealth, ModifyVolume, NodeDescription, NodeExpandVolume,
+    NodeService, NodeVolumeHealth, NodeVolumeStats, Page, PageRequest, PeerProcess,
+    PluginCapabilities, PluginConnection, PluginError, PluginInfo, PluginObserver, PublishVolume,
+    ReportRefused, Rpc, SentSecrets, StageVolume, StatusCode, ValidateVolume,
 };
-use crate::retry::Verdict;
 
 /// How the plugin responds to Probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use crate::model::{
+use nomad_csi_model::{
     AllocId, ControllerCapabilities, ControllerInfo, CsiPluginType, Health, NodeCapabilities,
     NodeId, NodeInfo, PluginId, PluginInstance, Secrets, StorageStatus,
 };
-use crate::ports::{
+use nomad_csi_ports::{
     Clock, PluginCapabilities, PluginConnection, PluginError, PluginInfo, PluginObserver,
     StatusCode,
 };
@@ -291,8 +291,8 @@ fn instance(facts: &PluginFacts, task: &AllocId, now: i64) -> PluginInstance {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::StorageStatusKind;
-    use crate::node::fakes::{FakeObserver, FakePlugin, ProbeResponse};
+    use crate::fakes::{FakeObserver, FakePlugin, ProbeResponse};
+    use nomad_csi_model::StorageStatusKind;
 
     async fn fingerprint_of(plugin: FakePlugin) -> FingerprintResult {
         fingerprint_plugin(&Arc::new(plugin).connection(), CsiPluginType::Monolith).await
@@ -309,8 +309,8 @@ mod tests {
     /// capabilities, each of the controller's capabilities, the provider and the health.
     #[tokio::test]
     async fn every_fact_of_a_plugin_is_recorded() {
-        use crate::model::{ControllerCapabilities, ExternalNodeId, NodeCapabilities, Topology};
-        use crate::ports::fake::{FakeBackend, FakePlugin as StrictPlugin, PluginSettings};
+        use nomad_csi_model::{ControllerCapabilities, ExternalNodeId, NodeCapabilities, Topology};
+        use nomad_csi_testing::{FakeBackend, FakePlugin as StrictPlugin, PluginSettings};
         let flags = serde_json::to_value(ControllerCapabilities::default()).unwrap();
         let flags: Vec<String> = flags.as_object().unwrap().keys().cloned().collect();
         assert!(flags.len() >= 12, "{flags:?}");
@@ -503,7 +503,7 @@ mod tests {
             plugin: "p".into(),
             node: "here".into(),
             task: "task".into(),
-            clock: Arc::new(crate::ports::SystemClock),
+            clock: Arc::new(nomad_csi_ports::SystemClock),
             observer: observer.clone(),
             recorded: None,
         }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::task_mounts::MountTargets;
-use crate::model::{HostVolume, JobVolume, JobVolumeKind, TaskGroup};
+use nomad_csi_model::{HostVolume, JobVolume, JobVolumeKind, TaskGroup};
 
 /// Whether a volume of a group is a host volume.
 pub(super) fn is_host_volume(volume: &JobVolume) -> bool {
@@ -45,7 +45,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::model::{JobType, VolumeAlias};
+    use nomad_csi_model::{JobType, VolumeAlias};
 
     fn mounts(source: &str, read_only: bool, per_alloc: bool) -> Result<Vec<PathBuf>, String> {
         let mut group = TaskGroup::new("g", JobType::Service);

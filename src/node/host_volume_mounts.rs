@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::alloc_directory::blocking;
-use crate::model::segment;
-use crate::ports::{Mounter, SourceIdentity};
-use crate::private::{create_subdirectory, open_to_read, replace};
+use nomad_csi_model::private::{create_subdirectory, open_to_read, replace};
+use nomad_csi_model::segment;
+use nomad_csi_ports::{Mounter, SourceIdentity};
 
 /// The directory of the records in the agent's data.
 const RECORDS: &str = "host_volumes";
@@ -91,7 +91,7 @@ fn read_or_record(file: &Path, path: PathBuf, mount_point: PathBuf) -> io::Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ports::fake::FakeMounter;
+    use nomad_csi_testing::FakeMounter;
 
     fn data() -> tempfile::TempDir {
         let data = tempfile::tempdir().unwrap();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::model::Node;
+use nomad_csi_model::Node;
 
 /// How references in the words of Nomad begin.
 const NOMADS: [&str; 5] = ["NOMAD_", "attr.", "meta.", "node.", "env["];

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::call_lanes::{CallLanes, LaneKey, PluginCalls, PluginProcess};
-use crate::model::{
+use nomad_csi_model::{
     Capacity, ControllerCapabilities, ExternalId, ExternalVolume, PublishContext, RemoteVolume,
     Secrets, Snapshot, SnapshotId, VolumeStatus,
 };
-use crate::ports::{
+use nomad_csi_ports::{
     Controller, ControllerPublishVolume, ControllerUnpublishVolume, CreateSnapshot, CreateVolume,
     CreatedVolume, Delivery, ExpandVolume, ExpandedVolume, GetCapacity, HostError, HostOperation,
     ListSnapshots, ListVolumeHealth, ListedHealth, ModifyVolume, Page, PageRequest, PluginError,

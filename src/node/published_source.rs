@@ -8,7 +8,7 @@ use std::path::Path;
 use super::source_comparison::{Comparison, compare, lost};
 use super::volume_files::{Durability, record_source, recorded_at};
 use super::volume_steps::run_blocking;
-use crate::ports::{Mounter, SourceIdentity};
+use nomad_csi_ports::{Mounter, SourceIdentity};
 
 /// Returns what is at the staging or target path of a volume.
 ///

@@ -16,8 +16,8 @@ use async_trait::async_trait;
 use super::call_lanes::{CallLanes, PluginProcess};
 use super::laned_controller::LanedController;
 use super::process_run::ProcessRun;
-use crate::model::{AllocId, ControllerCapabilities, NodeCapabilities, PluginId};
-use crate::ports::{HostError, PluginConnection, PluginDirectory};
+use nomad_csi_model::{AllocId, ControllerCapabilities, NodeCapabilities, PluginId};
+use nomad_csi_ports::{HostError, PluginConnection, PluginDirectory};
 
 /// A plugin that answers, as its last fingerprint showed it.
 #[derive(Clone)]
@@ -117,7 +117,7 @@ impl PluginDirectory for Registry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::fakes::FakePlugin;
+    use crate::fakes::FakePlugin;
 
     fn empty() -> Registry {
         Registry::new(CallLanes::new("session".into()))

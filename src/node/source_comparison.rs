@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use crate::ports::{MountEntry, SourceIdentity};
+use nomad_csi_ports::{MountEntry, SourceIdentity};
 
 /// Returns why a recorded source is lost, as far as the mount table tells; `None` if it is there.
 pub(super) fn loss_in_table(
@@ -66,7 +66,7 @@ pub(super) fn compare<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ports::MountIdentity;
+    use nomad_csi_ports::MountIdentity;
 
     fn mount(id: u64, unique_id: Option<u64>, device: &str, source: &str) -> SourceIdentity {
         SourceIdentity {

@@ -30,12 +30,12 @@ use tokio_util::sync::CancellationToken;
 use super::fingerprint::{FingerprintRecorder, FingerprintResult, PluginFacts, fingerprint_plugin};
 use super::process_run::ProcessRun;
 use super::registry::{Registry, RunningInstance};
-use crate::model::{AllocId, CsiPluginType, NodeId, PluginId, PluginInstance};
-use crate::ports::{
-    Clock, Connector, DriverError, IdSource, PluginConnection, PluginObserver, SentSecretsReader,
-    StoppedProcess, Task, TaskDriver,
+use crate::task_driver::{DriverError, StoppedProcess, Task, TaskDriver};
+use nomad_csi_model::retry::RetryPolicy;
+use nomad_csi_model::{AllocId, CsiPluginType, NodeId, PluginId, PluginInstance};
+use nomad_csi_ports::{
+    Clock, Connector, IdSource, PluginConnection, PluginObserver, SentSecretsReader,
 };
-use crate::retry::RetryPolicy;
 
 /// The time between two fingerprints of a healthy plugin.
 const PERIOD: Duration = Duration::from_secs(30);

@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 
-use crate::ports::TaskUser;
+use crate::task_run::TaskUser;
 
 /// Nomad's signal for a task that names none.
 const DEFAULT: Signal = Signal::INT;

@@ -12,9 +12,8 @@ use async_trait::async_trait;
 use tokio::time::sleep;
 
 use super::alloc_directory::{AllocDirectory, TaskDirectory, blocking};
-use crate::ports::{
-    LogChunk, LogOrigin, LogPosition, LogSlice, RunDriver, TaskLogError, TaskLogs, TaskOutput,
-};
+use crate::task_run::{LogSlice, RunDriver};
+use nomad_csi_ports::{LogChunk, LogOrigin, LogPosition, TaskLogError, TaskLogs, TaskOutput};
 
 /// How often an output is examined that someone follows.
 const PERIOD: Duration = Duration::from_millis(200);

@@ -7,11 +7,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::interpolation::Interpolation;
-use crate::model::{
+use crate::task_run::TaskMount;
+use nomad_csi_model::{
     AttachmentMode, JobVolume, JobVolumeKind, SHARED_DIRECTORY, Task, TaskGroup, VolumeAlias,
     VolumeMount, shared_mount_around,
 };
-use crate::ports::{SourceIdentity, TaskMount};
+use nomad_csi_ports::SourceIdentity;
 
 /// Returns why the mounts of a task can never be made, if so.
 pub(super) fn mount_problem(task: &Task, group: &TaskGroup) -> Option<String> {
@@ -120,7 +121,7 @@ fn is_block_device(volume: &JobVolume) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{JobType, PropagationMode, RestartPolicy};
+    use nomad_csi_model::{JobType, PropagationMode, RestartPolicy};
 
     fn group(attachment_mode: AttachmentMode, read_only: bool) -> TaskGroup {
         let mut group = TaskGroup::new("g", JobType::Service);

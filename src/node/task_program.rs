@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::diagnostic::closest_match;
-use crate::model::{GoDuration, Task};
-use crate::ports::{DriverConfig, MockScript, TaskProgram};
+use crate::task_run::{DriverConfig, MockScript, TaskProgram};
+use nomad_csi_model::diagnostic::closest_match;
+use nomad_csi_model::{GoDuration, Task};
 
 type Config = Map<String, Value>;
 
@@ -163,7 +163,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::model::{CsiPluginConfig, CsiPluginType, JobType, RestartPolicy};
+    use nomad_csi_model::{CsiPluginConfig, CsiPluginType, JobType, RestartPolicy};
 
     fn decode(driver: &str, config: Value) -> Result<DriverConfig, String> {
         let task = Task::new("t", driver, RestartPolicy::of_type(JobType::Service));

@@ -23,15 +23,15 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{
-    AllocId, ExternalId, MountRoot, NamespacedId, RemoteVolume, StagingPath, TargetPath,
-    VolumeAlias, record_beside,
-};
-use crate::ports::{HostFileError, SourceIdentity};
-use crate::private::{
+use nomad_csi_model::private::{
     create_directory, create_subdirectory, exchange, exchange_synced, open_to_read,
     remove_temporary_in,
 };
+use nomad_csi_model::{
+    AllocId, ExternalId, MountRoot, NamespacedId, RemoteVolume, StagingPath, TargetPath,
+    VolumeAlias, record_beside,
+};
+use nomad_csi_ports::{HostFileError, SourceIdentity};
 
 /// The directory in a plugin's root of what was written beside its volumes. No volume's directory starts with a dot.
 const KEPT: &str = ".kept";
@@ -527,7 +527,7 @@ fn done_or_absent<T>(result: io::Result<T>) -> io::Result<Option<T>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::private::temporary_in;
+    use nomad_csi_model::private::temporary_in;
 
     fn record() -> VolumeRecord {
         VolumeRecord {

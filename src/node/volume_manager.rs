@@ -16,11 +16,11 @@ use super::call_lanes::{CallLanes, LaneKey, PluginProcess};
 use super::registry::{Registry, RunningInstance};
 use super::volume_files::{Found, Place, Scan, VolumeRecord, kept_files};
 use super::volume_steps::{VolumeSteps, run_blocking};
-use crate::model::{
+use nomad_csi_model::{
     AllocId, Bytes, HostSession, MountRoot, NamespacedId, PluginId, RemoteVolume, TargetPath,
     VolumeStats,
 };
-use crate::ports::{
+use nomad_csi_ports::{
     CallOrder, HostError, HostFileError, HostOperation, MountAction, MountEvent, MountObserver,
     Mounter, NodeExpandRequest, NodeHost, NodeVolumeStats, PublishRequest, StageRequest,
     StatsRequest, SweepOutcome, UnpublishRequest, UnstageRequest,

@@ -24,10 +24,10 @@ use super::source_comparison::loss_in_table;
 use super::volume_files::{
     Durability, Found, Holder, Place, VolumeRecord, find_volume, record_source,
 };
-use crate::model::{
+use nomad_csi_model::{
     AttachmentMode, Bytes, MountRoot, NodeCapabilities, RemoteVolume, StagingPath, TargetPath,
 };
-use crate::ports::{
+use nomad_csi_ports::{
     HostError, HostFileError, MountAction, MountEntry, MountEvent, MountIdentity, MountObserver,
     Mounter, NodeExpandRequest, NodeExpandVolume, NodeService, PublishRequest, PublishVolume,
     SourceIdentity, StageRequest, StageVolume, SweepOutcome,

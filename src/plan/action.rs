@@ -10,9 +10,9 @@ use super::ledger::DataIdentity;
 use super::merge::{Expansion, SecretsChange};
 use super::risk::Impact;
 use super::volume_version::VolumeVersion;
-use crate::diagnostic::{Code, Diagnostic, Span};
-use crate::model::{HiddenField, NamespacedId, UnresolvedRequest};
-use crate::spec::VolumeSpec;
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Span};
+use nomad_csi_model::{HiddenField, NamespacedId, UnresolvedRequest};
+use nomad_csi_spec::VolumeSpec;
 
 /// The change that a plan makes to one volume.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,8 +12,8 @@ use super::action::{Action, Plan, PlannedVolume};
 use super::cut_offs::CutOffs;
 use super::inputs::ObservedState;
 use super::risk::Risk;
-use crate::diagnostic::{Code, Diagnostic, closest_match};
-use crate::model::{NamespacedId, shell_quoted};
+use nomad_csi_model::diagnostic::{Code, Diagnostic, closest_match};
+use nomad_csi_model::{NamespacedId, shell_quoted};
 
 /// The approvals of a command line or a saved plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -140,9 +140,9 @@ fn reason_unused(risk: Risk, planned: &PlannedVolume) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::risk::{Impact, Recovery};
-    use crate::plan::samples::{existing, observed, plugin, wanted};
-    use crate::plan::volume_version::VolumeVersion;
+    use crate::risk::{Impact, Recovery};
+    use crate::samples::{existing, observed, plugin, wanted};
+    use crate::volume_version::VolumeVersion;
 
     fn plan(risks: &[Option<Risk>]) -> Plan {
         let entry = |risk: &Option<Risk>| PlannedVolume {
@@ -244,7 +244,10 @@ mod tests {
 
     #[test]
     fn an_approval_allows_one_volume_up_to_its_risk() {
-        let other = NamespacedId::new(existing().namespace, crate::model::VolumeId::new("other"));
+        let other = NamespacedId::new(
+            existing().namespace,
+            nomad_csi_model::VolumeId::new("other"),
+        );
         for (risk, key, expected) in [
             (Risk::DestroysData, existing().key(), vec![]),
             (Risk::NeedsDowntime, existing().key(), vec![3]),

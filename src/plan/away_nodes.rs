@@ -13,8 +13,8 @@
 //! server's time: a client sends events late, with its own. A node that was purged, also by Nomad itself a day after it went,
 //! counts as gone, also after it has registered again.
 
-use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{ClientNode, Volume, ago, one_line, until};
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_model::{ClientNode, Volume, ago, one_line, until};
 
 use super::claim_drops::CUTS_OFF;
 
@@ -222,8 +222,8 @@ pub fn unread_nodes_problem(what: &str, why: &str) -> Diagnostic {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::NodeId;
-    use crate::plan::samples::existing;
+    use crate::samples::existing;
+    use nomad_csi_model::NodeId;
 
     const DOWN: u64 = 500;
 

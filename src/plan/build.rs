@@ -22,14 +22,14 @@ use super::removals::{planned_removals, planned_replacement};
 use super::renamed::warn_of_renamed_volumes;
 use super::shared_data::block_second_registrations;
 use super::update::planned_update;
-use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{HiddenField, NamespacedId, Volume};
-use crate::spec::VolumeSpec;
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_model::{HiddenField, NamespacedId, Volume};
+use nomad_csi_spec::VolumeSpec;
 
 /// Builds the plan.
 ///
 /// A volume that exists as the file wants it does not change. `volume create` and `volume register`
-/// ([`crate::spec::Purpose::Create`], [`crate::spec::Purpose::Register`]) send it again, for example
+/// ([`nomad_csi_spec::Purpose::Create`], [`nomad_csi_spec::Purpose::Register`]) send it again, for example
 /// to replace its secrets.
 pub fn build_plan(mut inputs: PlanInputs<'_>) -> Plan {
     let wanted = std::mem::take(&mut inputs.wanted);

@@ -9,8 +9,8 @@
 use std::collections::BTreeSet;
 
 use super::claiming_alloc::ClaimingAlloc;
-use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{AllocId, AllocWrites, NodeSight, SeenNodes, Volume, one_line};
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_model::{AllocId, AllocWrites, NodeSight, SeenNodes, Volume, one_line};
 
 /// The name of the approval that cuts off an allocation: `--approve cuts-off:ALLOC`.
 pub const CUTS_OFF: &str = "cuts-off";
@@ -122,7 +122,7 @@ impl ClaimDrops {
                     "the server has no record of the allocation or of its node".to_owned()
                 }
                 Some(away) => {
-                    let named = |node: &&crate::model::ClientNode| {
+                    let named = |node: &&nomad_csi_model::ClientNode| {
                         format!(
                             "{} ({}, {})",
                             one_line(&node.name),

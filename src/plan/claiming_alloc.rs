@@ -1,6 +1,6 @@
 //! An allocation that claims a volume.
 
-use crate::model::{Alloc, AllocId, ClientStatus, Volume};
+use nomad_csi_model::{Alloc, AllocId, ClientStatus, Volume};
 
 /// An allocation that claims a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]

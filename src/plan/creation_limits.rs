@@ -3,9 +3,9 @@
 //!
 //! Pure checks of a plugin's record. What the record does not tell blocks nothing.
 
-use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{ControllerCapabilities, ControllerInfo, Plugin, Topology};
-use crate::spec::VolumeSpec;
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_model::{ControllerCapabilities, ControllerInfo, Plugin, Topology};
+use nomad_csi_spec::VolumeSpec;
 
 /// Returns why the plugin cannot create the volume; `None` if nothing is known against it. `controllers` are
 /// those whose capabilities are known.
@@ -86,9 +86,9 @@ fn unreachable_topology(spec: &VolumeSpec, plugin: &Plugin) -> Option<Diagnostic
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{ExternalNodeId, NodeCapabilities, NodeId, NodeInfo, UnresolvedRequest};
-    use crate::plan::inputs::PluginState;
-    use crate::plan::samples::{place, places, plugin, spec, wanted};
+    use crate::inputs::PluginState;
+    use crate::samples::{place, places, plugin, spec, wanted};
+    use nomad_csi_model::{ExternalNodeId, NodeCapabilities, NodeId, NodeInfo, UnresolvedRequest};
 
     fn limit(
         change: impl FnOnce(&mut UnresolvedRequest),

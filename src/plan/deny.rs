@@ -4,8 +4,8 @@
 //! blocked entry, and no approval overrides it.
 
 use super::action::{Action, PlannedVolume, ReplaceSteps};
-use crate::diagnostic::{Code, Diagnostic};
-use crate::model::SecretRef;
+use nomad_csi_model::SecretRef;
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
 
 /// A deny rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -159,9 +159,9 @@ fn denial(planned: &PlannedVolume, rule: DenyRule) -> Diagnostic {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{SecretRefs, Secrets};
-    use crate::plan::rules::MergeRules;
-    use crate::plan::samples::{against, bytes, codes, existing, wanted};
+    use crate::rules::MergeRules;
+    use crate::samples::{against, bytes, codes, existing, wanted};
+    use nomad_csi_model::{SecretRefs, Secrets};
 
     #[test]
     fn a_rule_blocks_only_the_change_it_names() {

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::action::PlannedVolume;
 use super::inputs::ObservedState;
 use super::risk::LastSnapshot;
-use crate::model::{ExternalId, PluginId, UnresolvedRequest};
+use nomad_csi_model::{ExternalId, PluginId, UnresolvedRequest};
 
 /// Sets `depends_on` of every entry. An edge that would close a cycle is omitted: no order satisfies
 /// it, and each of its entries can still be tried.

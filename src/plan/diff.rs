@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::model::{Bytes, Capability, MountOptions, Topology, Volume};
+use nomad_csi_model::{Bytes, Capability, MountOptions, Topology, Volume};
 
 /// The value of a field as a plan may print it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -19,11 +19,11 @@ use super::provider_list::{Evidence, ProviderList, evidence};
 use super::rules::MergeRules;
 use super::update::fields_unlike_file;
 use super::volume_drift::{Baseline, DriftState, FieldDrift, FileState, VolumeDrift};
-use crate::model::{
+use nomad_csi_model::{
     ExternalId, HiddenField, MountOptions, NamespacedId, PluginId, Secrets, UnresolvedRequest,
     Volume,
 };
-use crate::spec::{Purpose, VolumeSpec, is_part_of};
+use nomad_csi_spec::{Purpose, VolumeSpec, is_part_of};
 
 /// The inputs of a drift check.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::fields::MOUNT_FLAGS;
 use super::rules::MergeRules;
 use super::samples::{READERS, WRITER, bytes, existing, place, wanted};
-use crate::model::{
+use nomad_csi_model::{
     Bytes, CapacityRange, ExternalId, MountOptions, ServerVersion, TopologyRequest,
     UnresolvedRequest, Volume,
 };

@@ -4,7 +4,7 @@
 //! Secrets are not included, and of mount flags only their presence is.
 
 use super::diff::{FieldValue, map, size, topologies};
-use crate::model::{ExternalId, MountOptions, Volume, VolumeRequest};
+use nomad_csi_model::{ExternalId, MountOptions, Volume, VolumeRequest};
 
 /// Returns every field that a server shows, including absent ones.
 pub(super) fn volume_fields(volume: &Volume) -> Vec<(&'static str, FieldValue)> {
@@ -109,9 +109,9 @@ fn flags(options: Option<&MountOptions>) -> FieldValue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::SecretRefs;
-    use crate::plan::ledger::LedgerKey;
-    use crate::plan::samples::{existing, wanted};
+    use crate::ledger::LedgerKey;
+    use crate::samples::{existing, wanted};
+    use nomad_csi_model::SecretRefs;
 
     #[test]
     fn every_field_with_a_hash_can_be_printed() {
@@ -127,7 +127,7 @@ mod tests {
         request.mount_options = Some(MountOptions::default());
         request.secrets = Some(SecretRefs::from_iter([(
             "k",
-            crate::model::SecretRef::Env("K".into()),
+            nomad_csi_model::SecretRef::Env("K".into()),
         )]));
         let of_request: Vec<_> = key.of_wanted(&request).into_keys().collect();
         let mut keys: Vec<_> = request_fields(&request)

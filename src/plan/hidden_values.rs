@@ -14,8 +14,8 @@ use std::borrow::Cow;
 use super::diff::{Change, FieldValue};
 use super::inputs::{OwnedVolume, RecordedValue};
 use super::rules::OmittedMap;
-use crate::model::{HiddenField, MountOptions, UnresolvedRequest, Volume};
-use crate::spec::VolumeSpec;
+use nomad_csi_model::{HiddenField, MountOptions, UnresolvedRequest, Volume};
+use nomad_csi_spec::VolumeSpec;
 
 /// The hidden values of one volume, in the file and in the ledger.
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,7 @@ use super::action::{Action, PlannedVolume, Recreate, ReplaceSteps};
 use super::inputs::ObservedState;
 use super::lost_access::loses_access;
 use super::risk::{DataLoss, Impact, LastSnapshot, Recovery, Risk};
-use crate::model::{Bytes, Volume};
+use nomad_csi_model::{Bytes, Volume};
 
 /// Returns the impact of an entry of a plan; `None` if it changes nothing.
 pub(super) fn impact_of(planned: &PlannedVolume, observed: &ObservedState) -> Option<Impact> {

@@ -10,11 +10,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::ledger::DataIdentity;
-use crate::model::{
+use nomad_csi_model::{
     AllocId, ExternalId, HiddenField, MountOptions, NamespacedId, PluginId, TopologyRequest,
     UnresolvedRequest, Volume, VolumeSummary,
 };
-use crate::spec::WritableSpec;
+use nomad_csi_spec::WritableSpec;
 
 /// The other volumes on the server and at the providers.
 #[derive(Clone, Debug, Default)]

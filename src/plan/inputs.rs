@@ -10,11 +10,11 @@ use super::provider_list::ProviderList;
 use super::risk::LastSnapshot;
 use super::rules::MergeRules;
 use super::volume_version::VolumeVersion;
-use crate::model::{
+use nomad_csi_model::{
     HiddenField, Namespace, NamespacedId, Plugin, PluginId, Secrets, Volume, VolumeId,
     VolumeSummary,
 };
-use crate::spec::{Purpose, VolumeSpec};
+use nomad_csi_spec::{Purpose, VolumeSpec};
 
 /// The inputs of a plan.
 #[derive(Debug)]

@@ -13,7 +13,7 @@
 //! which, a topology only limits the nodes, and access modes only limit how many use the volume.
 
 use super::diff::{Change, FieldValue};
-use crate::model::{AttachmentMode, Volume};
+use nomad_csi_model::{AttachmentMode, Volume};
 
 /// Returns whether these changes make data of the volume unreachable.
 pub(super) fn loses_access(existing: &Volume, changes: &[Change]) -> bool {
@@ -52,9 +52,9 @@ fn removes_mode(existing: &Volume, new: &FieldValue) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{AccessMode, Capability, MountOptions};
-    use crate::plan::diff;
-    use crate::plan::samples::{WRITER, existing};
+    use crate::diff;
+    use crate::samples::{WRITER, existing};
+    use nomad_csi_model::{AccessMode, Capability, MountOptions};
 
     fn with_fs_type(fs_type: &str, volume: Volume) -> Volume {
         Volume {

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use super::rules::{
     MergeRules, MountOptionsRule, OmittedMap, TopologyRule, UnknownCapacityRule, UpdateRule,
 };
-use crate::model::{
+use nomad_csi_model::{
     Bytes, Capability, CapacityRange, ExternalId, MountOptions, TopologyRequest, UnresolvedRequest,
     Volume,
 };

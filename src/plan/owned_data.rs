@@ -13,9 +13,9 @@ use super::owned_data_messages::{changed_data, other_data, protected_data, uncon
 use super::preconditions::{PluginOperation, missing_maximum, plugin_problem, unknown_namespace};
 use super::provider_list::{Evidence, UnlistedReason, evidence};
 use super::removals::claims_before_deregistration;
-use crate::diagnostic::Diagnostic;
-use crate::model::{ExternalVolume, UnresolvedRequest, Volume};
-use crate::spec::VolumeSpec;
+use nomad_csi_model::diagnostic::Diagnostic;
+use nomad_csi_model::{ExternalVolume, UnresolvedRequest, Volume};
+use nomad_csi_spec::VolumeSpec;
 
 /// Returns the set's record of a volume that is missing, unless a step of the set itself removed the
 /// volume or was creating it.

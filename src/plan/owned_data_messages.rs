@@ -3,9 +3,9 @@
 use super::action::UnconfirmedReason;
 use super::ledger::DataIdentity;
 use super::selector::selector;
-use crate::diagnostic::{Code, Diagnostic};
-use crate::model::shell_quoted;
-use crate::spec::VolumeSpec;
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_model::shell_quoted;
+use nomad_csi_spec::VolumeSpec;
 
 /// Warns that a new volume would take the place of data that may still exist.
 pub(super) fn unconfirmed_data(
@@ -97,7 +97,7 @@ pub(super) fn other_data(
 
 fn accept_other_data(spec: &VolumeSpec, set: &str) -> String {
     let request = &spec.request;
-    let namespace = match spec.key().namespace == crate::model::Namespace::default() {
+    let namespace = match spec.key().namespace == nomad_csi_model::Namespace::default() {
         true => String::new(),
         false => format!(" --namespace {}", shell_quoted(&request.namespace)),
     };

@@ -13,8 +13,8 @@ use super::action::{Action, Plan, PlannedVolume};
 use super::inputs::ObservedState;
 use super::ledger::{DataIdentity, IntentStep, LastVerified, LedgerSet, RecordedData, StoredValue};
 use super::unread::{NotedRules, inputs_of_unchanged};
-use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{NamespacedId, Secrets};
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_model::{NamespacedId, Secrets};
 
 /// Up to this number, the volumes of a warning are named.
 const NAMED_VOLUMES: usize = 10;

@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use super::action::{Action, Plan, ReplaceSteps};
-use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{Namespace, SecretRef, SecretRefs, SetName, UnresolvedRequest};
-use crate::spec::{AclLevel, AclPolicy};
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_model::{Namespace, SecretRef, SecretRefs, SetName, UnresolvedRequest};
+use nomad_csi_spec::{AclLevel, AclPolicy};
 
 /// A namespace capability for CSI volumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

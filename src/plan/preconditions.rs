@@ -5,12 +5,12 @@
 use super::creation_limits::creation_limit;
 use super::inputs::{ObservedState, PluginState};
 use super::rules::{CreateRule, MergeRules};
-use crate::diagnostic::{Code, Diagnostic, closest_match};
-use crate::model::{
+use nomad_csi_model::diagnostic::{Code, Diagnostic, closest_match};
+use nomad_csi_model::{
     ControllerCapabilities, ControllerInfo, Namespace, NamespacedId, Plugin, PluginId, Volume,
     shell_quoted,
 };
-use crate::spec::VolumeSpec;
+use nomad_csi_spec::VolumeSpec;
 
 /// An operation that needs the plugin.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -10,8 +10,8 @@ use super::inputs::ObservedState;
 use super::ledger::DataIdentity;
 use super::provider_list::{Evidence, evidence};
 use super::selector::selector;
-use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{ExternalId, PluginId, shell_quoted};
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_model::{ExternalId, PluginId, shell_quoted};
 
 /// A name of a volume at a plugin, as a `clone_id` may have it.
 type SourceName = (PluginId, String);

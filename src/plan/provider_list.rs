@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::ledger::DataIdentity;
-use crate::model::{ExternalId, ExternalVolume, PluginId};
+use nomad_csi_model::{ExternalId, ExternalVolume, PluginId};
 
 /// The volumes that the provider of a plugin lists.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::inputs::{ObservedState, OwnedSet, PluginState};
-use crate::model::{ControllerCapabilities, Namespace, PluginId};
-use crate::spec::VolumeSpec;
+use nomad_csi_model::{ControllerCapabilities, Namespace, PluginId};
+use nomad_csi_spec::VolumeSpec;
 
 /// Plugins to ask, each with a namespace in which to ask.
 pub type AskedPlugins = BTreeMap<PluginId, Namespace>;

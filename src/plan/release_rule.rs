@@ -4,7 +4,7 @@
 //! the allocation, fails with `Unknown allocation`, and changes nothing: it is the same answer for a volume with
 //! claims and for one without. There only Nomad itself releases, which repeats what failed.
 
-use crate::model::ServerVersion;
+use nomad_csi_model::ServerVersion;
 
 /// What a request to detach a volume from a node does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@
 
 use super::claim_drops::ClaimDrops;
 use super::claiming_alloc::{ClaimingAlloc, UNKNOWN_CLAIM_HELP};
-use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{PluginId, Volume, VolumeSummary};
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_model::{PluginId, Volume, VolumeSummary};
 
 /// The kind of a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,9 +15,9 @@ use super::preconditions::{
 };
 use super::removal_checks::{Removal, claimed_error, shared_data_error};
 use super::volume_version::VolumeVersion;
-use crate::diagnostic::{Code, Diagnostic, closest_match};
-use crate::model::{NamespacedId, UnresolvedRequest, Volume, shell_quoted};
-use crate::spec::VolumeSpec;
+use nomad_csi_model::diagnostic::{Code, Diagnostic, closest_match};
+use nomad_csi_model::{NamespacedId, UnresolvedRequest, Volume, shell_quoted};
+use nomad_csi_spec::VolumeSpec;
 
 /// Returns entries for the volumes to remove that no file names, by name.
 pub(super) fn planned_removals(

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use super::action::{Action, PlannedVolume};
 use super::inputs::OwnedSet;
 use super::ledger::{DataIdentity, RecordedData};
-use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{NamespacedId, PluginId};
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_model::{NamespacedId, PluginId};
 
 /// How many volumes a warning names.
 const MAX_NAMED: usize = 5;
@@ -87,12 +87,12 @@ fn may_be_renamed(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{ExternalId, Namespace, VolumeId};
-    use crate::plan::build::build_plan;
-    use crate::plan::inputs::{OwnedVolume, PlanInputs, PlanOptions};
-    use crate::plan::rules::MergeRules;
-    use crate::plan::samples::{observed, plugin, spec, wanted};
-    use crate::spec::Purpose;
+    use crate::build::build_plan;
+    use crate::inputs::{OwnedVolume, PlanInputs, PlanOptions};
+    use crate::rules::MergeRules;
+    use crate::samples::{observed, plugin, spec, wanted};
+    use nomad_csi_model::{ExternalId, Namespace, VolumeId};
+    use nomad_csi_spec::Purpose;
 
     fn owning(id: &str, data: RecordedData) -> OwnedSet {
         let volume = OwnedVolume {

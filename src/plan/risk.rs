@@ -4,7 +4,7 @@
 //! operator who allows more names the volume. "Reversible" means that another run restores the
 //! previous state, and that the change interrupts no allocation.
 
-use crate::model::{Bytes, ExternalId, PluginId, Volume};
+use nomad_csi_model::{Bytes, ExternalId, PluginId, Volume};
 
 /// The risk of a change, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

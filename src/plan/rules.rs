@@ -1,13 +1,13 @@
 //! The rules of a server: how it merges updates, which sizes it creates, which fields it shows.
 //!
 //! The rules depend on the server and its version; Nomad's have changed three times. The planner uses
-//! the rules of its server and the agent its own. Both use [`crate::plan::merge()`], so the plan and
+//! the rules of its server and the agent its own. Both use [`crate::merge()`], so the plan and
 //! the agent always agree.
 
 use std::borrow::Cow;
 
-use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{ServerVersion, UnresolvedRequest, Volume};
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_model::{ServerVersion, UnresolvedRequest, Volume};
 
 /// The rules of one server version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,14 +9,14 @@ use super::diff::Change;
 use super::inputs::{ObservedState, PlanInputs, PlanOptions, PluginState};
 use super::provider_list::ProviderList;
 use super::rules::MergeRules;
-use crate::diagnostic::SourceMap;
-use crate::model::{
+use nomad_csi_model::diagnostic::SourceMap;
+use nomad_csi_model::{
     AccessMode, AllocId, AttachmentMode, Bytes, Capability, CapacityRange, ControllerCapabilities,
     ControllerInfo, ExternalId, ExternalVolume, Health, HealthCount, MountOptions, Namespace,
     NamespacedId, NodeId, Plugin, PluginId, PluginInstance, PluginSummary, Topology,
     TopologyRequest, UnresolvedRequest, Volume, VolumeId,
 };
-use crate::spec::{Purpose, VolumeSpec};
+use nomad_csi_spec::{Purpose, VolumeSpec};
 
 pub(super) const WRITER: Capability = Capability {
     access_mode: AccessMode::SingleNodeWriter,

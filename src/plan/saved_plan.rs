@@ -21,8 +21,8 @@ use super::inputs::{ObservedState, PlanOptions, PluginState};
 use super::ledger::DataIdentity;
 use super::risk::Risk;
 use super::volume_version::VolumeVersion;
-use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_model::{
     Capability, ExternalId, HiddenField, NamespacedId, TopologyRequest, UnresolvedRequest, hex,
 };
 

@@ -1,6 +1,6 @@
 //! A volume's name as options of the command line take it.
 
-use crate::model::{Namespace, NamespacedId};
+use nomad_csi_model::{Namespace, NamespacedId};
 
 /// Returns a volume's name on the command line: `db`, or `prod/db` outside the default namespace.
 pub(super) fn selector(key: &NamespacedId) -> String {

@@ -12,8 +12,8 @@ use super::inputs::{PlanInputs, PluginState};
 use super::ledger::DataIdentity;
 use super::removal_checks::{may_be_one_provider, shares_data};
 use super::rules::NameRule;
-use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{ExternalId, NamespacedId, PluginId, Volume, VolumeSummary, one_line};
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_model::{ExternalId, NamespacedId, PluginId, Volume, VolumeSummary, one_line};
 
 /// Blocks every registration of data that another volume has or gets, and every creation under a name that another volume
 /// has or gets, unless `--share` names the volume.

@@ -19,8 +19,8 @@ use super::ledger::{DataIdentity, FieldHash, LedgerKey, LedgerSet};
 use super::rules::MergeRules;
 use super::saved_plan::CanonicalRequest;
 use super::update::is_unchanged_but_for_secrets;
-use crate::model::{NamespacedId, Volume, VolumeSummary};
-use crate::spec::VolumeSpec;
+use nomad_csi_model::{NamespacedId, Volume, VolumeSummary};
+use nomad_csi_spec::VolumeSpec;
 
 /// Volumes that a plan leaves unchanged if the server still has them as noted.
 pub type NotedVolumes = BTreeMap<NamespacedId, UnreadVolume>;

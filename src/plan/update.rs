@@ -16,9 +16,9 @@ use super::merge::{Expansion, Merged, Refusal, merge};
 use super::preconditions::{PluginOperation, plugin_problem};
 use super::rules::{MergeRules, MountOptionsRule, OmittedMap, TopologyRule, UpdateRule};
 use super::selector::selector;
-use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{HiddenField, TopologyRequest, UnresolvedRequest, Volume, shell_quoted};
-use crate::spec::{Purpose, VolumeSpec};
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_model::{HiddenField, TopologyRequest, UnresolvedRequest, Volume, shell_quoted};
+use nomad_csi_spec::{Purpose, VolumeSpec};
 
 /// Returns the action for an existing volume, with warnings.
 pub(super) fn planned_update(

@@ -2,7 +2,7 @@
 
 use super::merge::{Expansion, merge};
 use super::rules::MergeRules;
-use crate::model::{
+use nomad_csi_model::{
     AccessMode, AllocId, AttachmentMode, Bytes, Capability, CapacityRange, ExternalId, HealthCount,
     MountOptions, Namespace, NamespacedId, PluginId, SecretRefs, ServerVersion, Topology,
     TopologyRequest, UnresolvedRequest, Volume, VolumeId,
@@ -188,7 +188,7 @@ fn example_volume() -> Volume {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::schema::{Mutability, located_fields};
+    use nomad_csi_spec::schema::{Mutability, located_fields};
 
     #[test]
     fn the_example_itself_changes_nothing() {

@@ -2,8 +2,8 @@
 
 use super::diff::FieldValue;
 use super::ledger::{Intent, LastVerified};
-use crate::diagnostic::Span;
-use crate::model::NamespacedId;
+use nomad_csi_model::NamespacedId;
+use nomad_csi_model::diagnostic::Span;
 
 /// The drift of one volume.
 #[derive(Clone, Debug, PartialEq, Eq)]

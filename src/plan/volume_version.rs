@@ -3,7 +3,7 @@
 //! Nomad has no check-and-set for volumes, so a volume can change between planning and applying. This
 //! check narrows the window to the time between one read and the write that follows it.
 
-use crate::model::Volume;
+use nomad_csi_model::Volume;
 
 /// The version of a volume when the plan was made. Steps of claims do not change it on the agent (W08).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl VolumeVersion {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::samples::existing;
+    use crate::samples::existing;
 
     /// A step of a claim moves the index of the volume and not that of its specification (W08).
     #[test]

@@ -5,7 +5,7 @@
 //! allocation has a claim, including claims of ended allocations that are not released yet.
 
 use super::claiming_alloc::ClaimingAlloc;
-use crate::model::{HealthCount, Volume};
+use nomad_csi_model::{HealthCount, Volume};
 
 /// A condition of a volume to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,8 +107,8 @@ impl std::fmt::Display for WaitCondition {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::AllocId;
-    use crate::plan::samples::existing;
+    use crate::samples::existing;
+    use nomad_csi_model::AllocId;
 
     fn volume(change: impl FnOnce(&mut Volume)) -> Volume {
         let mut volume = existing();

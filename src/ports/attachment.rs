@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use crate::model::{Capability, CapacityRange, ExternalId, ExternalNodeId, MountOptions, Secrets};
+use nomad_csi_model::{
+    Capability, CapacityRange, ExternalId, ExternalNodeId, MountOptions, Secrets,
+};
 
 /// The request of ControllerPublishVolume: attach a volume to a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,7 +115,7 @@ impl NodeExpandVolume {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{AccessMode, AttachmentMode, Bytes};
+    use nomad_csi_model::{AccessMode, AttachmentMode, Bytes};
 
     const WRITER: Capability = Capability {
         access_mode: AccessMode::SingleNodeWriter,

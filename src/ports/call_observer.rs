@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::model::PluginId;
+use nomad_csi_model::PluginId;
 
 /// The calls of one class in the line of one plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::{Capability, MountOptions, Topology};
+use nomad_csi_model::{Capability, MountOptions, Topology};
 
 /// The request of GetCapacity. Everything narrows what is counted; CSI sends no secrets with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

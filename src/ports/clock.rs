@@ -13,6 +13,7 @@ pub trait Clock: Send + Sync {
 pub struct SystemClock;
 
 impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "the clock of the system")]
     fn now(&self) -> i64 {
         let since_epoch = SystemTime::now()
             .duration_since(UNIX_EPOCH)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::plugin::{Controller, Identity, NodeService};
-use crate::model::{PluginId, Secret};
+use nomad_csi_model::{PluginId, Secret};
 
 /// The three services of one plugin over one connection. The connection is opened on first use and
 /// reopened after a failure.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::model::{AllocId, AllocReport, Job, PluginId, RemoteVolume, TaskGroup, VolumeAlias};
+use nomad_csi_model::{AllocId, AllocReport, Job, PluginId, RemoteVolume, TaskGroup, VolumeAlias};
 
 /// An allocation that the node has to run, or to stop.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 
 use super::host_error::HostError;
 use super::node_host::CallOrder;
-use crate::model::{
+use nomad_csi_model::{
     ExternalNodeId, HostSession, NamespacedId, PublishContext, RemoteVolume, Secrets, Usage,
 };
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::model::{ExternalId, Secrets, VolumeStatus};
+use nomad_csi_model::{ExternalId, Secrets, VolumeStatus};
 
 use super::storage::PageRequest;
 

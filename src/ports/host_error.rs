@@ -9,8 +9,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::plugin::{Delivery, PluginError, StatusCode};
-use crate::model::{AllocId, ExternalId, HostSession, PluginId, RemoteVolume, shell_quoted};
-use crate::retry::Verdict;
+use nomad_csi_model::retry::Verdict;
+use nomad_csi_model::{AllocId, ExternalId, HostSession, PluginId, RemoteVolume, shell_quoted};
 
 /// An operation that a host carries out for one volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -400,8 +400,8 @@ fn listed(processes: &[u32]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ports::plugin::Rpc;
-    use crate::ports::verdict::{verdict_of, verdict_unsent};
+    use crate::plugin::Rpc;
+    use crate::verdict::{verdict_of, verdict_unsent};
 
     const STEPS: [Rpc; 7] = [
         Rpc::ControllerPublishVolume,

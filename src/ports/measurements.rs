@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::plugin::StatusCode;
-use crate::model::{NamespacedId, NodeId, PluginId, VolumeStats};
+use nomad_csi_model::{NamespacedId, NodeId, PluginId, VolumeStats};
 
 /// The number of registered volumes of each plugin, by the worst health that the plugin reports. The words
 /// are those of `model::health_word`.

@@ -1,6 +1,6 @@
 //! The receiver of what happens to the mounts of a node, for its events.
 
-use crate::model::{AllocId, NamespacedId};
+use nomad_csi_model::{AllocId, NamespacedId};
 
 /// What was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use async_trait::async_trait;
 
 use super::host_error::HostError;
-use crate::model::{
+use nomad_csi_model::{
     AllocId, Bytes, CapacityRange, HostSession, NamespacedId, PublishContext, RemoteVolume,
     Secrets, TargetPath, Usage, VolumeAlias, VolumeStats,
 };

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use crate::model::{AllocId, NodeId, PluginId, PluginInstance};
+use nomad_csi_model::{AllocId, NodeId, PluginId, PluginInstance};
 
 /// The report was not recorded. The sender keeps it and tries again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -16,12 +16,12 @@ use super::stats::NodeVolumeStats;
 use super::storage::{
     CreateSnapshot, ExpandVolume, ExpandedVolume, ListSnapshots, ModifyVolume, Page, PageRequest,
 };
-use crate::model::{
+use nomad_csi_model::retry::Verdict;
+use nomad_csi_model::{
     Bytes, Capability, Capacity, CapacityRange, ControllerCapabilities, ExternalId, ExternalNodeId,
     ExternalVolume, MountOptions, NodeCapabilities, PublishContext, Secrets, Snapshot, SnapshotId,
     StorageStatus, Topology, TopologyRequest, VolumeStats, VolumeStatus,
 };
-use crate::retry::Verdict;
 
 /// Every RPC that this program sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::connector::PluginConnection;
-use crate::model::{AllocId, PluginId};
+use nomad_csi_model::{AllocId, PluginId};
 
 /// The open connections to the plugins of this agent.
 #[async_trait]

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::model::ExternalId;
+use nomad_csi_model::ExternalId;
 
 /// The request of NodeGetVolumeStats. The paths are those that the plugin sees.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 //! Nomad's clients match on these texts (`csi/client.go`), so they are its own, word for word.
 
 use super::plugin::{PluginError, Rpc, StatusCode};
-use crate::model::ExternalId;
+use nomad_csi_model::ExternalId;
 
 /// What a step was about.
 #[derive(Clone, Copy, Debug)]
@@ -108,8 +108,8 @@ fn expand(code: StatusCode, StepSubject { volume, .. }: StepSubject<'_>) -> Opti
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ports::plugin::Delivery;
-    use crate::ports::verdict::verdict_of;
+    use crate::plugin::Delivery;
+    use crate::verdict::verdict_of;
 
     #[test]
     fn a_failed_step_has_nomads_text() {

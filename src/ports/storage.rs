@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::{
+use nomad_csi_model::{
     Bytes, Capability, CapacityRange, ExternalId, MountOptions, Secrets, SnapshotId,
 };
 

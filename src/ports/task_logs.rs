@@ -6,8 +6,26 @@
 
 use async_trait::async_trait;
 
-use super::task_run::LogStream;
-use crate::model::AllocId;
+use nomad_csi_model::AllocId;
+
+/// One of the two outputs of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogStream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+impl LogStream {
+    /// Returns the name in commands and file names: `stdout` or `stderr`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Stdout => "stdout",
+            Self::Stderr => "stderr",
+        }
+    }
+}
 
 /// An output of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]

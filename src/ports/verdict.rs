@@ -5,7 +5,7 @@
 //! does neither. The caller runs the retry loop.
 
 use super::plugin::{Rpc, StatusCode};
-use crate::retry::Verdict;
+use nomad_csi_model::retry::Verdict;
 
 /// The kind of an RPC, as far as it changes the meaning of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

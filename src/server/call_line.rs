@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use crate::ports::CallLoad;
+use nomad_csi_ports::CallLoad;
 
 /// Calls with a common limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -11,8 +11,8 @@ use tokio::time::Instant;
 
 use super::call_line::{CallClass, CallLine, CallWidths};
 use super::keyed_limiter::QueueFull;
-use crate::model::PluginId;
-use crate::ports::CallObserver;
+use nomad_csi_model::PluginId;
+use nomad_csi_ports::CallObserver;
 
 /// The lines of all plugins. A clone is the same lines.
 #[derive(Clone)]
@@ -183,7 +183,7 @@ mod tests {
     use futures_util::FutureExt as _;
 
     use super::*;
-    use crate::ports::fake::NoCallObserver;
+    use nomad_csi_testing::NoCallObserver;
 
     fn lines(max_waiting: usize) -> CallLines {
         let widths = CallWidths {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::{AllocId, Node, NodeId, NodeStatus, PluginId};
-use crate::state::PluginAlloc;
+use nomad_csi_claims::state::PluginAlloc;
+use nomad_csi_model::{AllocId, Node, NodeId, NodeStatus, PluginId};
 
 /// Why no controller can be called. Nothing was sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -25,7 +25,7 @@ pub enum NoController {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidates {
     pub(super) plugin: PluginId,
-    pub(in crate::server) allocs: Vec<AllocId>,
+    pub(crate) allocs: Vec<AllocId>,
 }
 
 /// Chooses the instances to call: healthy controllers on ready nodes, in their order.

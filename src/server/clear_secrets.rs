@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use super::jobs::JobSealer;
 use super::sealing::VolumeSealer;
-use crate::model::{JobKey, MountOptions, RemoteVolume, SealedSecrets, SecretValues, Secrets};
-use crate::ports::Sealer;
-use crate::state::{
+use crate::sealer::Sealer;
+use nomad_csi_claims::state::{
     AllocRecord, ClaimsRecord, JobVersion, Shared, SnapshotChanges, State, StoredRecord,
     VolumeRecord,
 };
+use nomad_csi_model::{JobKey, MountOptions, RemoteVolume, SealedSecrets, SecretValues, Secrets};
 
 /// Returns the state as a complete snapshot in which nothing that may be secret is in clear.
 pub fn with_sealed_secrets(state: &State, sealer: &Arc<dyn Sealer>) -> SnapshotChanges {

@@ -2,7 +2,7 @@
 //!
 //! `candidates` chooses the usable instances; [`Forwarder`] calls them. [`RepeatedCall`] is the only
 //! loop that repeats a controller call: the port below makes one attempt, and callers do not retry. The
-//! port's [`crate::retry::Verdict`] classifies failures; error texts are never parsed.
+//! port's [`nomad_csi_model::retry::Verdict`] classifies failures; error texts are never parsed.
 //!
 //! Instances are called in the order of their node IDs, because drivers with a leader expect one
 //! preferred instance; on one node the newest allocation comes first. The next instance is called only
@@ -21,8 +21,8 @@ use super::call_lines::CallPermit;
 use super::candidates::Candidates;
 use super::forward_error::ForwardError;
 use super::repeated_call::{ForwardLimits, LateCall, RepeatedCall};
-use crate::model::AllocId;
-use crate::ports::{Controller, IdSource, PluginDirectory, PluginError, Rpc};
+use nomad_csi_model::AllocId;
+use nomad_csi_ports::{Controller, IdSource, PluginDirectory, PluginError, Rpc};
 
 /// Calls controllers of plugins.
 #[derive(Clone)]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::candidates::NoController;
-use crate::ports::{PluginError, Rpc};
+use nomad_csi_ports::{PluginError, Rpc};
 
 /// The known effect of a failed call, from the answers to all its attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,9 +6,9 @@
 use std::collections::VecDeque;
 
 use super::cell::StateCell;
-use crate::model::NamespacedId;
-use crate::ports::JournalError;
-use crate::state::{Event, VolumeHistory};
+use crate::journal::JournalError;
+use nomad_csi_claims::state::{Event, VolumeHistory};
+use nomad_csi_model::NamespacedId;
 
 /// How many events are read at a time.
 const EVENTS_PER_READ: usize = 512;
@@ -50,10 +50,10 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::ports::fake::MemoryJournal;
-    use crate::server::cell::{CellOptions, Expected};
-    use crate::state::EventKind;
-    use crate::state::samples::{key, registered, started};
+    use crate::cell::{CellOptions, Expected};
+    use crate::fake::MemoryJournal;
+    use nomad_csi_claims::state::EventKind;
+    use nomad_csi_claims::state::samples::{key, registered, started};
 
     async fn indexes(cell: &StateCell, id: &str, most: usize) -> Vec<u64> {
         let events = volume_history(cell, &key("default", id), most).await;

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use super::cell::{CommitError, StateCell};
 use super::error::{NamespaceError, ServerError};
 use super::jobs::forget_stopped;
-use crate::model::Namespace;
-use crate::ports::Clock;
-use crate::state::{Event, EventKind, NamespaceEvent, NamespaceRecord};
+use nomad_csi_claims::state::{Event, EventKind, NamespaceEvent, NamespaceRecord};
+use nomad_csi_model::Namespace;
+use nomad_csi_ports::Clock;
 
 /// How often a deletion is decided again after another change.
 const CONFLICT_RETRIES: usize = 16;

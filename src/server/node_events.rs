@@ -6,8 +6,8 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::model::NodeId;
-use crate::ports::{Clock, MountEvent, MountObserver};
+use nomad_csi_model::NodeId;
+use nomad_csi_ports::{Clock, MountEvent, MountObserver};
 
 /// Something that happened to the volumes of the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,9 +65,9 @@ impl MountObserver for NodeEvents {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{NamespacedId, VolumeId};
-    use crate::ports::MountAction;
-    use crate::ports::fake::FakeClock;
+    use nomad_csi_model::{NamespacedId, VolumeId};
+    use nomad_csi_ports::MountAction;
+    use nomad_csi_testing::FakeClock;
 
     #[test]
     fn the_newest_events_are_kept_in_order() {

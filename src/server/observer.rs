@@ -5,9 +5,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::cell::{CommitError, Expected, StateCell};
-use crate::model::{AllocId, NodeId, PluginId, PluginInstance};
-use crate::ports::{Clock, PluginObserver, ReportRefused};
-use crate::state::{Event, EventKind};
+use nomad_csi_claims::state::{Event, EventKind};
+use nomad_csi_model::{AllocId, NodeId, PluginId, PluginInstance};
+use nomad_csi_ports::{Clock, PluginObserver, ReportRefused};
 
 /// Records the reports of nodes in the state.
 pub struct RecordingObserver {
@@ -62,9 +62,9 @@ impl PluginObserver for RecordingObserver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ports::fake::PluginSettings;
-    use crate::server::fake::FakeAgent;
-    use crate::state::plugin;
+    use crate::fake::FakeAgent;
+    use nomad_csi_claims::state::plugin;
+    use nomad_csi_testing::PluginSettings;
 
     #[tokio::test]
     async fn reports_are_recorded_until_the_cell_stops() {

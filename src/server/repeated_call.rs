@@ -13,9 +13,9 @@ use tracing::{debug, warn};
 
 use super::call_lines::CallPermit;
 use super::forward_error::{ForwardError, ForwardOutcome};
-use crate::model::AllocId;
-use crate::ports::{IdSource, PluginError, Rpc, StatusCode};
-use crate::retry::{RetryPolicy, Verdict};
+use nomad_csi_model::AllocId;
+use nomad_csi_model::retry::{RetryPolicy, Verdict};
+use nomad_csi_ports::{IdSource, PluginError, Rpc, StatusCode};
 
 /// The limits of controller calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,25 +7,27 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::claim::{ClaimUsage, SealedFlags};
-use crate::model::{
+use crate::error::ServerError;
+use crate::sealer::{SealError, Sealer};
+use nomad_csi_claims::claim::{ClaimUsage, SealedFlags};
+use nomad_csi_claims::state::{
+    RecordedFlags, RecordedMountOptions, VolumeDefinition, VolumeRecord,
+};
+use nomad_csi_model::{
     MountOptions, NamespacedId, PublishContext, RemoteVolume, SealedSecrets, SecretOwner,
     SecretValues, Secrets, Usage, Volume, VolumeRequest,
 };
-use crate::ports::{SealError, Sealer};
-use crate::server::error::ServerError;
-use crate::state::{RecordedFlags, RecordedMountOptions, VolumeDefinition, VolumeRecord};
 
 /// Seals and opens what is secret of a volume. A clone uses the same key.
 #[derive(Clone)]
-pub(in crate::server) struct VolumeSealer(Arc<dyn Sealer>);
+pub(crate) struct VolumeSealer(Arc<dyn Sealer>);
 
 impl VolumeSealer {
-    pub(in crate::server) fn new(sealer: Arc<dyn Sealer>) -> Self {
+    pub(crate) fn new(sealer: Arc<dyn Sealer>) -> Self {
         Self(sealer)
     }
 
-    pub(in crate::server) fn seal(&self, key: &NamespacedId, secrets: &Secrets) -> SealedSecrets {
+    pub(crate) fn seal(&self, key: &NamespacedId, secrets: &Secrets) -> SealedSecrets {
         self.0.seal(&key.into(), secrets)
     }
 
@@ -36,22 +38,19 @@ impl VolumeSealer {
     }
 
     /// The recorded secrets of a volume.
-    pub(in crate::server) fn secrets_of(
-        &self,
-        record: &VolumeRecord,
-    ) -> Result<Secrets, ServerError> {
+    pub(crate) fn secrets_of(&self, record: &VolumeRecord) -> Result<Secrets, ServerError> {
         self.open(record.key(), &record.secrets)
     }
 
     /// The definition of a new volume.
-    pub(in crate::server) fn definition(&self, request: &VolumeRequest) -> VolumeDefinition {
+    pub(crate) fn definition(&self, request: &VolumeRequest) -> VolumeDefinition {
         let options = self.seal_mount_options(&request.key(), request.mount_options.as_ref());
         VolumeDefinition::new(request, options)
     }
 
     /// The definition of an updated volume. Sealed mount options that did not change from `before`
     /// keep their sealed form.
-    pub(in crate::server) fn updated_definition(
+    pub(crate) fn updated_definition(
         &self,
         volume: &Volume,
         before: Option<&MountOptions>,
@@ -71,7 +70,7 @@ impl VolumeSealer {
     }
 
     /// Whether a request has exactly the recorded definition.
-    pub(in crate::server) fn is_definition_of(
+    pub(crate) fn is_definition_of(
         &self,
         request: &VolumeRequest,
         recorded: &VolumeDefinition,
@@ -81,7 +80,7 @@ impl VolumeSealer {
     }
 
     /// The recorded mount options with their flags opened.
-    pub(in crate::server) fn mount_options_of(
+    pub(crate) fn mount_options_of(
         &self,
         definition: &VolumeDefinition,
     ) -> Result<Option<MountOptions>, ServerError> {
@@ -102,11 +101,7 @@ impl VolumeSealer {
     }
 
     /// Seals the flags of a claim so that they can be compared.
-    pub(in crate::server) fn seal_flags(
-        &self,
-        volume: &NamespacedId,
-        flags: &[String],
-    ) -> SealedFlags {
+    pub(crate) fn seal_flags(&self, volume: &NamespacedId, flags: &[String]) -> SealedFlags {
         let flags = keyed_by_position(flags);
         SealedFlags {
             sealed: self.seal(volume, &flags),
@@ -115,7 +110,7 @@ impl VolumeSealer {
     }
 
     /// The usage of a claim with its flags opened.
-    pub(in crate::server) fn open_usage(
+    pub(crate) fn open_usage(
         &self,
         volume: &NamespacedId,
         usage: &ClaimUsage,
@@ -132,7 +127,7 @@ impl VolumeSealer {
     }
 
     /// Secrets that were sealed for a volume.
-    pub(in crate::server) fn open_secrets(
+    pub(crate) fn open_secrets(
         &self,
         volume: &NamespacedId,
         sealed: &SealedSecrets,
@@ -141,7 +136,7 @@ impl VolumeSealer {
     }
 
     /// Seals the values of a volume context that contain a secret of the call, or look sealed.
-    pub(in crate::server) fn seal_volume_context(
+    pub(crate) fn seal_volume_context(
         &self,
         volume: &RemoteVolume,
         context: BTreeMap<String, String>,
@@ -157,7 +152,7 @@ impl VolumeSealer {
     }
 
     /// Seals the values of a recorded volume context that are in clear and contain a secret.
-    pub(in crate::server) fn seal_clear_context(
+    pub(crate) fn seal_clear_context(
         &self,
         volume: &RemoteVolume,
         context: BTreeMap<String, String>,
@@ -170,7 +165,7 @@ impl VolumeSealer {
     }
 
     /// Seals the values of a recorded publish context that are in clear.
-    pub(in crate::server) fn seal_clear_publish_context(
+    pub(crate) fn seal_clear_publish_context(
         &self,
         volume: &RemoteVolume,
         context: PublishContext,
@@ -182,7 +177,7 @@ impl VolumeSealer {
     }
 
     /// Seals mount flags that the first versions recorded in clear.
-    pub(in crate::server) fn seal_clear_flags(&self, definition: &mut VolumeDefinition) {
+    pub(crate) fn seal_clear_flags(&self, definition: &mut VolumeDefinition) {
         if let Some(options) = &mut definition.mount_options
             && let RecordedFlags::Clear(flags) = &options.mount_flags
         {
@@ -192,7 +187,7 @@ impl VolumeSealer {
     }
 
     /// Seals a publish context.
-    pub(in crate::server) fn seal_publish_context(
+    pub(crate) fn seal_publish_context(
         &self,
         volume: &RemoteVolume,
         context: PublishContext,
@@ -221,7 +216,7 @@ impl VolumeSealer {
     }
 
     /// Opens the sealed values of a context.
-    pub(in crate::server) fn open_context(
+    pub(crate) fn open_context(
         &self,
         volume: &RemoteVolume,
         context: &BTreeMap<String, String>,

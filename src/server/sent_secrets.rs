@@ -9,9 +9,10 @@ use async_trait::async_trait;
 
 use super::cell::StateCell;
 use super::sealing::VolumeSealer;
-use crate::model::PluginId;
-use crate::ports::{Sealer, SentSecrets, SentSecretsReader};
-use crate::state::State;
+use crate::sealer::Sealer;
+use nomad_csi_claims::state::State;
+use nomad_csi_model::PluginId;
+use nomad_csi_ports::{SentSecrets, SentSecretsReader};
 
 /// Reads it from the state of a server.
 pub struct RecordedSecrets {

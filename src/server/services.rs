@@ -13,8 +13,8 @@ use super::namespaces::NamespaceService;
 use super::node_events::NodeEvents;
 use super::variables::{VariablePorts, VariableService};
 use super::volumes::{CreationDriver, VolumeLimits, VolumePorts, VolumeService};
-use crate::model::NodeId;
-use crate::ports::{
+use nomad_csi_model::NodeId;
+use nomad_csi_ports::{
     IdSource, Measurements, MetricsSource, NoMeasurements, TaskLogs, VolumeStatsSample,
 };
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::tree::{Entry, Node, Object, Value};
 use super::{hcl, json};
-use crate::diagnostic::{Diagnostics, SourceMap};
+use nomad_csi_model::diagnostic::{Diagnostics, SourceMap};
 
 /// What one or more policies grant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

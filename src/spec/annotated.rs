@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::encode::{hcl, one_line, yaml_fields};
 use super::syntax::Syntax;
-use crate::model::escape_json;
+use nomad_csi_model::escape_json;
 
 /// Some fields, and what a person should know about them.
 pub(super) struct Section {

@@ -1,6 +1,6 @@
 //! Values of fields that a specification does not set.
 
-use crate::model::Namespace;
+use nomad_csi_model::Namespace;
 
 /// The defaults of a specification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 
 use super::syntax::Syntax;
 use super::tree::UNKNOWN;
-use crate::model::{
+use nomad_csi_model::{
     Bytes, HiddenField, MountOptions, SecretRef, SetName, Topology, UnresolvedRequest, escape_json,
     escape_json_for_yaml, is_invisible,
 };

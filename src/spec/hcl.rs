@@ -20,7 +20,9 @@ use super::parse_error::ParseError;
 use super::tree::{
     Node, Object, ReferenceSource, ScalarKind, SecretReference, SpannedText, UNKNOWN, Value,
 };
-use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, SourceMap, Span, closest_match};
+use nomad_csi_model::diagnostic::{
+    Code, Diagnostic, Diagnostics, SourceId, SourceMap, Span, closest_match,
+};
 
 /// What the expressions of a file may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use super::parse_error::ParseError;
 use super::syntax::Syntax;
 use super::tree::{Object, Value};
 use super::{hcl, json, mask, yaml};
-use crate::diagnostic::{Diagnostics, SourceId, SourceMap, Span};
+use nomad_csi_model::diagnostic::{Diagnostics, SourceId, SourceMap, Span};
 
 /// The tree of a job file.
 pub(crate) struct JobText<'a> {

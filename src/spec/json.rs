@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use super::parse_error::ParseError;
 use super::tree::{MAX_DEPTH, Node, Object, ScalarKind, SpannedText, Value, ValueBudget};
-use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, SourceMap, Span};
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, SourceMap, Span};
 
 /// Reads a file to a tree.
 pub(super) fn parse<'a>(

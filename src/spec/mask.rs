@@ -5,7 +5,7 @@
 
 use super::schema;
 use super::tree::{Entry, Object, Value};
-use crate::diagnostic::{Span, closest_match};
+use nomad_csi_model::diagnostic::{Span, closest_match};
 
 /// Returns whether values under a key are hidden: `secrets`, `mount_flags` (which may contain
 /// passwords), and similar keys, because a misspelt key has the same value.

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::syntax::Syntax;
 use super::tree::{Node, Object, Value};
-use crate::diagnostic::Span;
+use nomad_csi_model::diagnostic::Span;
 
 /// Returns the ranges to hide, in ascending order. `is_sensitive` says which keys have secrets.
 pub(super) fn secret_comments(

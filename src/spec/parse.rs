@@ -10,8 +10,8 @@ use super::syntax::Syntax;
 use super::tree::Object;
 use super::volume_spec::VolumeSpec;
 use super::{hcl, json, mask, mask_comments, mask_text, yaml};
-use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, SourceMap, Span};
-use crate::model::SetName;
+use nomad_csi_model::SetName;
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, SourceMap, Span};
 
 /// The content of one text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::diagnostic::{Code, Diagnostic, SourceId, SourceMap};
+use nomad_csi_model::diagnostic::{Code, Diagnostic, SourceId, SourceMap};
 
 /// The first syntax error of a text. Its messages quote keys and punctuation only, never values,
 /// which may be secrets.

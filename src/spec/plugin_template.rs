@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::annotated::{Section, annotated};
 use super::encode::{json_topologies, yaml_topologies};
 use super::syntax::Syntax;
-use crate::model::{
+use nomad_csi_model::{
     AccessMode, ControllerCapabilities, Plugin, PluginInstance, Topology, shell_quoted,
 };
 

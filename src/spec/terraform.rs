@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::encode::WritableSpec;
-use crate::model::{
+use nomad_csi_model::{
     AccessMode, AttachmentMode, Bytes, Capability, CapacityRange, ExternalId, HiddenField,
     MountOptions, Namespace, PluginId, Topology, TopologyRequest, UnresolvedRequest, VolumeId,
     is_invisible,

@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 
 use super::syntax::Syntax;
-use crate::diagnostic::Span;
+use nomad_csi_model::diagnostic::Span;
 
 /// Limit of nested objects and lists, so recursion over a tree, including its drop, cannot exhaust
 /// the stack.

@@ -7,8 +7,8 @@
 use std::collections::HashMap;
 
 use super::volume_spec::{Purpose, VolumeSpec};
-use crate::diagnostic::{Code, Diagnostic, Diagnostics, Span};
-use crate::model::{
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, Span};
+use nomad_csi_model::{
     AttachmentMode, ExternalId, Namespace, NamespacedId, PluginId, SecretRefs, SetName,
 };
 

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::diagnostic::{Code, Diagnostic, Span};
-use crate::model::{HiddenField, NamespacedId, SetName, UnresolvedRequest};
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Span};
+use nomad_csi_model::{HiddenField, NamespacedId, SetName, UnresolvedRequest};
 
 /// Limit of the volumes of one command. Each costs about a kilobyte.
 pub const MAX_VOLUMES: usize = 100_000;

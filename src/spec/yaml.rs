@@ -19,7 +19,7 @@ use super::parse_error::ParseError;
 use super::tree::{
     Entry, MAX_DEPTH, MAX_VALUES, Node, Object, ScalarKind, SpannedText, Value, ValueBudget,
 };
-use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, SourceMap, Span};
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, SourceMap, Span};
 
 /// Reads all documents of a file.
 pub(super) fn parse<'a>(

@@ -16,8 +16,8 @@ use tokio::sync::Notify;
 use super::operations::Operations;
 use super::registry_text::registry_text;
 use super::volume_stats::StatsGauges;
-use crate::model::PluginId;
-use crate::ports::{
+use nomad_csi_model::PluginId;
+use nomad_csi_ports::{
     CallLoad, CallMeasurements, CallObserver, Measurements, MetricsSource, StatusCode,
     VolumeHealthCounts, VolumeStatsSample,
 };

@@ -11,7 +11,7 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use crate::diagnostic::{Code, Diagnostic, Diagnostics};
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
 
 /// The log level of this program. Libraries log warnings only, except at [`LogLevel::Trace`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,7 +65,7 @@ pub enum LogFormat {
 pub struct LogSettings {
     /// The level, unless there is a filter.
     pub level: LogLevel,
-    /// Directives such as `debug` or `nomad_csi::server=debug,warn`, which replace the level.
+    /// Directives such as `debug` or `nomad_csi_server=debug,warn`, which replace the level.
     pub filter: Option<String>,
     /// The format of log lines.
     pub format: LogFormat,
@@ -106,7 +106,7 @@ fn filter(settings: &LogSettings) -> Result<EnvFilter, Diagnostics> {
     EnvFilter::from_str(directives).map_err(|error| {
         Diagnostic::error(Code::LogBadFilter, format!("cannot parse the log filter `{directives}`"))
             .note(error.to_string())
-            .help("write a level (`warn`, `info`, `debug`, `trace`) or a list such as `warn,nomad_csi::server=debug`")
+            .help("write a level (`warn`, `info`, `debug`, `trace`) or a list such as `warn,nomad_csi_server=debug`")
             .into()
     })
 }
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn libraries_log_warnings_only() {
         let log = || {
-            tracing::debug!(target: "nomad_csi::server", "ours");
+            tracing::debug!(target: "nomad_csi_server", "ours");
             tracing::info!(target: "hyper", "theirs");
             tracing::warn!(target: "hyper", "their warning");
         };

@@ -6,8 +6,9 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 
-use crate::ports::{Journal, JournalError, Measurements, Replay};
-use crate::state::{Event, SnapshotChanges};
+use nomad_csi_claims::state::{Event, SnapshotChanges};
+use nomad_csi_ports::Measurements;
+use nomad_csi_server::{Journal, JournalError, Replay};
 
 /// Another journal, and what measures it.
 pub struct MeasuredJournal<J> {

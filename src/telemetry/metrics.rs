@@ -113,7 +113,7 @@ impl ReconcileMetrics {
         self.changes.get_or_create(&labels).inc();
     }
 
-    /// Returns all metrics as [`crate::ports::METRICS_CONTENT_TYPE`].
+    /// Returns all metrics as [`nomad_csi_ports::METRICS_CONTENT_TYPE`].
     pub fn text(&self) -> String {
         registry_text(&self.registry)
     }

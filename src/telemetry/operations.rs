@@ -7,7 +7,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::ports::StatusCode;
+use nomad_csi_ports::StatusCode;
 
 type Labels = Vec<(&'static str, String)>;
 

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use super::operations::Operations;
 use super::registry_text::registry_text;
-use crate::ports::{CallMeasurements, MetricsSource, StatusCode};
+use nomad_csi_ports::{CallMeasurements, MetricsSource, StatusCode};
 
 /// The metrics of a plugin.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
-/// Returns all metrics as [`crate::ports::METRICS_CONTENT_TYPE`].
+/// Returns all metrics as [`nomad_csi_ports::METRICS_CONTENT_TYPE`].
 pub(super) fn registry_text(registry: &Registry) -> String {
     let mut text = String::new();
     match encode(&mut text, registry) {

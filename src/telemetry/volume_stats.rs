@@ -9,8 +9,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use crate::model::{NamespacedId, NodeId, Quantity, VolumeStats};
-use crate::ports::VolumeStatsSample;
+use nomad_csi_model::{NamespacedId, NodeId, Quantity, VolumeStats};
+use nomad_csi_ports::VolumeStatsSample;
 
 type Labels = Vec<(&'static str, String)>;
 type Key = (NamespacedId, NodeId);
@@ -129,7 +129,7 @@ impl StatsGauges {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Condition, Namespace, VolumeId};
+    use nomad_csi_model::{Condition, Namespace, VolumeId};
 
     fn key(volume: &str) -> Key {
         let volume = NamespacedId::new(Namespace::new("prod"), VolumeId::new(volume));

@@ -88,7 +88,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::wire::{AllocationStub, decode_value};
+    use crate::{AllocationStub, decode_value};
 
     #[test]
     fn a_recorded_allocation_is_read() {

@@ -164,8 +164,8 @@ impl<'de> Visitor<'de> for Bounded<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::WriteRequest;
-    use crate::wire::decode::decode;
+    use crate::WriteRequest;
+    use crate::decode::decode;
 
     const LIMITS: DecodeLimits = DecodeLimits {
         json_values: 1000,

@@ -75,7 +75,7 @@ impl<'de, F: FnMut(&RawValue) -> Result<(), ()>> Visitor<'de> for Elements<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::NamespaceDocument;
+    use crate::NamespaceDocument;
 
     const LIMITS: DecodeLimits = DecodeLimits {
         json_values: 5,

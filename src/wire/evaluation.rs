@@ -130,7 +130,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::wire::decode_value;
+    use crate::decode_value;
 
     #[test]
     fn a_recorded_evaluation_keeps_its_fields() {

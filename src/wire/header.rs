@@ -1,6 +1,6 @@
 //! HTTP headers of Nomad's API, and the header with secrets.
 
-use crate::model::Secrets;
+use nomad_csi_model::Secrets;
 
 /// The ACL token.
 pub const TOKEN: &str = "X-Nomad-Token";

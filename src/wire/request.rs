@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::volume::{
     CapabilityDocument, MountOptionsDocument, TopologyRequestDocument, VolumeDocument,
 };
-use crate::model::Secrets;
+use nomad_csi_model::Secrets;
 
 /// Secrets in a request body. Serialisation reveals them; `Debug` hides them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -127,7 +127,7 @@ pub struct WriteResponse {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::decode;
+    use crate::decode;
 
     #[test]
     fn an_error_never_contains_a_secret_of_the_wrong_type() {

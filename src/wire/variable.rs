@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::model::GoDuration;
-use crate::model::Secrets;
+use nomad_csi_model::GoDuration;
+use nomad_csi_model::Secrets;
 
 /// The items of a variable in a body; hidden in `Debug`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -106,7 +106,7 @@ pub struct WrittenVariable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::decode;
+    use crate::decode;
 
     /// The response is from Nomad 2.0.5 (`variables.jsonl`, `lock-acquire-min-delay`).
     #[test]

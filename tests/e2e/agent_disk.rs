@@ -8,8 +8,8 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 use crate::agent_process::{AgentProcess, processes_with, program};
 use crate::http::Address;
-use crate::namespace::run_in_mount_namespace;
 use crate::volumes::{create, list};
+use nomad_csi_testing::namespace::run_in_mount_namespace;
 
 /// More registrations than the free space of the database file holds.
 const ENOUGH: usize = 500;

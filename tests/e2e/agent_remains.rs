@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use nomad_csi::diagnostic::Code;
+use nomad_csi_model::diagnostic::Code;
 
 use crate::agent_process::{AgentProcess, processes_with, program};
 use crate::damage::damage;

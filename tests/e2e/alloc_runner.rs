@@ -5,20 +5,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use nomad_csi::csi::GrpcConnector;
-use nomad_csi::model::{
+use nomad_csi_csi::GrpcConnector;
+use nomad_csi_model::{
     AllocId, AllocReport, Job, JobType, JobVolume, JobVolumeKind, MountRoot, PropagationMode,
     RestartPolicy, Task, TaskConfig, TaskEnvironment, TaskGroup, VolumeMount,
 };
-use nomad_csi::mounts::LinuxMounter;
-use nomad_csi::node::{
+use nomad_csi_node::RunDriver;
+use nomad_csi_node::mounts::LinuxMounter;
+use nomad_csi_node::{
     AllocRunnerDeps, AllocRunners, CallLanes, NodeTaskLogs, PluginHost, PluginHostDeps, Registry,
 };
-use nomad_csi::ports::fake::{FakeControlPlane, NothingSent};
-use nomad_csi::ports::{
-    AssignedAlloc, LogOrigin, LogStream, RandomIds, RunDriver, SystemClock, TaskLogs as _,
-    TaskOutput,
+use nomad_csi_ports::{
+    AssignedAlloc, LogOrigin, LogStream, RandomIds, SystemClock, TaskLogs as _, TaskOutput,
 };
+use nomad_csi_testing::{FakeControlPlane, NothingSent};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -63,11 +63,7 @@ impl Node {
             drivers: drivers(),
             clock: Arc::new(SystemClock),
             ids: Arc::new(RandomIds),
-            node: Arc::new(nomad_csi::model::Node::new(
-                "node-1".into(),
-                "laptop",
-                "dc1",
-            )),
+            node: Arc::new(nomad_csi_model::Node::new("node-1".into(), "laptop", "dc1")),
             mounter: Arc::new(LinuxMounter),
             plugins: Arc::new(PluginHost::new(PluginHostDeps {
                 connector: Arc::new(GrpcConnector::new()),

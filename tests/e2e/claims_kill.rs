@@ -11,10 +11,10 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use nomad_csi::claim::{Known, StartedCall};
-use nomad_csi::ports::Journal as _;
-use nomad_csi::state::{State, replay, violations};
-use nomad_csi::store::EmbeddedJournal;
+use nomad_csi_claims::claim::{Known, StartedCall};
+use nomad_csi_claims::state::{State, replay, violations};
+use nomad_csi_server::Journal as _;
+use nomad_csi_server::store::EmbeddedJournal;
 use rustix::process::Signal;
 
 use crate::agent_process::{AgentProcess, processes_with, program, signal_process};

@@ -13,15 +13,15 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use nomad_csi::mounts::LinuxBlockStorage;
-use nomad_csi::ports::BlockStorage as _;
+use nomad_csi_node::mounts::LinuxBlockStorage;
+use nomad_csi_ports::BlockStorage as _;
 use rustix::mount::UnmountFlags;
 use serde_json::{Value, json};
 
 use crate::http::Address;
-use crate::namespace::mounts;
 use crate::random::Random;
 use crate::wait::until;
+use nomad_csi_testing::namespace::mounts;
 
 /// How many claims a client holds at most.
 const HELD: usize = 2;

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use nomad_csi::driver::TaskLimits;
-use nomad_csi::model::Resources;
-use nomad_csi::ports::{LimitsReached, LogStream, RunEnd, RunRequest, TaskUser};
+use nomad_csi_model::Resources;
+use nomad_csi_node::driver::TaskLimits;
+use nomad_csi_node::{LimitsReached, RunEnd, RunRequest, TaskUser};
+use nomad_csi_ports::LogStream;
 use rustix::process::Signal;
 use serde_json::json;
 

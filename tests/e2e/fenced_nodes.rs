@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use crate::hostpath_fixture::run_in_namespace;
 use crate::job_machine::{Machine, WRITER, volume};
-use crate::namespace::mounts;
 use crate::plugin_endpoint::{RunningPlugin, endpoint};
 use crate::wait::until;
+use nomad_csi_testing::namespace::mounts;
 
 /// A task that writes lines with the ID of its allocation, and does not end before it is killed.
 const STUBBORN: &str =

@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use nomad_csi::csi::proto;
-use nomad_csi::csi::proto::volume_capability::access_mode::Mode;
+use nomad_csi_proto as proto;
+use nomad_csi_proto::volume_capability::access_mode::Mode;
 use rustix::mount::{MountFlags, UnmountFlags};
 use tonic::Code;
 
 use crate::hostpath_fixture::{
     ProcessFixture, run_in_namespace, stage_and_publish, unpublish_and_unstage,
 };
-use crate::namespace::{has_all_users, mounts};
 use crate::plugin_client::{Client, Publish, mount, named};
 use crate::wait::until_async;
+use nomad_csi_testing::namespace::{has_all_users, mounts};
 
 /// The options for volumes that are directories.
 const DIRECTORIES: [&str; 2] = ["--backing", "directory"];

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use nomad_csi::csi::proto::volume_capability::access_mode::Mode;
+use nomad_csi_proto::volume_capability::access_mode::Mode;
 use tonic::{Code, Status};
 
 use crate::hostpath_fixture::{

@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-use nomad_csi::csi::proto;
-use nomad_csi::mounts::LinuxBlockStorage;
-use nomad_csi::ports::{BlockStorage as _, FileSystem};
+use nomad_csi_node::mounts::LinuxBlockStorage;
+use nomad_csi_ports::{BlockStorage as _, FileSystem};
+use nomad_csi_proto as proto;
 use tonic::Status;
 
-use crate::namespace::{has_all_users, run_in_mount_namespace};
 use crate::plugin_client::{Client, Publish, channel};
 use crate::wait::until_async;
+use nomad_csi_testing::namespace::{has_all_users, run_in_mount_namespace};
 
 /// A plugin in its own directory. The end of the test kills it and detaches its devices.
 pub(crate) struct ProcessFixture {

@@ -7,11 +7,11 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _}
 use std::path::Path;
 use std::time::Duration;
 
-use nomad_csi::csi::proto;
-use nomad_csi::csi::proto::volume_capability::access_mode::Mode;
-use nomad_csi::csi::proto::volume_capability::{AccessType, MountVolume};
-use nomad_csi::mounts::LinuxBlockStorage;
-use nomad_csi::ports::{BlockStorage as _, FileSystem};
+use nomad_csi_node::mounts::LinuxBlockStorage;
+use nomad_csi_ports::{BlockStorage as _, FileSystem};
+use nomad_csi_proto as proto;
+use nomad_csi_proto::volume_capability::access_mode::Mode;
+use nomad_csi_proto::volume_capability::{AccessType, MountVolume};
 use tonic::{Code, Status};
 
 use crate::hostpath_fixture::{self, ProcessFixture, run_in_namespace_with_devices};

@@ -3,12 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
-use nomad_csi::csi::proto;
-use nomad_csi::csi::proto::volume_capability::access_mode::Mode;
-use nomad_csi::mounts::{LinuxBlockStorage, LinuxMounter};
-use nomad_csi::ports::{
+use nomad_csi_node::mounts::{LinuxBlockStorage, LinuxMounter};
+use nomad_csi_ports::{
     AttachOptions, BlockStorage as _, DeviceTuning, FileSystem, MountCalls, MountFlags,
 };
+use nomad_csi_proto as proto;
+use nomad_csi_proto::volume_capability::access_mode::Mode;
 use tonic::Code;
 
 use crate::hostpath_fixture::{ProcessFixture, run_in_namespace_with_devices};

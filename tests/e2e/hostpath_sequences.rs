@@ -5,20 +5,20 @@
 
 use std::time::Duration;
 
-use nomad_csi::csi::proto;
-use nomad_csi::mounts::LinuxBlockStorage;
-use nomad_csi::ports::BlockStorage as _;
+use nomad_csi_node::mounts::LinuxBlockStorage;
+use nomad_csi_ports::BlockStorage as _;
+use nomad_csi_proto as proto;
 use tonic::{Code, Status};
 
 use crate::hostpath_fixture::{ProcessFixture, run_in_namespace_with_devices};
-use crate::namespace::mounts;
 use crate::plugin_client::Client;
 use crate::wait::until_async;
+use nomad_csi_testing::namespace::mounts;
 
-#[path = "../../src/hostpath/tests/model.rs"]
-mod model;
-
-use model::{Call, CallResult, Message, Model, MountPaths, PluginTraits, SeededRng, random_call};
+use nomad_csi_testing::csi_model::{
+    ATTACH_LIMIT, Call, CallResult, Message, Model, MountPaths, PluginTraits, SeededRng,
+    random_call,
+};
 
 const SEQUENCES: u64 = 200;
 const STEPS: u64 = 6;
@@ -178,7 +178,7 @@ impl Sequence {
 
 /// Runs half of the sequences, each with its own profile.
 async fn sequences(requires_attachment: bool, seeds: impl Iterator<Item = u64>) {
-    let limit = model::ATTACH_LIMIT.to_string();
+    let limit = ATTACH_LIMIT.to_string();
     let flags: &[&str] = match requires_attachment {
         true => &["--overcommit", "--attach", "--attach-limit", &limit],
         false => &["--overcommit"],

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use nomad_csi::wire::ErrorBody;
+use nomad_csi_wire::ErrorBody;
 use serde_json::{Value, json};
 
 use crate::agent_process::{AgentProcess, program};

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use crate::agent_process::{AgentProcess, processes_with, program};
 use crate::http::Address;
-use crate::namespace::mounts;
 use crate::wait::until;
+use nomad_csi_testing::namespace::mounts;
 
 /// The access mode of a volume for one writer.
 pub(crate) const WRITER: &str = "single-node-writer";
@@ -101,7 +101,7 @@ impl Machine {
         command.arg("--data-dir").arg(self.data());
         command.args(options);
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        let filter = "info,nomad_csi::server::claims=debug";
+        let filter = "info,nomad_csi_server::claims=debug";
         command.env("NOMAD_CSI_LOG", filter);
         self.agent = Some(AgentProcess::run_with_its_log(command));
     }

@@ -15,9 +15,9 @@ use crate::agent_process::{
 };
 use crate::hostpath_fixture::{run_in_namespace, run_in_namespace_with_devices};
 use crate::job_machine::{Machine, WRITER, volume};
-use crate::namespace::{has_all_users, mounts};
 use crate::random::Random;
 use crate::wait::{spin, until, until_true};
+use nomad_csi_testing::namespace::{has_all_users, mounts};
 
 /// A user that owns nothing here.
 const STRANGER: u32 = 65_534;

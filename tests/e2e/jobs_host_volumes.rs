@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use crate::hostpath_fixture::run_in_namespace;
 use crate::job_machine::{Machine, WRITER, volume};
-use crate::namespace::mounts;
 use crate::wait::{until, until_true};
+use nomad_csi_testing::namespace::mounts;
 
 /// Directories of the machine that its operator offers, each with one file.
 struct HostDirectories {

@@ -8,8 +8,8 @@ use serde_json::json;
 
 use crate::hostpath_fixture::run_in_namespace;
 use crate::job_machine::{Machine, WRITER, volume};
-use crate::namespace::mounts;
 use crate::wait::until_within;
+use nomad_csi_testing::namespace::mounts;
 
 const ALLOCS: usize = 500;
 /// How long the idle agent is watched.

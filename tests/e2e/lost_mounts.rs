@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use crate::hostpath_fixture::{run_in_namespace, run_in_namespace_with_devices};
 use crate::job_machine::{Machine, WRITER, volume};
-use crate::namespace::mounts;
 use crate::wait::{until, until_true};
+use nomad_csi_testing::namespace::mounts;
 
 fn run(arguments: &[&str]) {
     let status = Command::new(arguments[0]).args(&arguments[1..]).status();

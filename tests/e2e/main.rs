@@ -3,12 +3,10 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
+    clippy::disallowed_methods,
     clippy::print_stderr,
     reason = "a failed or skipped test must be visible"
 )]
-
-// The model of the plugin tests refers to `crate::csi`.
-use nomad_csi::csi;
 
 mod agent;
 mod agent_crash;
@@ -54,8 +52,6 @@ mod long_input;
 mod lost_mounts;
 mod missing_files;
 mod mounts_of_others;
-#[path = "../support/namespace.rs"]
-mod namespace;
 mod node_faults;
 mod plugin_check;
 #[path = "../support/plugin_client.rs"]

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use rustix::process::getppid;
 
-use crate::namespace::{has_all_users, is_inside, mounts, run_in_mount_namespace};
+use nomad_csi_testing::namespace::{has_all_users, is_inside, mounts, run_in_mount_namespace};
 
 fn run(words: &[&str]) {
     let status = Command::new(words[0]).args(&words[1..]).status();

@@ -8,15 +8,15 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use nomad_csi::mounts::LinuxBlockStorage;
-use nomad_csi::ports::BlockStorage as _;
+use nomad_csi_node::mounts::LinuxBlockStorage;
+use nomad_csi_ports::BlockStorage as _;
 use serde_json::{Value, json};
 
 use crate::agent_process::{processes_with, program};
 use crate::hostpath_fixture::{run_in_namespace, run_in_namespace_with_devices};
 use crate::job_machine::{Machine, WRITER, volume};
-use crate::namespace::{has_all_users, mounts};
 use crate::wait::{until, until_true};
+use nomad_csi_testing::namespace::{has_all_users, mounts};
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 

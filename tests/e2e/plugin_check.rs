@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-use nomad_csi::mounts::LinuxBlockStorage;
-use nomad_csi::ports::BlockStorage as _;
+use nomad_csi_node::mounts::LinuxBlockStorage;
+use nomad_csi_ports::BlockStorage as _;
 use serde_json::Value;
 
-use crate::namespace::run_in_mount_namespace;
 use crate::plugin_client::{Client, channel};
 use crate::wait::until_async;
+use nomad_csi_testing::namespace::run_in_mount_namespace;
 
 /// An embedded plugin process. Dropping the value kills it.
 struct Plugin(Child);
@@ -47,7 +47,7 @@ fn start(directory: &Path, flags: &[&str]) -> Plugin {
         let client = Client::over(channel(&directory.join("s/csi.sock")));
         until_async("the plugin", async || {
             let mut identity = client.identity.clone();
-            let probe = identity.probe(nomad_csi::csi::proto::ProbeRequest {}).await;
+            let probe = identity.probe(nomad_csi_proto::ProbeRequest {}).await;
             probe.map(drop).map_err(|status| status.to_string())
         })
         .await;

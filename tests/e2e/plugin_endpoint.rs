@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use crate::agent_process::{AgentProcess, PROGRAM, program};
-use crate::namespace::{mounts, run_in_mount_namespace};
 use crate::reconcile::address;
 use crate::wait::until;
+use nomad_csi_testing::namespace::{mounts, run_in_mount_namespace};
 
 const ALLOC: &str = "5fc98185-17ff-26bc-a802-0c74fa471c99";
 

@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use nomad_csi::model::segment;
+use nomad_csi_model::segment;
 use serde_json::{Value, json};
 
 use crate::agent_process::{AgentProcess, PROGRAM, kill_tasks, processes_with, signal_process};
 use crate::http::Address;
-use crate::namespace::{mounts, run_in_mount_namespace};
 use crate::wait::until;
+use nomad_csi_testing::namespace::{mounts, run_in_mount_namespace};
 
 const PLUGIN: &str = "other";
 /// A directory of the host's programs, which every task of `exec` sees.

@@ -12,9 +12,9 @@ use crate::agent_process::{AgentProcess, PROGRAM, operator_token, program, runti
 use crate::hostpath_fixture::run_in_namespace;
 use crate::http::{Address, Answer};
 use crate::job_machine::{Machine, WRITER, volume};
-use crate::namespace::has_all_users;
 use crate::volumes::create;
 use crate::wait::until_true;
+use nomad_csi_testing::namespace::has_all_users;
 
 /// A user that owns nothing here.
 const STRANGER: u32 = 65_534;

@@ -1,6 +1,6 @@
 //! Tasks of root: refused, unless the operator allows them, and then not beside a program of another user of the host.
 
-use nomad_csi::model::hex;
+use nomad_csi_model::hex;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 

@@ -8,12 +8,13 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 use std::sync::Arc;
 
-use nomad_csi::model::{Task, TaskEnvironment};
-use nomad_csi::mounts::LinuxBlockStorage;
-use nomad_csi::node::NodeTaskLogs;
-use nomad_csi::ports::{
-    AssignedAlloc, AttachOptions, BlockStorage as _, DeviceTuning, LogOrigin, LogStream, RunEnd,
-    TaskLogs as _, TaskMount, TaskOutput,
+use nomad_csi_model::{Task, TaskEnvironment};
+use nomad_csi_node::NodeTaskLogs;
+use nomad_csi_node::mounts::LinuxBlockStorage;
+use nomad_csi_node::{RunEnd, TaskMount};
+use nomad_csi_ports::{
+    AssignedAlloc, AttachOptions, BlockStorage as _, DeviceTuning, LogOrigin, LogStream,
+    TaskLogs as _, TaskOutput,
 };
 use rustix::fs::{CWD, RenameFlags};
 

@@ -10,14 +10,14 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nomad_csi::ports::{DriverConfig, RunDriver as _, RunRequest};
+use nomad_csi_node::{DriverConfig, RunDriver as _, RunRequest};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::agent_process::processes_with;
-use crate::namespace::mounts;
 use crate::random::Random;
 use crate::task_fixture::{exec, is_root, mount, raw_exec, request, shell, unique_seconds};
 use crate::wait::{spin, until_true};
+use nomad_csi_testing::namespace::mounts;
 
 /// The run of an agent process: its directory and its script.
 const RUN: &str = "NOMAD_CSI_TEST_RUN";

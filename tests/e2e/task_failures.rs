@@ -2,7 +2,7 @@
 
 use std::os::fd::AsRawFd as _;
 
-use nomad_csi::ports::{DriverConfig, RunStatus};
+use nomad_csi_node::{DriverConfig, RunStatus};
 
 use crate::agent_process::processes_with;
 use crate::task_fixture::{
@@ -105,7 +105,7 @@ fn a_stage_that_hangs_in_a_dead_mount_can_be_stopped() {
                 run.stop().await;
             };
             let (start, ()) = tokio::join!(start, stop);
-            assert_eq!(start, nomad_csi::ports::RunStart::Cancelled);
+            assert_eq!(start, nomad_csi_node::RunStart::Cancelled);
             assert_eq!(run.wait().await, killed_by(15));
             run.wait_until_gone();
             drop(server);

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use nomad_csi::driver::ShimDriver;
-use nomad_csi::model::{PropagationMode, Resources};
-use nomad_csi::ports::{
-    DriverConfig, LimitsReached, LogLimits, LogStream, RunDriver as _, RunEnd, RunRequest,
-    RunStart, RunStatus, TaskMount, TaskProgram,
+use nomad_csi_model::{PropagationMode, Resources};
+use nomad_csi_node::driver::ShimDriver;
+use nomad_csi_node::{
+    DriverConfig, LimitsReached, LogLimits, RunDriver as _, RunEnd, RunRequest, RunStart,
+    RunStatus, TaskMount, TaskProgram,
 };
+use nomad_csi_ports::LogStream;
 
 use crate::agent_process::{PROGRAM, processes_with};
 use crate::wait::{until, until_true};

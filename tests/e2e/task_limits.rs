@@ -3,17 +3,18 @@
 use std::path::Path;
 use std::time::Duration;
 
-use nomad_csi::driver::TaskLimits;
-use nomad_csi::ports::{LogLimits, LogStream, TaskUser};
+use nomad_csi_node::driver::TaskLimits;
+use nomad_csi_node::{LogLimits, TaskUser};
+use nomad_csi_ports::LogStream;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use serde_json::Value;
 
 use crate::agent_process::processes_with;
 use crate::job_machine::{Machine, WRITER, volume};
-use crate::namespace::run_in_mount_namespace;
 use crate::task_fixture::{TestRun, exec, exited, is_root, unique_seconds, was_killed};
 use crate::task_root::{exec_request, run_isolated};
 use crate::wait::{until, until_true};
+use nomad_csi_testing::namespace::run_in_mount_namespace;
 
 const NOBODY: TaskUser = TaskUser {
     uid: 65534,

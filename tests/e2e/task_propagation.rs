@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use nomad_csi::model::PropagationMode;
-use nomad_csi::mounts::share_directory;
-use nomad_csi::ports::{DriverConfig, RunRequest, TaskMount};
+use nomad_csi_model::PropagationMode;
+use nomad_csi_node::mounts::share_directory;
+use nomad_csi_node::{DriverConfig, RunRequest, TaskMount};
 
-use crate::namespace::mounts;
 use crate::task_fixture::{TestRun, exec, exited, killed_by, mount, request, shell};
 use crate::task_root::{DeviceVolume, exec_request, run_command, run_isolated};
 use crate::wait::until_true;
+use nomad_csi_testing::namespace::mounts;
 
 fn travelling(source: &Path, propagation: PropagationMode) -> TaskMount {
     TaskMount {

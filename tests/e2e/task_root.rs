@@ -5,12 +5,13 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use nomad_csi::mounts::open_source;
-use nomad_csi::ports::{DriverConfig, LogStream, RunEnd, RunRequest, TaskMount, TaskUser};
+use nomad_csi_node::mounts::open_source;
+use nomad_csi_node::{DriverConfig, RunEnd, RunRequest, TaskMount, TaskUser};
+use nomad_csi_ports::LogStream;
 
-use crate::namespace::run_in_mount_namespace;
 use crate::task_fixture::{TestRun, exec, exited, is_root, mount, raw_exec, request, shell};
 use crate::wait::until;
+use nomad_csi_testing::namespace::run_in_mount_namespace;
 
 /// Runs a test that awaits, in a mount namespace that loses all its mounts.
 pub(crate) fn run_isolated<T: Future>(test: &str, body: impl FnOnce() -> T) {

@@ -4,10 +4,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use nomad_csi::driver::{ShimDriver, inherited_descriptors};
-use nomad_csi::ports::{
-    DriverConfig, LogLimits, LogStream, RunDriver as _, RunEnd, RunStart, RunStatus,
-};
+use nomad_csi_node::driver::{ShimDriver, inherited_descriptors};
+use nomad_csi_node::{DriverConfig, LogLimits, RunDriver as _, RunEnd, RunStart, RunStatus};
+use nomad_csi_ports::LogStream;
 use rustix::process::Signal;
 
 use crate::agent_process::{AgentProcess, processes_with, program, signal_process};
@@ -16,7 +15,7 @@ use crate::task_fixture::{
 };
 use crate::wait::{until_async, until_true};
 
-fn raw(script: &str) -> nomad_csi::ports::RunRequest {
+fn raw(script: &str) -> nomad_csi_node::RunRequest {
     request(DriverConfig::RawExec(shell(script)))
 }
 
@@ -65,12 +64,12 @@ async fn a_command_that_does_not_exist_is_a_failed_run_with_a_reason() {
         let mut program = shell("");
         program.command = "/nowhere/at/all".into();
         let (config, why) = match driver.mount_config() {
-            nomad_csi::model::MountConfig::All => (
+            nomad_csi_model::MountConfig::All => (
                 DriverConfig::Exec(program),
                 "; of the host, a task of the driver `exec` sees only /bin, /etc, /lib, /lib32, /lib64, \
                  /run/resolvconf, /run/systemd/resolve, /sbin, /usr",
             ),
-            nomad_csi::model::MountConfig::None => (DriverConfig::RawExec(program), ""),
+            nomad_csi_model::MountConfig::None => (DriverConfig::RawExec(program), ""),
         };
         assert_eq!(run.start(request(config)).await, RunStart::Failed);
         let reason = format!(
@@ -334,7 +333,7 @@ async fn the_user_of_a_task_has_no_groups_and_no_new_rights() {
     let run = TestRun::new(exec(), base.path());
     let script = "id -u; id -g; id -G; grep -E '^(CapPrm|CapBnd|NoNewPrivs)' /proc/self/status";
     let mut request = request(DriverConfig::Exec(shell(script)));
-    request.user = Some(nomad_csi::ports::TaskUser {
+    request.user = Some(nomad_csi_node::TaskUser {
         uid: 1234,
         gid: 2345,
     });

@@ -7,25 +7,26 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use nomad_csi::csi::GrpcConnector;
-use nomad_csi::driver::RawExec;
-use nomad_csi::model::{
+use nomad_csi_csi::GrpcConnector;
+use nomad_csi_model::{
     AccessMode, AllocId, AttachmentMode, Bytes, Capability, CapacityRange, ExternalId,
     MountOptions, NamespacedId, NodeId, PluginId, PluginInstance, PublishContext, RemoteVolume,
     Secrets, TargetPath, Usage,
 };
-use nomad_csi::mounts::LinuxMounter;
-use nomad_csi::node::{
+use nomad_csi_node::TaskCommand;
+use nomad_csi_node::driver::RawExec;
+use nomad_csi_node::mounts::LinuxMounter;
+use nomad_csi_node::{
     CallLanes, LocalControllerHost, MountDirectories, PluginTask, Registry, Supervisor,
     SupervisorDeps, TaskStatus, VolumeManager, wait_until_healthy,
 };
-use nomad_csi::ports::fake::NothingSent;
-use nomad_csi::ports::{
+use nomad_csi_ports::{
     CallOrder, ControllerHost as _, ControllerPublishRequest, ControllerUnpublishRequest,
     CreateVolume, HostError, MountEvent, MountObserver, NodeHost as _, PluginDirectory as _,
     PluginObserver, PublishRequest, RandomIds, ReportRefused, StageRequest, SystemClock,
-    TaskCommand, UnpublishRequest, UnstageRequest,
+    UnpublishRequest, UnstageRequest,
 };
+use nomad_csi_testing::NothingSent;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;

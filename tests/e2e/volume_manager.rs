@@ -3,8 +3,8 @@
 
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 
-use nomad_csi::model::{AttachmentMode, TargetPath};
-use nomad_csi::ports::{HostError, NodeHost as _, SweepOutcome};
+use nomad_csi_model::{AttachmentMode, TargetPath};
+use nomad_csi_ports::{HostError, NodeHost as _, SweepOutcome};
 
 use crate::hostpath_fixture::{run_in_namespace, run_in_namespace_with_devices};
 use crate::volume_host::{Host, PLUGIN, TASK, Volume};

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use nomad_csi::cli::{Exit, pages};
-use nomad_csi::wire::AGENT;
+use nomad_csi_wire::AGENT;
 
 use crate::support::hermetic::{Redirect, run_in};
 use crate::support::http_server::{ReceivedRequest, Reply, Server, response, text};

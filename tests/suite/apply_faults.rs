@@ -12,17 +12,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
-use nomad_csi::model::{
+use nomad_csi_claims::state::{Phase, violations};
+use nomad_csi_client::nomad::{ClientSettings, NomadClient, NomadLedger};
+use nomad_csi_client::ports::Ledger as _;
+use nomad_csi_client::reconcile::SetLedger;
+use nomad_csi_model::{
     Bytes, CapacityRange, ControllerCapabilities, ExternalId, Namespace, SetName, VolumeRequest,
 };
-use nomad_csi::nomad::{ClientSettings, NomadClient, NomadLedger};
-use nomad_csi::plan::{DataIdentity, LedgerKey, LedgerSet, Ownership, RecordedData};
-use nomad_csi::ports::fake::PluginSettings;
-use nomad_csi::ports::{Ledger as _, RandomIds};
-use nomad_csi::reconcile::SetLedger;
-use nomad_csi::server::fake::FakeAgent;
-use nomad_csi::server::http::{HttpSettings, operator_router};
-use nomad_csi::state::{Phase, violations};
+use nomad_csi_plan::{DataIdentity, LedgerKey, LedgerSet, Ownership, RecordedData};
+use nomad_csi_ports::RandomIds;
+use nomad_csi_server::fake::FakeAgent;
+use nomad_csi_server::http::{HttpSettings, operator_router};
+use nomad_csi_testing::PluginSettings;
 
 use crate::support::client_process::{ProcessResult, run_client};
 use crate::support::faulty_proxy::{FaultyProxy, RequestFault, RequestName};

@@ -5,7 +5,7 @@ use std::io::{Error, ErrorKind, Write};
 use std::path::Path;
 
 use nomad_csi::cli::{Exit, OutputStream};
-use nomad_csi::diagnostic::Code;
+use nomad_csi_model::diagnostic::Code;
 
 #[cfg(feature = "agent")]
 use crate::support::hermetic::Redirect;

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use nomad_csi::model::{AccessMode, AllocId, Bytes, CapacityRange, NodeId};
-use nomad_csi::ports::fake::Fault;
-use nomad_csi::ports::{Rpc, StatusCode};
-use nomad_csi::server::fake::FakeAgent;
-use nomad_csi::server::{ClaimLimits, MountRequest, VolumeSubmission};
-use nomad_csi::state::EventKind;
+use nomad_csi_claims::state::EventKind;
+use nomad_csi_model::{AccessMode, AllocId, Bytes, CapacityRange, NodeId};
+use nomad_csi_ports::{Rpc, StatusCode};
+use nomad_csi_server::fake::FakeAgent;
+use nomad_csi_server::{ClaimLimits, MountRequest, VolumeSubmission};
+use nomad_csi_testing::Fault;
 use tokio::time::Instant;
 
 use super::claims::{
@@ -134,8 +134,8 @@ async fn detaches_wait_for_no_other_class() {
     }
 }
 
-fn snapshot(volume: &str) -> nomad_csi::server::SnapshotRequest {
-    nomad_csi::server::SnapshotRequest {
+fn snapshot(volume: &str) -> nomad_csi_server::SnapshotRequest {
+    nomad_csi_server::SnapshotRequest {
         source: FakeAgent::key(volume),
         plugin: None,
         name: "s1".to_owned(),
@@ -197,7 +197,7 @@ async fn a_final_refusal_of_a_release_is_shown_and_not_repeated_for_ever() {
                         _ => drop(claims.detach(&key, &node, LONG).await.unwrap()),
                     }
                 } else {
-                    let next = nomad_csi::ports::fake::FakePlugin::new(agent.backend.clone());
+                    let next = nomad_csi_testing::FakePlugin::new(agent.backend.clone());
                     agent
                         .add_alloc("77777777-2222-4333-8444-555555555555", next.connection())
                         .await;

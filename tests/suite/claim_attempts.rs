@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use nomad_csi::claim::PluginSteps;
-use nomad_csi::model::{AccessMode, AllocId, NamespacedId};
-use nomad_csi::ports::Clock as _;
-use nomad_csi::server::StepAttempts;
-use nomad_csi::server::fake::FakeAgent;
+use nomad_csi_claims::claim::PluginSteps;
+use nomad_csi_model::{AccessMode, AllocId, NamespacedId};
+use nomad_csi_ports::Clock as _;
+use nomad_csi_server::StepAttempts;
+use nomad_csi_server::fake::FakeAgent;
 
 use super::claims::{agent_with, assert_nothing_is_left, mount, wait_until_released};
 

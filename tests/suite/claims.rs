@@ -8,18 +8,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use nomad_csi::claim::{ClaimProgress, Known, PluginSteps};
-use nomad_csi::model::{
+use nomad_csi_claims::claim::{ClaimProgress, Known, PluginSteps};
+use nomad_csi_claims::state::{State, Table, Topic, violations};
+use nomad_csi_model::retry::Verdict;
+use nomad_csi_model::{
     AccessMode, AllocId, AttachmentMode, Bytes, Capability, NodeId, VolumeRequest,
 };
-use nomad_csi::ports::fake::{FakeBackend, FakePlugin, Fault, PluginSettings};
-use nomad_csi::ports::{Rpc, SentSecretsReader as _, StatusCode, verdict_of};
-use nomad_csi::retry::Verdict;
-use nomad_csi::server::fake::FakeAgent;
-use nomad_csi::server::{
+use nomad_csi_ports::{Rpc, SentSecretsReader as _, StatusCode, verdict_of};
+use nomad_csi_server::fake::FakeAgent;
+use nomad_csi_server::{
     ClaimOutcome, MountRequest, RecordedSecrets, ServerError, VolumeLimits, VolumeSubmission,
 };
-use nomad_csi::state::{State, Table, Topic, violations};
+use nomad_csi_testing::{FakeBackend, FakePlugin, Fault, PluginSettings};
 
 /// Longer than every pause between attempts.
 pub(super) const LONG: Duration = Duration::from_secs(3_600);

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use nomad_csi::claim::{ClaimEvent, PluginSteps};
-use nomad_csi::model::{AccessMode, AllocId, AttachmentMode, Capability, NamespacedId, NodeId};
-use nomad_csi::ports::Journal as _;
-use nomad_csi::server::fake::FakeAgent;
-use nomad_csi::server::{ClaimError, ClaimService, MountRequest, ServerError, VolumeSubmission};
-use nomad_csi::state::EventKind;
+use nomad_csi_claims::claim::{ClaimEvent, PluginSteps};
+use nomad_csi_claims::state::EventKind;
+use nomad_csi_model::{AccessMode, AllocId, AttachmentMode, Capability, NamespacedId, NodeId};
+use nomad_csi_server::Journal as _;
+use nomad_csi_server::fake::FakeAgent;
+use nomad_csi_server::{ClaimError, ClaimService, MountRequest, ServerError, VolumeSubmission};
 use tokio::time::timeout;
 
 use crate::claims::{agent_with, assert_nothing_is_left, held_claims};
@@ -75,7 +75,7 @@ async fn agent_with_volumes() -> FakeAgent {
             volumes.create(vec![submission]).await.unwrap();
         } else {
             let first = FakeAgent::key(VOLUMES[EXTERNAL[at]].0);
-            let view = nomad_csi::state::volume(&agent.state(), &first);
+            let view = nomad_csi_claims::state::volume(&agent.state(), &first);
             let first = view.unwrap().volume();
             (request.external_id, request.context) = (first.external_id, Some(first.context));
             request.share = true;

@@ -32,11 +32,11 @@ use std::hash::{BuildHasherDefault, Hash as _, Hasher};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use nomad_csi::claim::{
+use nomad_csi_claims::claim::{
     Admission, ClaimEvent, ClaimKey, ClaimRequest, Effect, Facts, Intent, Known, Lane, PluginSteps,
     Step, Tombstone, samples,
 };
-use nomad_csi::model::{AccessMode, NamespacedId, NodeId, SealedSecrets, VolumeId};
+use nomad_csi_model::{AccessMode, NamespacedId, NodeId, SealedSecrets, VolumeId};
 
 mod rules;
 mod world;

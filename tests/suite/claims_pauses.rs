@@ -3,13 +3,15 @@
 
 use std::time::Duration;
 
-use nomad_csi::claim::{Known, PluginSteps};
-use nomad_csi::model::{AccessMode, AllocId};
-use nomad_csi::ports::fake::{AppendFault, FakePlugin, Fault};
-use nomad_csi::ports::{JournalErrorKind, Rpc, StatusCode};
-use nomad_csi::server::MountRequest;
-use nomad_csi::server::fake::FakeAgent;
-use nomad_csi::state::{EventKind, State, Table, Topic};
+use nomad_csi_claims::claim::{Known, PluginSteps};
+use nomad_csi_claims::state::{EventKind, State, Table, Topic};
+use nomad_csi_model::{AccessMode, AllocId};
+use nomad_csi_ports::{Rpc, StatusCode};
+use nomad_csi_server::JournalErrorKind;
+use nomad_csi_server::MountRequest;
+use nomad_csi_server::fake::AppendFault;
+use nomad_csi_server::fake::FakeAgent;
+use nomad_csi_testing::{FakePlugin, Fault};
 use tokio::time::Instant;
 
 use super::claims::{

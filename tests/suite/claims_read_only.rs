@@ -6,12 +6,12 @@
 
 use std::time::Duration;
 
-use nomad_csi::claim::PluginSteps;
-use nomad_csi::model::AccessMode;
-use nomad_csi::ports::Rpc;
-use nomad_csi::ports::fake::{FakeTarget, Fault, PluginSettings};
-use nomad_csi::server::fake::FakeAgent;
-use nomad_csi::server::{MountRequest, VolumeLimits};
+use nomad_csi_claims::claim::PluginSteps;
+use nomad_csi_model::AccessMode;
+use nomad_csi_ports::Rpc;
+use nomad_csi_server::fake::FakeAgent;
+use nomad_csi_server::{MountRequest, VolumeLimits};
+use nomad_csi_testing::{FakeTarget, Fault, PluginSettings};
 
 use super::claims::{
     LONG, PLUGINS, agent_on, assert_nothing_is_left, is_published, mount, release, settings,

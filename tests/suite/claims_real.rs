@@ -4,9 +4,9 @@
 //! kill its client and nothing else with `-9`, wait until the server shows the node as down, and give
 //! `NOMAD_CSI_TEST_LOST_WRITER=JOB:VOLUME`.
 
-use nomad_csi::model::{AllocId, JobId, JobKey, Namespace, NamespacedId};
-use nomad_csi::nomad::{ClientSettings, NomadClient, RedactedString};
-use nomad_csi::ports::{JobApi as _, VolumeReader as _};
+use nomad_csi_client::nomad::{ClientSettings, NomadClient, RedactedString};
+use nomad_csi_client::ports::{JobApi as _, VolumeReader as _};
+use nomad_csi_model::{AllocId, JobId, JobKey, Namespace, NamespacedId};
 use tokio_util::sync::CancellationToken;
 
 use crate::support::client_process::run_client;

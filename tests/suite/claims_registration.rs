@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use nomad_csi::model::{AccessMode, Bytes, ExternalId, Secrets, Volume, VolumeRequest};
-use nomad_csi::ports::fake::{Fault, PluginSettings};
-use nomad_csi::ports::{Clock as _, Rpc};
-use nomad_csi::server::fake::FakeAgent;
-use nomad_csi::state::{State, Table, Topic, volume};
+use nomad_csi_claims::state::{State, Table, Topic, volume};
+use nomad_csi_model::{AccessMode, Bytes, ExternalId, Secrets, Volume, VolumeRequest};
+use nomad_csi_ports::{Clock as _, Rpc};
+use nomad_csi_server::fake::FakeAgent;
+use nomad_csi_testing::{Fault, PluginSettings};
 
 use super::claims::{
     LONG, PLUGINS, agent_on, agent_with, assert_nothing_is_left, claim, held_claims, mount,

@@ -3,16 +3,16 @@
 
 use std::time::Duration;
 
-use nomad_csi::claim::{ClaimProgress, Known};
-use nomad_csi::model::{
+use nomad_csi_claims::claim::{ClaimProgress, Known};
+use nomad_csi_claims::state::{Event, EventKind, State, Table, Topic};
+use nomad_csi_model::{
     AccessMode, AllocId, ExternalId, ExternalNodeId, NodeId, PluginId, VolumeAlias, VolumeId,
     VolumeRequest,
 };
-use nomad_csi::ports::fake::Fault;
-use nomad_csi::ports::{Clock as _, Rpc, StatusCode};
-use nomad_csi::server::fake::FakeAgent;
-use nomad_csi::server::{CommitError, Expected, MountRequest, VolumeLimits};
-use nomad_csi::state::{Event, EventKind, State, Table, Topic};
+use nomad_csi_ports::{Clock as _, Rpc, StatusCode};
+use nomad_csi_server::fake::FakeAgent;
+use nomad_csi_server::{CommitError, Expected, MountRequest, VolumeLimits};
+use nomad_csi_testing::Fault;
 use tokio::time::{Instant, timeout};
 
 use super::claims::{

@@ -6,13 +6,13 @@
 
 use std::time::Duration;
 
-use nomad_csi::claim::Known;
-use nomad_csi::model::{AccessMode, AllocId, NamespacedId, NodeId, VolumeRequest};
-use nomad_csi::ports::fake::Fault;
-use nomad_csi::ports::{Rpc, StatusCode};
-use nomad_csi::server::fake::FakeAgent;
-use nomad_csi::server::{MountRequest, ServerError, VolumeLimits};
-use nomad_csi::state::{State, Table, Topic, violations};
+use nomad_csi_claims::claim::Known;
+use nomad_csi_claims::state::{State, Table, Topic, violations};
+use nomad_csi_model::{AccessMode, AllocId, NamespacedId, NodeId, VolumeRequest};
+use nomad_csi_ports::{Rpc, StatusCode};
+use nomad_csi_server::fake::FakeAgent;
+use nomad_csi_server::{MountRequest, ServerError, VolumeLimits};
+use nomad_csi_testing::Fault;
 
 use super::claims::{
     LONG, PLUGINS, agent_with, assert_nothing_is_left, held_claims, is_published, mount, request,
@@ -93,7 +93,7 @@ async fn a_forced_deregistration_takes_nothing_from_another_registration() {
     reason = "one story, in the order of its events"
 )]
 async fn forced_deregistration(
-    steps: nomad_csi::claim::PluginSteps,
+    steps: nomad_csi_claims::claim::PluginSteps,
     (gone, stays): (&str, &str),
     node: &str,
     restarts: bool,
@@ -164,7 +164,7 @@ async fn forced_deregistration(
     wait_until_gone(&agent, "a2").await;
     assert_no_second_writer(&agent, stays, context).await;
     let backend = &agent.backend;
-    let writes = |target: &nomad_csi::ports::fake::FakeTarget| !target.read_only;
+    let writes = |target: &nomad_csi_testing::FakeTarget| !target.read_only;
     assert_eq!(
         backend
             .targets()

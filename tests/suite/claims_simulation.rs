@@ -15,16 +15,18 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use nomad_csi::claim::{Claim, ClaimEvent, ClaimKey, Known, PluginSteps};
-use nomad_csi::model::{
+use nomad_csi_claims::claim::{Claim, ClaimEvent, ClaimKey, Known, PluginSteps};
+use nomad_csi_claims::state::{EventKind, State, Table, Topic, violations};
+use nomad_csi_model::{
     AccessMode, AllocId, ExternalNodeId, NamespacedId, NodeId, RemoteVolume, Secrets, VolumeAlias,
     VolumeRequest,
 };
-use nomad_csi::ports::fake::{AppendFault, Fault};
-use nomad_csi::ports::{JournalErrorKind, Rpc, StatusCode, verdict_of};
-use nomad_csi::server::fake::FakeAgent;
-use nomad_csi::server::{MountRequest, ServerError, VolumeLimits};
-use nomad_csi::state::{EventKind, State, Table, Topic, violations};
+use nomad_csi_ports::{Rpc, StatusCode, verdict_of};
+use nomad_csi_server::JournalErrorKind;
+use nomad_csi_server::fake::AppendFault;
+use nomad_csi_server::fake::FakeAgent;
+use nomad_csi_server::{MountRequest, ServerError, VolumeLimits};
+use nomad_csi_testing::Fault;
 
 use crate::claims::{
     assert_nothing_is_left, look_after_plugin, mount, request, settings, wait_until_released,

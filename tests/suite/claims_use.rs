@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use nomad_csi::model::{
+use nomad_csi_claims::state::samples::jobs::{job, job_key};
+use nomad_csi_claims::state::{State, Table, Topic, violations, volume};
+use nomad_csi_model::{
     AccessMode, AllocId, AllocReport, AttachmentMode, Bytes, Capability, ClientStatus, Job,
     JobVolume, JobVolumeKind, NodeId, VolumeAlias,
 };
-use nomad_csi::ports::fake::Fault;
-use nomad_csi::ports::{ControlPlane as _, Rpc, StatusCode};
-use nomad_csi::server::fake::FakeAgent;
-use nomad_csi::server::{MountRequest, VolumeSubmission};
-use nomad_csi::state::samples::jobs::{job, job_key};
-use nomad_csi::state::{State, Table, Topic, violations, volume};
+use nomad_csi_ports::{ControlPlane as _, Rpc, StatusCode};
+use nomad_csi_server::fake::FakeAgent;
+use nomad_csi_server::{MountRequest, VolumeSubmission};
+use nomad_csi_testing::Fault;
 use tokio::time::Instant;
 
 use super::claims::{

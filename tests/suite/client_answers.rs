@@ -1,9 +1,11 @@
 //! How the client interprets responses of every Nomad, of the embedded agent and of other servers.
 
-use nomad_csi::diagnostic::Code;
-use nomad_csi::model::{Namespace, PluginId, Secrets, ServerVersion};
-use nomad_csi::nomad::{ClientSettings, NomadClient, RedactedString};
-use nomad_csi::ports::{ApiError, ServerKind, VolumeApi as _, VolumeReader as _, WriteReply};
+use nomad_csi_client::nomad::{ClientSettings, NomadClient, RedactedString};
+use nomad_csi_client::ports::{
+    ApiError, ServerKind, VolumeApi as _, VolumeReader as _, WriteReply,
+};
+use nomad_csi_model::diagnostic::Code;
+use nomad_csi_model::{Namespace, PluginId, Secrets, ServerVersion};
 
 use crate::client_requests::{key, query, request};
 use crate::support::http_server::{ReceivedRequest, Reply, Server, json, response, text};

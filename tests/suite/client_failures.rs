@@ -4,10 +4,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use nomad_csi::diagnostic::Code;
-use nomad_csi::model::Secrets;
-use nomad_csi::nomad::{ClientSettings, NomadClient};
-use nomad_csi::ports::{ApiError, OutageObserver, ServerWait, VolumeApi as _, VolumeReader as _};
+use nomad_csi_client::nomad::{ClientSettings, NomadClient};
+use nomad_csi_client::ports::{
+    ApiError, OutageObserver, ServerWait, VolumeApi as _, VolumeReader as _,
+};
+use nomad_csi_model::Secrets;
+use nomad_csi_model::diagnostic::Code;
 
 use crate::client_requests::{key, request};
 use crate::support::http_server::{ReceivedRequest, Reply, Server, json, response, text};

@@ -1,10 +1,11 @@
 //! Requests about jobs and logs, and how the client reads their responses.
 
-use nomad_csi::diagnostic::Code;
-use nomad_csi::model::{AllocId, Job, JobId, Namespace};
-use nomad_csi::nomad::{ClientSettings, NomadClient};
-use nomad_csi::ports::{AllocationApi as _, JobApi as _, LogReader, LogRequest, LogStream};
-use nomad_csi::wire::job_to_wire;
+use nomad_csi_client::nomad::{ClientSettings, NomadClient};
+use nomad_csi_client::ports::{AllocationApi as _, JobApi as _, LogReader, LogRequest};
+use nomad_csi_model::diagnostic::Code;
+use nomad_csi_model::{AllocId, Job, JobId, Namespace};
+use nomad_csi_ports::LogStream;
+use nomad_csi_wire::job_to_wire;
 
 use crate::support::http_server::{Server, json, response};
 

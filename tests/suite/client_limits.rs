@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use nomad_csi::diagnostic::Code;
-use nomad_csi::model::{Namespace, PluginId};
-use nomad_csi::nomad::{ClientSettings, NomadClient};
-use nomad_csi::ports::{ApiError, ProviderReader as _, VolumeReader as _};
+use nomad_csi_client::nomad::{ClientSettings, NomadClient};
+use nomad_csi_client::ports::{ApiError, ProviderReader as _, VolumeReader as _};
+use nomad_csi_model::diagnostic::Code;
+use nomad_csi_model::{Namespace, PluginId};
 
 use crate::client_requests::{key, query};
 use crate::support::http_server::{Reply, Server, json, response};

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use nomad_csi::diagnostic::Code;
-use nomad_csi::model::{Namespace, NodeId, PluginId, Secrets, ServerVersion, SnapshotId};
-use nomad_csi::ports::{
+use nomad_csi_client::ports::{
     AccessReader as _, ProviderReader as _, ServerKind, SnapshotApi as _, SnapshotRequest,
     TokenKind, VolumeApi as _, VolumeReader as _, VolumeWatch as _, WatchRequest,
 };
+use nomad_csi_model::diagnostic::Code;
+use nomad_csi_model::{Namespace, NodeId, PluginId, Secrets, ServerVersion, SnapshotId};
 
 use super::client_requests::{key, query};
 use crate::support::http_server::{ReceivedRequest, Reply, Server, json, response, text};

@@ -1,9 +1,9 @@
 //! Recorded responses of Nomad: the client decodes them, and `wire` encodes them back.
 
-use nomad_csi::diagnostic::Code;
-use nomad_csi::model::{Namespace, NamespacedId, PluginId, Secrets, VolumeId};
-use nomad_csi::ports::{ApiError, VolumeApi as _, VolumeReader as _};
-use nomad_csi::wire;
+use nomad_csi_client::ports::{ApiError, VolumeApi as _, VolumeReader as _};
+use nomad_csi_model::diagnostic::Code;
+use nomad_csi_model::{Namespace, NamespacedId, PluginId, Secrets, VolumeId};
+use nomad_csi_wire as wire;
 use serde_json::{Value, json};
 
 use crate::client_requests::{query, request};

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use nomad_csi::model::{
+use nomad_csi_client::nomad::{ClientSettings, NomadClient, ProxySettings, RedactedString};
+use nomad_csi_client::ports::{ApiError, VolumeApi as _, VolumeQuery, VolumeReader as _};
+use nomad_csi_model::{
     AccessMode, AttachmentMode, Capability, CapacityRange, ExternalId, MountOptions, Namespace,
     NamespacedId, PluginId, Secrets, VolumeId, VolumeRequest,
 };
-use nomad_csi::nomad::{ClientSettings, NomadClient, ProxySettings, RedactedString};
-use nomad_csi::ports::{ApiError, VolumeApi as _, VolumeQuery, VolumeReader as _};
 
 use crate::support::http_server::{ReceivedRequest, Reply, Server, json, response, text};
 

@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use nomad_csi::diagnostic::Code;
-use nomad_csi::nomad::{ClientSettings, NomadClient, TlsSettings};
-use nomad_csi::ports::{ApiError, VolumeApi as _, VolumeReader as _};
+use nomad_csi_client::nomad::{ClientSettings, NomadClient, TlsSettings};
+use nomad_csi_client::ports::{ApiError, VolumeApi as _, VolumeReader as _};
+use nomad_csi_model::diagnostic::Code;
 
 use crate::support::certificates::{Authority, Identity};
 use crate::support::http_server::{Reply, Server, json, text};

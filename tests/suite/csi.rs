@@ -4,19 +4,20 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use nomad_csi::csi::{GrpcConnector, proto};
-use nomad_csi::model::{
+use nomad_csi_csi::GrpcConnector;
+use nomad_csi_model::private::start_time_in;
+use nomad_csi_model::retry::Verdict;
+use nomad_csi_model::{
     AccessMode, AttachmentMode, Bytes, Capability, CapacityRange, ControllerCapabilities,
     ExternalId, ExternalNodeId, MountOptions, NodeCapabilities, Secrets, Topology, TopologyRequest,
 };
-use nomad_csi::ports::fake::{FakeBackend, Fault, PluginSettings};
-use nomad_csi::ports::{
+use nomad_csi_ports::{
     Connector as _, CreateVolume, CreatedVolume, Delivery, NodeDescription, PeerProcess,
     PluginCapabilities, PluginConnection, PluginError, PublishVolume, Rpc, SentSecrets,
     StageVolume, StatusCode, ValidateVolume,
 };
-use nomad_csi::private::start_time_in;
-use nomad_csi::retry::Verdict;
+use nomad_csi_proto as proto;
+use nomad_csi_testing::{FakeBackend, Fault, PluginSettings};
 
 use crate::support::echo_plugin::EchoPlugin;
 use crate::support::fake_plugin::FakePluginServer;
@@ -149,7 +150,7 @@ async fn an_answer_that_is_too_long_is_no_refusal_of_the_plugin() {
         assert_eq!(refused.code, StatusCode::Internal, "{refused}");
         assert_eq!(
             refused.verdict,
-            nomad_csi::ports::verdict_of(Rpc::CreateVolume, StatusCode::Internal)
+            nomad_csi_ports::verdict_of(Rpc::CreateVolume, StatusCode::Internal)
         );
         assert!(refused.message.len() < 4096, "{}", refused.message.len());
     }

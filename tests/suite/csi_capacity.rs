@@ -1,12 +1,12 @@
 //! The capacity of a provider over gRPC, against the strict fake plugin.
 
-use nomad_csi::csi::GrpcConnector;
-use nomad_csi::model::{
+use nomad_csi_csi::GrpcConnector;
+use nomad_csi_model::{
     AccessMode, AttachmentMode, Bytes, Capability, Capacity, ControllerCapabilities, MountOptions,
     ReportedCapacity, Topology,
 };
-use nomad_csi::ports::fake::{FakeBackend, PluginSettings};
-use nomad_csi::ports::{Connector as _, GetCapacity, PluginConnection, SentSecrets, StatusCode};
+use nomad_csi_ports::{Connector as _, GetCapacity, PluginConnection, SentSecrets, StatusCode};
+use nomad_csi_testing::{FakeBackend, PluginSettings};
 
 use crate::support::fake_plugin::FakePluginServer;
 

@@ -2,16 +2,16 @@
 
 use std::path::PathBuf;
 
-use nomad_csi::csi::GrpcConnector;
-use nomad_csi::model::{
+use nomad_csi_csi::GrpcConnector;
+use nomad_csi_model::{
     AttachmentMode, ControllerCapabilities, ExternalId, NodeCapabilities, Secrets, StorageStatus,
     StorageStatusKind, VolumeStatus, VolumeStatusKind,
 };
-use nomad_csi::ports::fake::{FakeBackend, PluginSettings};
-use nomad_csi::ports::{
+use nomad_csi_ports::{
     Connector as _, ListVolumeHealth, NodeVolumeHealth, PageRequest, PluginConnection, SentSecrets,
     StatusCode,
 };
+use nomad_csi_testing::{FakeBackend, PluginSettings};
 
 use crate::support::fake_plugin::FakePluginServer;
 

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use nomad_csi::csi::GrpcConnector;
-use nomad_csi::model::{ControllerCapabilities, ExternalId, Secrets};
-use nomad_csi::ports::fake::{FakeBackend, PluginSettings};
-use nomad_csi::ports::{Connector as _, ModifyVolume, SentSecrets, StatusCode};
-use nomad_csi::retry::Verdict;
+use nomad_csi_csi::GrpcConnector;
+use nomad_csi_model::retry::Verdict;
+use nomad_csi_model::{ControllerCapabilities, ExternalId, Secrets};
+use nomad_csi_ports::{Connector as _, ModifyVolume, SentSecrets, StatusCode};
+use nomad_csi_testing::{FakeBackend, PluginSettings};
 
 use crate::support::fake_plugin::FakePluginServer;
 

@@ -2,16 +2,16 @@
 
 use std::path::PathBuf;
 
-use nomad_csi::csi::GrpcConnector;
-use nomad_csi::model::{
+use nomad_csi_csi::GrpcConnector;
+use nomad_csi_model::{
     AccessMode, AttachmentMode, Capability, Condition, ExternalId, NodeCapabilities, Quantity,
     ReportedQuantity, StatsUnit, VolumeStats,
 };
-use nomad_csi::ports::fake::{FakeBackend, Fault, PluginSettings, ReportedStats};
-use nomad_csi::ports::{
+use nomad_csi_ports::{
     Connector as _, NodeVolumeStats, PluginConnection, PublishVolume, Rpc, SentSecrets,
     StageVolume, StatusCode,
 };
+use nomad_csi_testing::{FakeBackend, Fault, PluginSettings, ReportedStats};
 
 use crate::support::fake_plugin::FakePluginServer;
 

@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use nomad_csi::csi::{GrpcConnector, deadline};
-use nomad_csi::model::{
+use nomad_csi_csi::{GrpcConnector, deadline};
+use nomad_csi_model::retry::Verdict;
+use nomad_csi_model::{
     AccessMode, AttachmentMode, Bytes, Capability, CapacityRange, ControllerCapabilities,
     MountOptions, NodeCapabilities, PublishContext, Secrets,
 };
-use nomad_csi::ports::fake::{FakeBackend, Fault, PluginSettings};
-use nomad_csi::ports::{
+use nomad_csi_ports::{
     Connector as _, ControllerPublishVolume, ControllerUnpublishVolume, Delivery, NodeExpandVolume,
     PluginConnection, PluginError, PublishVolume, Rpc, SentSecrets, StageVolume, StatusCode,
     verdict_of,
 };
-use nomad_csi::retry::Verdict;
+use nomad_csi_testing::{FakeBackend, Fault, PluginSettings};
 
 use crate::support::fake_plugin::FakePluginServer;
 

@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use nomad_csi::csi::GrpcConnector;
-use nomad_csi::model::{
+use nomad_csi_csi::GrpcConnector;
+use nomad_csi_model::retry::Verdict;
+use nomad_csi_model::{
     AccessMode, AttachmentMode, Bytes, Capability, CapacityRange, Condition,
     ControllerCapabilities, ExternalId, MountOptions, Secrets, SnapshotId,
 };
-use nomad_csi::ports::fake::{FakeBackend, Fault, PluginSettings};
-use nomad_csi::ports::{
+use nomad_csi_ports::{
     Connector as _, Controller, CreateSnapshot, CreateVolume, ExpandVolume, ListSnapshots,
     PageRequest, PluginError, Rpc, SentSecrets, StatusCode, VolumeSource,
 };
-use nomad_csi::retry::Verdict;
+use nomad_csi_testing::{FakeBackend, Fault, PluginSettings};
 
 use crate::support::fake_plugin::FakePluginServer;
 

@@ -5,13 +5,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use nomad_csi::csi::proto;
-use nomad_csi::hostpath::{ProfileOptions, serve};
-use nomad_csi::ports::fake::FakeMounter;
-use nomad_csi::ports::{Journal as _, JournalError};
-use nomad_csi::state::samples::History;
-use nomad_csi::state::{Event, SnapshotChanges, State, replay};
-use nomad_csi::store::EmbeddedJournal;
+use nomad_csi_claims::state::samples::History;
+use nomad_csi_claims::state::{Event, SnapshotChanges, State, replay};
+use nomad_csi_hostpath::{ProfileOptions, serve};
+use nomad_csi_proto as proto;
+use nomad_csi_server::store::EmbeddedJournal;
+use nomad_csi_server::{Journal as _, JournalError};
+use nomad_csi_testing::FakeMounter;
 use tokio::sync::oneshot;
 
 use crate::support::damage::damage;

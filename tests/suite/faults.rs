@@ -5,14 +5,14 @@
 //! agree on one volume or none (W05, W09, W14, W28; B53, B54). Calls are counted. The strict fake
 //! plugin fails a test that sends what CSI forbids. It is called directly and over gRPC.
 
-use nomad_csi::csi::GrpcConnector;
-use nomad_csi::model::{ExternalId, VolumeRequest};
-use nomad_csi::ports::fake::{Fault, PluginSettings};
-use nomad_csi::ports::{Connector as _, Rpc, SentSecrets, StatusCode, verdict_of};
-use nomad_csi::retry::Verdict;
-use nomad_csi::server::fake::FakeAgent;
-use nomad_csi::server::{ServerError, VolumeLimits};
-use nomad_csi::state::{Phase, violations};
+use nomad_csi_claims::state::{Phase, violations};
+use nomad_csi_csi::GrpcConnector;
+use nomad_csi_model::retry::Verdict;
+use nomad_csi_model::{ExternalId, VolumeRequest};
+use nomad_csi_ports::{Connector as _, Rpc, SentSecrets, StatusCode, verdict_of};
+use nomad_csi_server::fake::FakeAgent;
+use nomad_csi_server::{ServerError, VolumeLimits};
+use nomad_csi_testing::{Fault, PluginSettings};
 
 use crate::support::fake_plugin::FakePluginServer;
 

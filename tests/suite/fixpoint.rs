@@ -6,12 +6,12 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use nomad_csi::csi::GrpcConnector;
-use nomad_csi::model::{ControllerCapabilities, Secrets};
-use nomad_csi::ports::fake::{FakeBackend, PluginSettings};
-use nomad_csi::ports::{Connector as _, SentSecrets};
-use nomad_csi::server::fake::FakeAgent;
-use nomad_csi::server::http::{HttpSettings, operator_router};
+use nomad_csi_csi::GrpcConnector;
+use nomad_csi_model::{ControllerCapabilities, Secrets};
+use nomad_csi_ports::{Connector as _, SentSecrets};
+use nomad_csi_server::fake::FakeAgent;
+use nomad_csi_server::http::{HttpSettings, operator_router};
+use nomad_csi_testing::{FakeBackend, PluginSettings};
 use tokio_util::sync::CancellationToken;
 
 use crate::support::client_process::run_client;

@@ -12,15 +12,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use nomad_csi::conformance::{
+use nomad_csi_conformance::{
     Case, CheckObserver, CheckOptions, CheckOutcome, Level, ProbeError, ProbedPlugin, Report,
     Selection, Verdict, run_checks,
 };
-use nomad_csi::csi::RawClient;
-use nomad_csi::hostpath::ProfileOptions;
-use nomad_csi::model::Secrets;
-use nomad_csi::ports::BlockStorage as _;
-use nomad_csi::ports::fake::{FakeBlockStorage, FakeMounter};
+use nomad_csi_csi::RawClient;
+use nomad_csi_hostpath::ProfileOptions;
+use nomad_csi_model::Secrets;
+use nomad_csi_ports::BlockStorage as _;
+use nomad_csi_testing::{FakeBlockStorage, FakeMounter};
 use tokio_util::sync::CancellationToken;
 
 use crate::support::hostpath::{RunningPlugin, TestHost};

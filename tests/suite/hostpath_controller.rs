@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use nomad_csi::csi::proto;
-use nomad_csi::csi::proto::volume_capability::access_mode::Mode;
-use nomad_csi::csi::proto::volume_capability::{AccessType, BlockVolume, MountVolume};
+use nomad_csi_proto as proto;
+use nomad_csi_proto::volume_capability::access_mode::Mode;
+use nomad_csi_proto::volume_capability::{AccessType, BlockVolume, MountVolume};
 use tonic::Code;
 
 use crate::support::hostpath::{PluginFixture, code, writer};

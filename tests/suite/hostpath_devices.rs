@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use nomad_csi::csi::proto;
-use nomad_csi::csi::proto::volume_capability::access_mode::Mode;
-use nomad_csi::hostpath::ProfileOptions;
+use nomad_csi_hostpath::ProfileOptions;
+use nomad_csi_proto as proto;
+use nomad_csi_proto::volume_capability::access_mode::Mode;
 use tonic::{Code, Status};
 
 use crate::support::hostpath::{PluginFixture, TestHost, code, device, writer};

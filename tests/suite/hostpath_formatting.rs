@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use nomad_csi::csi::proto;
-use nomad_csi::csi::proto::volume_capability::access_mode::Mode;
+use nomad_csi_proto as proto;
+use nomad_csi_proto::volume_capability::access_mode::Mode;
 use tonic::Code;
 
 use crate::support::hostpath::{PluginFixture, writer};

@@ -1,9 +1,9 @@
 //! Volume expansion: the embedded plugin advertises exactly what works on its host.
 
-use nomad_csi::csi::proto;
-use nomad_csi::csi::proto::plugin_capability::{Type, volume_expansion};
-use nomad_csi::hostpath::ProfileOptions;
-use nomad_csi::ports::fake::{FakeBlockStorage, FakeMounter};
+use nomad_csi_hostpath::ProfileOptions;
+use nomad_csi_proto as proto;
+use nomad_csi_proto::plugin_capability::{Type, volume_expansion};
+use nomad_csi_testing::{FakeBlockStorage, FakeMounter};
 use tonic::Code;
 
 use crate::support::hostpath::{PluginFixture, TestHost, writer};

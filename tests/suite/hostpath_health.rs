@@ -1,9 +1,9 @@
 //! The health that the embedded plugin reports: real conditions, and those of `--fault health:…`.
 
-use nomad_csi::csi::proto;
-use nomad_csi::csi::proto::VolumeHealthErrorType::{DataLoss, Degraded, Inaccessible};
-use nomad_csi::csi::proto::volume_capability::access_mode::Mode;
-use nomad_csi::hostpath::ProfileOptions;
+use nomad_csi_hostpath::ProfileOptions;
+use nomad_csi_proto as proto;
+use nomad_csi_proto::VolumeHealthErrorType::{DataLoss, Degraded, Inaccessible};
+use nomad_csi_proto::volume_capability::access_mode::Mode;
 use tonic::Code;
 
 use crate::support::hostpath::{PluginFixture, TestHost, code, device, writer};

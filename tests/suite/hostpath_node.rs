@@ -4,10 +4,10 @@
 
 use std::path::{Path, PathBuf};
 
-use nomad_csi::csi::proto;
-use nomad_csi::csi::proto::volume_capability::access_mode::Mode;
-use nomad_csi::ports::fake::FakeMounter;
-use nomad_csi::ports::{MountCalls as _, MountFlags};
+use nomad_csi_ports::{MountCalls as _, MountFlags};
+use nomad_csi_proto as proto;
+use nomad_csi_proto::volume_capability::access_mode::Mode;
+use nomad_csi_testing::FakeMounter;
 use tonic::Code;
 
 use crate::support::hostpath::{PluginFixture, code, writer};

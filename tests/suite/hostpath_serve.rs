@@ -4,8 +4,8 @@ use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::time::Duration;
 
-use nomad_csi::hostpath::{ServeError, serve};
-use nomad_csi::ports::fake::FakeMounter;
+use nomad_csi_hostpath::{ServeError, serve};
+use nomad_csi_testing::FakeMounter;
 
 use crate::support::hostpath::{PluginFixture, RunningPlugin, TestHost, config};
 

@@ -1,12 +1,12 @@
 //! No two files import each other, directly or in a circle.
 //!
-//! Layers keep modules apart; this test keeps the files inside a module apart. Imports are read as
+//! The compiler keeps crates apart; this test keeps the files inside a crate apart. Imports are read as
 //! text: `use` trees and paths that start with `crate`, `super` or `self`. A name that a facade
-//! (`mod.rs`) re-exports counts as an import of the file that defines it.
+//! (`mod.rs` or `lib.rs`) re-exports counts as an import of the file that defines it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::architecture::{File, sources};
+use super::architecture::{File, crate_of, sources};
 
 type Path = Vec<String>;
 
@@ -19,7 +19,10 @@ struct Tree {
 /// The module path of a file: `plan/ledger/mod.rs` is `plan::ledger`.
 fn module_path(file: &str) -> Path {
     let file = file.strip_suffix(".rs").unwrap_or(file);
-    let file = file.strip_suffix("/mod").unwrap_or(file);
+    let file = ["/mod", "/lib"]
+        .iter()
+        .find_map(|end| file.strip_suffix(end))
+        .unwrap_or(file);
     file.split('/').map(ToOwned::to_owned).collect()
 }
 
@@ -125,7 +128,11 @@ impl Tree {
         let mut rest: Path = vec![];
         for segment in segments.by_ref() {
             match segment {
-                "crate" => absolute.clear(),
+                "crate" => {
+                    absolute.clear();
+                    absolute
+                        .extend(crate_of(&format!("{}/", here.join("/"))).map(ToOwned::to_owned));
+                }
                 "super" => drop(absolute.pop()),
                 "self" => {}
                 name => {
@@ -152,7 +159,7 @@ impl Tree {
             .find(|end| self.files.contains_key(&path[..*end]))?;
         let (module, item) = path.split_at(modules);
         let file = self.files.get(module)?;
-        if !file.ends_with("/mod.rs") {
+        if !file.ends_with("/mod.rs") && !file.ends_with("/lib.rs") {
             return Some(file);
         }
         let target = self.reexports.get(module)?.get(item.first()?)?;

@@ -8,7 +8,7 @@ use std::io::Read;
 use std::path::Path;
 
 use nomad_csi::cli::InputStream;
-use nomad_csi::model::is_invisible;
+use nomad_csi_model::is_invisible;
 use serde_json::{Value, json};
 
 use crate::support::hermetic::{CapturedOutput, Redirect, test_environment};

@@ -7,11 +7,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use nomad_csi::diagnostic::{Diagnostics, Severity, SourceMap};
-use nomad_csi::job::{JobFile, check, parse_job};
-use nomad_csi::model::{Job, Namespace};
-use nomad_csi::spec::{Defaults, Syntax};
-use nomad_csi::wire::{JobDocument, decode_value, job_from_wire};
+use nomad_csi_model::diagnostic::{Diagnostics, Severity, SourceMap};
+use nomad_csi_model::{Job, Namespace};
+use nomad_csi_spec::job::{JobFile, check, parse_job};
+use nomad_csi_spec::{Defaults, Syntax};
+use nomad_csi_wire::{JobDocument, decode_value, job_from_wire};
 use serde_json::Value;
 
 /// A job file with its notes.

@@ -1,11 +1,11 @@
 //! The ledger in Nomad variables: concurrent writers, lost responses, locks, old servers and weak
 //! tokens.
 
-use nomad_csi::diagnostic::Code;
-use nomad_csi::model::{Namespace, NamespacedId, Secrets, VolumeId};
-use nomad_csi::nomad::NomadLedger;
-use nomad_csi::plan::{Actor, LedgerKey, LedgerSet, Ownership, SetName, StoredSet};
-use nomad_csi::ports::{Ledger as _, LedgerError, LedgerFailure, LockHolder};
+use nomad_csi_client::nomad::NomadLedger;
+use nomad_csi_client::ports::{Ledger as _, LedgerError, LedgerFailure, LockHolder};
+use nomad_csi_model::diagnostic::Code;
+use nomad_csi_model::{Namespace, NamespacedId, Secrets, VolumeId};
+use nomad_csi_plan::{Actor, LedgerKey, LedgerSet, Ownership, SetName, StoredSet};
 
 use super::client_requests::request;
 use crate::support::http_server::{Server, json, text};
@@ -342,7 +342,7 @@ async fn variables_contain_no_secrets_or_mount_flags() {
     let (server, ledger) = serve(&variables).await;
     let mut wanted = request("db0");
     wanted.secrets = Some(Secrets::from_iter([("token", "canary-secret-5c1d")]));
-    wanted.mount_options = Some(nomad_csi::model::MountOptions {
+    wanted.mount_options = Some(nomad_csi_model::MountOptions {
         fs_type: "ext4".into(),
         mount_flags: vec!["password=canary-flag-9f3e".into()],
     });

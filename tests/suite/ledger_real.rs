@@ -6,13 +6,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use nomad_csi::model::{Namespace, NamespacedId, SetName, VolumeId};
-use nomad_csi::nomad::{ClientSettings, NomadClient, NomadLedger, RedactedString};
-use nomad_csi::plan::{Actor, LedgerSet, Ownership};
-use nomad_csi::ports::{
-    IdSource as _, Ledger as _, LedgerFailure, LockHolder, RandomIds, ServerKind, VolumeReader as _,
+use nomad_csi_client::nomad::{ClientSettings, NomadClient, NomadLedger, RedactedString};
+use nomad_csi_client::ports::{
+    Ledger as _, LedgerFailure, LockHolder, ServerKind, VolumeReader as _,
 };
-use nomad_csi::reconcile::{LockState, LockWait, SetLedger, hold_lock};
+use nomad_csi_client::reconcile::{LockState, LockWait, SetLedger, hold_lock};
+use nomad_csi_model::{Namespace, NamespacedId, SetName, VolumeId};
+use nomad_csi_plan::{Actor, LedgerSet, Ownership};
+use nomad_csi_ports::{IdSource as _, RandomIds};
 
 fn client() -> NomadClient {
     let address = std::env::var("NOMAD_ADDR").expect("NOMAD_ADDR is set");
@@ -216,7 +217,7 @@ async fn real_only_one_of_two_concurrent_writers_succeeds() {
         let mut changed = set.set().clone();
         changed.own(key(id), Ownership::default());
         let ledger = ledger();
-        let mut stored = nomad_csi::plan::StoredSet::default();
+        let mut stored = nomad_csi_plan::StoredSet::default();
         let changes = changed
             .changes(&stored, &RandomIds.uuid())
             .expect("the changes fit");

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use nomad_csi::model::AccessMode;
+use nomad_csi_model::AccessMode;
 
 /// What a client asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]

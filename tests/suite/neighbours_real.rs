@@ -5,16 +5,17 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use nomad_csi::diagnostic::Code;
-use nomad_csi::model::{
+use nomad_csi_client::nomad::{ClientSettings, NomadClient, RedactedString};
+use nomad_csi_client::ports::{
+    ProviderReader as _, SnapshotApi as _, SnapshotRequest, VolumeApi as _, VolumeQuery,
+    VolumeReader as _, VolumeWatch as _, WatchRequest,
+};
+use nomad_csi_model::diagnostic::Code;
+use nomad_csi_model::{
     AccessMode, AttachmentMode, Bytes, Capability, CapacityRange, Namespace, NamespacedId, NodeId,
     PluginId, Secrets, VolumeRequest,
 };
-use nomad_csi::nomad::{ClientSettings, NomadClient, RedactedString};
-use nomad_csi::ports::{
-    IdSource as _, ProviderReader as _, RandomIds, SnapshotApi as _, SnapshotRequest,
-    VolumeApi as _, VolumeQuery, VolumeReader as _, VolumeWatch as _, WatchRequest,
-};
+use nomad_csi_ports::{IdSource as _, RandomIds};
 
 fn client() -> NomadClient {
     let address = std::env::var("NOMAD_ADDR").expect("NOMAD_ADDR is set");

@@ -10,11 +10,11 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
-use nomad_csi::model::{Namespace, SetName};
-use nomad_csi::nomad::{ClientSettings, NomadClient, RedactedString};
-use nomad_csi::plan::{AclOperation, LedgerLocation, Permission, RequiredPermissions};
-use nomad_csi::ports::{ServerKind, TokenKind, VolumeReader as _};
-use nomad_csi::reconcile::{Access, access};
+use nomad_csi_client::nomad::{ClientSettings, NomadClient, RedactedString};
+use nomad_csi_client::ports::{ServerKind, TokenKind, VolumeReader as _};
+use nomad_csi_client::reconcile::{Access, access};
+use nomad_csi_model::{Namespace, SetName};
+use nomad_csi_plan::{AclOperation, LedgerLocation, Permission, RequiredPermissions};
 use serde_json::{Value, json};
 
 const PLUGIN: &str = "plugin { policy = \"read\" }";

@@ -17,9 +17,9 @@
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use nomad_csi::model::{Namespace, ServerVersion, Volume};
-use nomad_csi::plan::{Expansion, MergeRules, Merged, Refusal, UpdateRule, merge};
-use nomad_csi::wire;
+use nomad_csi_model::{Namespace, ServerVersion, Volume};
+use nomad_csi_plan::{Expansion, MergeRules, Merged, Refusal, UpdateRule, merge};
+use nomad_csi_wire as wire;
 use serde_json::{Value, json};
 
 #[expect(dead_code, reason = "other test programs use the rest")]

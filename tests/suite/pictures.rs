@@ -1,8 +1,8 @@
 //! The pictures of README and `docs/` show what the program prints, and how it is built.
 //!
 //! Terminal pictures are rendered from real runs in a hermetic environment. The picture of the
-//! architecture is drawn from the table below, which must agree with the layers that
-//! `architecture.rs` enforces. `NOMAD_CSI_BLESS=1` rewrites the files.
+//! architecture is drawn from the table below, which must agree with the
+//! manifests of the crates. `NOMAD_CSI_BLESS=1` rewrites the files.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -10,12 +10,12 @@ use std::path::Path;
 
 use nomad_csi::cli::run_command_line;
 
-use super::architecture::LAYERS;
+use super::architecture::{crates, rooms};
 use crate::support::canned::{CannedResponse, CannedServer};
 use crate::support::hermetic::{CapturedOutput, Redirect, test_environment};
 use crate::support::http_server::response;
 
-/// The floors of the house from top to bottom: a label, and modules with what they own.
+/// The floors of the house from top to bottom: a label, and crates with what they own.
 const FLOORS: &[(&str, &[(&str, &str)])] = &[
     (
         "edge",
@@ -23,81 +23,67 @@ const FLOORS: &[(&str, &[(&str, &str)])] = &[
     ),
     (
         "assembly",
-        &[("agent", "builds and runs the embedded orchestrator")],
+        &[
+            ("agent", "builds and runs the embedded orchestrator"),
+            ("telemetry", "logs, metrics"),
+        ],
     ),
     (
         "workflows",
         &[
-            ("reconcile", "specifications to API calls"),
-            ("server", "HTTP API and volumes"),
-            ("node", "plugins as tasks"),
+            ("client", "specifications to API calls"),
+            ("server", "HTTP API, volumes, jobs"),
+            ("node", "claims to mounts, tasks"),
             ("hostpath", "the embedded plugin"),
             ("conformance", "checks any plugin"),
         ],
     ),
     (
         "adapters",
-        &[("driver", "processes as tasks, with their mounts and logs")],
-    ),
-    (
-        "",
         &[
-            ("nomad", "HTTP client"),
-            ("csi", "gRPC client"),
-            ("store", "journal, keys"),
-            ("mounts", "mount(2)"),
-            ("files", "local files"),
-            ("secrets", "references"),
-            ("telemetry", "logs, metrics"),
+            ("csi", "gRPC client of plugins"),
+            ("testing", "fakes of the ports, for tests"),
         ],
     ),
     (
-        "",
-        &[(
-            "private",
-            "directories, files and sockets that only this user can use",
-        )],
-    ),
-    (
         "ports",
-        &[(
-            "ports",
-            "what the core needs from outside, in the core's words; fakes for tests",
-        )],
+        &[
+            (
+                "ports",
+                "between server, node, plugins and the system, in their words",
+            ),
+            ("proto", "the messages of CSI"),
+        ],
     ),
     (
         "core",
         &[
-            ("doctor", "what is wrong with a volume, and what helps"),
-            ("place", "which node takes an allocation"),
+            (
+                "plan",
+                "desired against observed, and what is wrong with a volume",
+            ),
+            (
+                "claims",
+                "who may use a volume, and what the agent remembers",
+            ),
         ],
     ),
     (
         "",
         &[
-            ("plan", "wanted against observed"),
-            ("state", "what the agent remembers"),
+            (
+                "spec",
+                "text to desired volumes: HCL, YAML, JSON; job files",
+            ),
             ("wire", "Nomad's JSON"),
         ],
     ),
     (
         "",
-        &[
-            ("claim", "who may use a volume"),
-            ("job", "job files, as far as volumes need them"),
-        ],
-    ),
-    ("", &[("spec", "text to wanted volumes: HCL, YAML, JSON")]),
-    (
-        "",
-        &[
-            ("model", "the nouns of the field"),
-            ("retry", "whether and when to try again"),
-        ],
-    ),
-    (
-        "",
-        &[("diagnostic", "errors with code, place, note and help")],
+        &[(
+            "model",
+            "the nouns of the field; errors with code, place, note and help; when to try again",
+        )],
     ),
 ];
 
@@ -119,7 +105,7 @@ fn architecture_picture() -> String {
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
          font-family=\"sans-serif\" font-size=\"12\">\n\
-         <title>The layers of nomad-csi: every module uses only modules below it</title>\n\
+         <title>The crates of nomad-csi: every crate uses only crates below it</title>\n\
          <rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#ffffff\"/>\n"
     );
     let mut color = "#ffffff";
@@ -150,32 +136,31 @@ fn architecture_picture() -> String {
     let bottom = height - GAP;
     let _ = write!(
         svg,
-        "<text x=\"{LEFT}\" y=\"{bottom}\" fill=\"#555555\">A module uses only modules below it. Modules \
-         of one floor do not use each other. From plan down: no I/O, no clock, no async.\
+        "<text x=\"{LEFT}\" y=\"{bottom}\" fill=\"#555555\">A crate uses only crates below it. cli, agent and telemetry are the root package. \
+         From plan and claims down: no I/O, no clock, no async.\
          </text>\n</svg>\n"
     );
     svg
 }
 
 #[test]
-fn the_picture_of_the_architecture_shows_the_layers_that_are_enforced() {
+fn the_picture_of_the_architecture_shows_the_crates_of_the_workspace() {
     let drawn: Vec<&str> = FLOORS
         .iter()
         .flat_map(|(_, modules)| modules.iter().map(|(module, _)| *module))
         .collect();
-    let enforced: BTreeSet<&str> = LAYERS.iter().map(|(module, _)| *module).collect();
-    assert_eq!(drawn.iter().copied().collect::<BTreeSet<_>>(), enforced);
-    let floor = |module: &str| {
-        let holds = |(_, modules): &(&str, &[(&str, &str)])| {
-            modules.iter().any(|(name, _)| *name == module)
-        };
+    let drawn: BTreeSet<String> = drawn.into_iter().map(ToOwned::to_owned).collect();
+    assert_eq!(drawn, rooms());
+    let floor = |name: &str| {
+        let holds =
+            |(_, crates): &(&str, &[(&str, &str)])| crates.iter().any(|(one, _)| *one == name);
         FLOORS.iter().position(holds)
     };
-    for (module, uses) in LAYERS {
-        for used in *uses {
+    for (name, uses) in crates() {
+        for used in uses {
             assert!(
-                floor(used) > floor(module),
-                "`{module}` uses `{used}`, which is drawn above it"
+                floor(&used) > floor(&name),
+                "`{name}` uses `{used}`, which is drawn above it"
             );
         }
     }

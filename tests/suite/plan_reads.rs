@@ -5,12 +5,12 @@
 
 use std::fmt::Write as _;
 
-use nomad_csi::model::{
+use nomad_csi_model::{
     AccessMode, AttachmentMode, Capability, ControllerCapabilities, VolumeRequest,
 };
-use nomad_csi::ports::fake::PluginSettings;
-use nomad_csi::server::fake::FakeAgent;
-use nomad_csi::server::http::{HttpSettings, operator_router};
+use nomad_csi_server::fake::FakeAgent;
+use nomad_csi_server::http::{HttpSettings, operator_router};
+use nomad_csi_testing::PluginSettings;
 
 use crate::support::client_process::{ProcessResult, run_client};
 use crate::support::faulty_proxy::FaultyProxy;

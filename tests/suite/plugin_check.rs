@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use nomad_csi::conformance::{
+use nomad_csi_conformance::{
     Case, CheckObserver, CheckOptions, CheckOutcome, Level, ModesUnknown, ProbedPlugin, Report,
     Selection, Verdict, cases, confirmed_modes, run_checks,
 };
-use nomad_csi::csi::{RawClient, proto};
-use nomad_csi::model::{AttachmentMode, Secrets};
+use nomad_csi_csi::RawClient;
+use nomad_csi_model::{AttachmentMode, Secrets};
+use nomad_csi_proto as proto;
 use tokio_util::sync::CancellationToken;
 
 use crate::support::exemplar::{Deviation, Exemplar};
@@ -252,7 +253,7 @@ async fn every_deviation_is_found_by_its_check() {
             .iter()
             .find(|outcome| outcome.case.id == *id);
         let outcome = outcome.expect("the check exists");
-        let must = |finding: &nomad_csi::conformance::Finding| finding.level == Level::Must;
+        let must = |finding: &nomad_csi_conformance::Finding| finding.level == Level::Must;
         if outcome.verdict != Verdict::Failed || !outcome.findings.iter().any(must) {
             missed.push(format!(
                 "{deviation:?}: {id} {:?}\n{}",

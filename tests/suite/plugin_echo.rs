@@ -9,11 +9,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base64::Engine as _;
-use nomad_csi::csi::{CallFailure, CsiRequest, GrpcConnector, RawClient, proto};
-use nomad_csi::model::{
+use nomad_csi_csi::{CallFailure, CsiRequest, GrpcConnector, RawClient};
+use nomad_csi_model::{
     AccessMode, AttachmentMode, Capability, CapacityRange, ExternalId, MountOptions, Secrets,
 };
-use nomad_csi::ports::{Connector as _, CreateVolume, Rpc, SentSecrets};
+use nomad_csi_ports::{Connector as _, CreateVolume, Rpc, SentSecrets};
+use nomad_csi_proto as proto;
 use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{DescriptorProto, FieldDescriptorProto, FileDescriptorSet};
 use tonic::{Code, Status};

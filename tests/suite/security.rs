@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use nomad_csi::model::LimitField;
-use nomad_csi::nomad::{RESPONSE_LIMITS, ResponseLimits};
-use nomad_csi::server::http::{LIMITS, Limits};
-use nomad_csi::server::{STATE_LIMITS, StateLimits};
+use nomad_csi_client::nomad::{RESPONSE_LIMITS, ResponseLimits};
+use nomad_csi_model::LimitField;
+use nomad_csi_server::http::{LIMITS, Limits};
+use nomad_csi_server::{STATE_LIMITS, StateLimits};
 
 fn row<L: Clone + Default>(limit: &LimitField<L>) -> String {
     let value = limit.get(&L::default());

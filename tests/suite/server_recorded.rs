@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
-use nomad_csi::model::ControllerCapabilities;
-use nomad_csi::ports::fake::PluginSettings;
-use nomad_csi::server::fake::FakeAgent;
-use nomad_csi::server::http::{HttpSettings, operator_router};
+use nomad_csi_model::ControllerCapabilities;
+use nomad_csi_server::fake::FakeAgent;
+use nomad_csi_server::http::{HttpSettings, operator_router};
+use nomad_csi_testing::PluginSettings;
 use serde_json::Value;
 use tower::ServiceExt as _;
 

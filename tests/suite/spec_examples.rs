@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use nomad_csi::diagnostic::{Diagnostics, SourceMap};
-use nomad_csi::files;
-use nomad_csi::spec::{self, Defaults, Purpose, Syntax, VolumeSpec};
+use nomad_csi_client::files;
+use nomad_csi_model::diagnostic::{Diagnostics, SourceMap};
+use nomad_csi_spec::{self as spec, Defaults, Purpose, Syntax, VolumeSpec};
 
 fn specifications(arguments: &[&str]) -> (Vec<VolumeSpec>, Vec<String>) {
     let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
@@ -74,7 +74,7 @@ fn secrets_in_examples_are_placeholders() {
     let secrets = specs
         .iter()
         .filter_map(|spec| spec.request.secrets.as_ref());
-    for (key, from) in secrets.flat_map(nomad_csi::model::SecretRefs::iter) {
+    for (key, from) in secrets.flat_map(nomad_csi_model::SecretRefs::iter) {
         let is_placeholder = from
             .literal()
             .is_none_or(|value| value.starts_with("PLACEHOLDER"));

@@ -4,9 +4,9 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
 
-use nomad_csi::diagnostic::{Diagnostics, SourceMap};
-use nomad_csi::files::{self, MAX_BYTES, MAX_TOTAL_BYTES, PIPE_LIMIT};
-use nomad_csi::spec::Syntax;
+use nomad_csi_client::files::{self, MAX_BYTES, MAX_TOTAL_BYTES, PIPE_LIMIT};
+use nomad_csi_model::diagnostic::{Diagnostics, SourceMap};
+use nomad_csi_spec::Syntax;
 use tempfile::TempDir;
 
 struct Found {

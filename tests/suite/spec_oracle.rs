@@ -18,9 +18,9 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use nomad_csi::diagnostic::{Code, Diagnostics, Severity, SourceMap};
-use nomad_csi::model::{ExternalId, Topology, UnresolvedRequest};
-use nomad_csi::spec::{self, Defaults, Syntax};
+use nomad_csi_model::diagnostic::{Code, Diagnostics, Severity, SourceMap};
+use nomad_csi_model::{ExternalId, Topology, UnresolvedRequest};
+use nomad_csi_spec::{self as spec, Defaults, Syntax};
 use serde_json::{Map, Value, json};
 
 /// Codes of files that Nomad accepts: it loses something, or no plugin could use the volume.
@@ -108,7 +108,7 @@ fn read(text: &str) -> Result<UnresolvedRequest, Vec<Code>> {
     let (mut sources, mut diagnostics) = (SourceMap::default(), Diagnostics::default());
     let source = sources.add("spec", text);
     let defaults = Defaults {
-        namespace: nomad_csi::model::Namespace::new("-none-"),
+        namespace: nomad_csi_model::Namespace::new("-none-"),
     };
     let specs = spec::parse(
         &mut sources,

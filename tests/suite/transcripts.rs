@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use nomad_csi::diagnostic::Code;
+use nomad_csi_model::diagnostic::Code;
 
 use crate::support::transcript;
 
@@ -173,7 +173,7 @@ fn every_transcript_is_listed() {
 const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
     (
         Code::ApplyServerAway,
-        "src/reconcile/workflow/server_away.rs",
+        "src/client/reconcile/workflow/server_away.rs",
         "one_problem_counts_and_names_what_is_unknown_and_what_was_not_begun",
     ),
     (
@@ -273,37 +273,37 @@ const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
     ),
     (
         Code::ApiAclDisabled,
-        "src/nomad/error_table/tests.rs",
+        "src/client/nomad/error_table/tests.rs",
         "every_text_has_a_code_and_every_row_a_text",
     ),
     (
         Code::ApiListChanged,
-        "src/nomad/error_table/tests.rs",
+        "src/client/nomad/error_table/tests.rs",
         "every_text_has_a_code_and_every_row_a_text",
     ),
     (
         Code::AclPolicyNotFound,
-        "src/nomad/error_table/tests.rs",
+        "src/client/nomad/error_table/tests.rs",
         "every_text_has_a_code_and_every_row_a_text",
     ),
     (
         Code::VariableNotFound,
-        "src/nomad/error_table/tests.rs",
+        "src/client/nomad/error_table/tests.rs",
         "every_text_has_a_code_and_every_row_a_text",
     ),
     (
         Code::VariableTooLarge,
-        "src/nomad/error_table/tests.rs",
+        "src/client/nomad/error_table/tests.rs",
         "every_text_has_a_code_and_every_row_a_text",
     ),
     (
         Code::VariableLockLost,
-        "src/nomad/error_table/tests.rs",
+        "src/client/nomad/error_table/tests.rs",
         "every_text_has_a_code_and_every_row_a_text",
     ),
     (
         Code::LedgerHeld,
-        "src/reconcile/ledger/tests.rs",
+        "src/client/reconcile/ledger/tests.rs",
         "a_second_command_waits_and_learns_the_holder",
     ),
     (
@@ -363,17 +363,17 @@ const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
     ),
     (
         Code::JournalInUse,
-        "src/store/embedded/tests.rs",
+        "src/server/store/embedded/tests.rs",
         "a_second_process_is_refused_because_the_file_is_in_use",
     ),
     (
         Code::JournalDamaged,
-        "src/store/embedded/tests.rs",
+        "src/server/store/embedded/tests.rs",
         "an_append_replaces_unacknowledged_events_and_refuses_a_gap",
     ),
     (
         Code::JournalTooNew,
-        "src/store/embedded/tests.rs",
+        "src/server/store/embedded/tests.rs",
         "a_later_format_is_refused_with_both_numbers",
     ),
     (
@@ -403,7 +403,7 @@ const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
     ),
     (
         Code::DataUnavailable,
-        "src/store/lock.rs",
+        "src/server/store/lock.rs",
         "a_missing_directory_is_named",
     ),
     (
@@ -413,57 +413,57 @@ const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
     ),
     (
         Code::KeyMissing,
-        "src/store/seal/tests.rs",
+        "src/server/store/seal/tests.rs",
         "sealed_secrets_without_their_key_are_refused_and_no_key_is_created",
     ),
     (
         Code::KeyWrong,
-        "src/store/seal/tests.rs",
+        "src/server/store/seal/tests.rs",
         "sealed_secrets_without_their_key_are_refused_and_no_key_is_created",
     ),
     (
         Code::KeyExposed,
-        "src/store/seal/tests.rs",
+        "src/server/store/seal/tests.rs",
         "an_exposed_key_is_refused_with_the_command_to_fix_it",
     ),
     (
         Code::KeyMalformed,
-        "src/store/seal/tests.rs",
+        "src/server/store/seal/tests.rs",
         "a_malformed_key_is_refused_and_not_replaced",
     ),
     (
         Code::KeyUnavailable,
-        "src/store/seal/tests.rs",
+        "src/server/store/seal/tests.rs",
         "an_unusable_directory_is_named",
     ),
     (
         Code::SecretNotText,
-        "src/secrets/local.rs",
+        "src/client/secrets/local.rs",
         "one_line_break_at_the_end_of_a_file_is_removed",
     ),
     (
         Code::SecretTooLarge,
-        "src/secrets/local.rs",
+        "src/client/secrets/local.rs",
         "one_line_break_at_the_end_of_a_file_is_removed",
     ),
     (
         Code::SecretExposed,
-        "src/secrets/local.rs",
+        "src/client/secrets/local.rs",
         "a_writable_file_is_refused_and_a_readable_one_warns",
     ),
     (
         Code::ApplyHeldBack,
-        "src/reconcile/execute/tests.rs",
+        "src/client/reconcile/execute/tests.rs",
         "a_copy_starts_after_its_source_succeeds",
     ),
     (
         Code::ApplySnapshotNotReady,
-        "src/reconcile/execute/tests.rs",
+        "src/client/reconcile/execute/tests.rs",
         "nothing_is_replaced_until_its_snapshot_is_ready",
     ),
     (
         Code::ApplySnapshotTaken,
-        "src/reconcile/execute/tests.rs",
+        "src/client/reconcile/execute/tests.rs",
         "a_requested_snapshot_is_taken_before_the_replacement",
     ),
     (

@@ -6,11 +6,11 @@
 
 use std::path::Path;
 
-use nomad_csi::csi::proto::controller_server::ControllerServer;
-use nomad_csi::csi::proto::group_controller_server::GroupControllerServer;
-use nomad_csi::csi::proto::identity_server::IdentityServer;
-use nomad_csi::csi::proto::node_server::NodeServer;
-use nomad_csi::csi::proto::snapshot_metadata_server::SnapshotMetadataServer;
+use nomad_csi_proto::controller_server::ControllerServer;
+use nomad_csi_proto::group_controller_server::GroupControllerServer;
+use nomad_csi_proto::identity_server::IdentityServer;
+use nomad_csi_proto::node_server::NodeServer;
+use nomad_csi_proto::snapshot_metadata_server::SnapshotMetadataServer;
 use tokio::net::UnixListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;

@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use nomad_csi::csi::proto::controller_server::ControllerServer;
-use nomad_csi::csi::proto::identity_server::IdentityServer;
-use nomad_csi::csi::proto::node_server::NodeServer;
-use nomad_csi::model::ExternalNodeId;
-use nomad_csi::ports::fake::FakeBackend;
+use nomad_csi_model::ExternalNodeId;
+use nomad_csi_proto::controller_server::ControllerServer;
+use nomad_csi_proto::identity_server::IdentityServer;
+use nomad_csi_proto::node_server::NodeServer;
+use nomad_csi_testing::FakeBackend;
 use tokio::net::UnixListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;

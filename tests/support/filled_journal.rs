@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use nomad_csi::model::SealedSecrets;
-use nomad_csi::ports::Journal as _;
-use nomad_csi::state::samples::{definition, key, provided};
-use nomad_csi::state::{Event, EventKind, State};
-use nomad_csi::store::EmbeddedJournal;
+use nomad_csi_claims::state::samples::{definition, key, provided};
+use nomad_csi_claims::state::{Event, EventKind, State};
+use nomad_csi_model::SealedSecrets;
+use nomad_csi_server::Journal as _;
+use nomad_csi_server::store::EmbeddedJournal;
 
 /// Writes the journal of an agent with that many registered volumes.
 pub(crate) fn fill(data: &Path, volumes: usize) {

@@ -1,16 +1,14 @@
 //! The readers of input from outside, each as a function that must not panic.
 
-use nomad_csi::diagnostic::{Diagnostics, SourceMap};
-use nomad_csi::files;
-use nomad_csi::job::{JobFile, check, parse_job, validate};
-use nomad_csi::model::{Bytes, Namespace};
-use nomad_csi::plan::{
-    LedgerKey, LedgerSet, SavedPlan, SetName, ShardName, StoredSet, StoredShard,
-};
-use nomad_csi::spec::{self, Defaults, Purpose, Syntax};
-use nomad_csi::wire::{
-    self, DecodeLimits, ExternalVolumesResponse, PluginDocument, SnapshotsResponse, VolumeDocument,
-    VolumeStub, WriteRequest,
+use nomad_csi_client::files;
+use nomad_csi_model::diagnostic::{Diagnostics, SourceMap};
+use nomad_csi_model::{Bytes, Namespace};
+use nomad_csi_plan::{LedgerKey, LedgerSet, SavedPlan, SetName, ShardName, StoredSet, StoredShard};
+use nomad_csi_spec::job::{JobFile, check, parse_job, validate};
+use nomad_csi_spec::{self as spec, Defaults, Purpose, Syntax};
+use nomad_csi_wire::{
+    self as wire, DecodeLimits, ExternalVolumesResponse, PluginDocument, SnapshotsResponse,
+    VolumeDocument, VolumeStub, WriteRequest,
 };
 
 /// A reader of input from outside.
@@ -377,9 +375,9 @@ pub(crate) const TARGETS: &[FuzzTarget] = &[
     FuzzTarget {
         name: "journal",
         run: |input| {
-            if let Ok(event) = serde_json::from_slice::<nomad_csi::state::Event>(input) {
+            if let Ok(event) = serde_json::from_slice::<nomad_csi_claims::state::Event>(input) {
                 let written = serde_json::to_vec(&event).unwrap_or_default();
-                let read = serde_json::from_slice::<nomad_csi::state::Event>(&written);
+                let read = serde_json::from_slice::<nomad_csi_claims::state::Event>(&written);
                 assert!(read.is_ok_and(|read| read == event));
             }
         },
@@ -394,7 +392,7 @@ pub(crate) const TARGETS: &[FuzzTarget] = &[
         name: "page-token",
         run: |input| {
             let text = String::from_utf8_lossy(input);
-            let _parsed = nomad_csi::state::VolumeToken::parse(&text);
+            let _parsed = nomad_csi_claims::state::VolumeToken::parse(&text);
         },
         seeds: &["default.volume", "a.b.c"],
         words: &[".", "%2f", "/", "\0", "default"],

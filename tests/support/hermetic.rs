@@ -9,8 +9,9 @@ use nomad_csi::cli::{
     CliError, Environment, Exit, InputStream, Interrupts, OutputStream, ProcessEnvironment,
     ProcessOwnership, RealServers, Servers, Session, Target, run_command_line,
 };
-use nomad_csi::nomad::{ClientSettings, RedactedString};
-use nomad_csi::ports::{Clock, ProcessIdentity, ProcessState, ProcessTable};
+use nomad_csi_client::nomad::{ClientSettings, RedactedString};
+use nomad_csi_client::ports::{ProcessIdentity, ProcessState, ProcessTable};
+use nomad_csi_ports::Clock;
 
 /// The time of every run: 2026-01-02T03:04:05Z.
 const NOW: i64 = 1_767_323_045_000_000_000;

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use nomad_csi::csi::proto;
-use nomad_csi::csi::proto::volume_capability::access_mode::Mode;
-use nomad_csi::hostpath::{Config, Host, PluginProfile, ProfileOptions, ServeError, serve};
-use nomad_csi::ports::fake::{FakeBlockStorage, FakeClock, FakeMounter};
-use nomad_csi::ports::{NoMeasurements, RandomIds};
+use nomad_csi_hostpath::{Config, Host, PluginProfile, ProfileOptions, ServeError, serve};
+use nomad_csi_ports::{NoMeasurements, RandomIds};
+use nomad_csi_proto as proto;
+use nomad_csi_proto::volume_capability::access_mode::Mode;
+use nomad_csi_testing::{FakeBlockStorage, FakeClock, FakeMounter};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tonic::{Code, Status};

@@ -7,8 +7,8 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
-use nomad_csi::conformance::{LocalFiles, PathKind, WorkloadFiles};
-use nomad_csi::ports::MountEntry;
+use nomad_csi_conformance::{LocalFiles, PathKind, WorkloadFiles};
+use nomad_csi_ports::MountEntry;
 
 use super::hostpath::TestHost;
 

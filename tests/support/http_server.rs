@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use nomad_csi::nomad::{ClientSettings, NomadClient};
+use nomad_csi_client::nomad::{ClientSettings, NomadClient};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::task::JoinHandle;

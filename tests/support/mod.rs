@@ -5,8 +5,6 @@ pub(crate) mod certificates;
 #[cfg(feature = "agent")]
 pub(crate) mod client_process;
 #[cfg(feature = "agent")]
-pub(crate) mod crash_disk;
-#[cfg(feature = "agent")]
 pub(crate) mod damage;
 #[cfg(feature = "agent")]
 pub(crate) mod echo_plugin;

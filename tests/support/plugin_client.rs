@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use nomad_csi::csi::proto;
-use nomad_csi::csi::proto::controller_client::ControllerClient;
-use nomad_csi::csi::proto::group_controller_client::GroupControllerClient;
-use nomad_csi::csi::proto::identity_client::IdentityClient;
-use nomad_csi::csi::proto::node_client::NodeClient;
-use nomad_csi::csi::proto::snapshot_metadata_client::SnapshotMetadataClient;
-use nomad_csi::csi::proto::volume_capability::access_mode::Mode;
-use nomad_csi::csi::proto::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume};
+use nomad_csi_proto as proto;
+use nomad_csi_proto::controller_client::ControllerClient;
+use nomad_csi_proto::group_controller_client::GroupControllerClient;
+use nomad_csi_proto::identity_client::IdentityClient;
+use nomad_csi_proto::node_client::NodeClient;
+use nomad_csi_proto::snapshot_metadata_client::SnapshotMetadataClient;
+use nomad_csi_proto::volume_capability::access_mode::Mode;
+use nomad_csi_proto::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume};
 use tonic::Status;
 use tonic::transport::{Channel, Endpoint, Uri};
 

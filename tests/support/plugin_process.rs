@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use nomad_csi::csi::proto;
+use nomad_csi_proto as proto;
 
 use super::plugin_client::{Client, channel};
 use super::wait::until_async;

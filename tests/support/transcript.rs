@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use nomad_csi::cli::{Environment, InputStream, Interrupts, ProcessEnvironment, run_command_line};
-use nomad_csi::nomad::ClientSettings;
+use nomad_csi_client::nomad::ClientSettings;
 
 use super::canned::{CannedResponse, CannedServer};
 use super::hermetic::{CapturedOutput, MarkedWriter, Redirect, test_environment};

@@ -11,8 +11,8 @@ use std::os::fd::AsFd as _;
 use tokio::net::UnixStream;
 
 use crate::agent::blocking;
-use crate::private::SocketPeer;
-use crate::server::http::Peer;
+use nomad_csi_model::private::SocketPeer;
+use nomad_csi_server::http::Peer;
 
 /// Returns where a TCP client is that reached this address of the agent.
 pub(super) fn peer_over_tcp(own: SocketAddr) -> Peer {

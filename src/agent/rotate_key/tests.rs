@@ -1,10 +1,10 @@
 //! A rotation that is interrupted at each step, and what opens afterwards.
 
 use super::*;
-use crate::model::{SealedSecrets, SecretOwner, Secrets, VariableKey, VariablePath};
-use crate::ports::Sealer as _;
-use crate::state::samples::{key, registered, started};
-use crate::state::{VariableEvent, replay};
+use nomad_csi_claims::state::samples::{key, registered, started};
+use nomad_csi_claims::state::{VariableEvent, replay};
+use nomad_csi_model::{SealedSecrets, SecretOwner, Secrets, VariableKey, VariablePath};
+use nomad_csi_server::Sealer as _;
 
 use super::super::directory::journal_file;
 

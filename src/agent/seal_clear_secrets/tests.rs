@@ -4,14 +4,16 @@ use std::path::Path;
 
 use super::super::directory::{journal_file, key_file};
 use super::*;
-use crate::model::{
+use nomad_csi_claims::state::samples::jobs::{
+    alloc_placed, alloc_reported, job_key, job_registered,
+};
+use nomad_csi_claims::state::samples::{key, node_registered, registered, started};
+use nomad_csi_claims::state::{
+    AllocEvent, Event, EventKind, JobEvent, RecordedFlags, RecordedMountOptions, State,
+};
+use nomad_csi_model::{
     AllocId, ClientStatus, JobVolume, JobVolumeKind, MountOptions, SecretOwner, Secrets,
     VolumeAlias,
-};
-use crate::state::samples::jobs::{alloc_placed, alloc_reported, job_key, job_registered};
-use crate::state::samples::{key, node_registered, registered, started};
-use crate::state::{
-    AllocEvent, Event, EventKind, JobEvent, RecordedFlags, RecordedMountOptions, State,
 };
 
 const ALLOC: &str = "5fc98185-17ff-26bc-a802-0c74fa471c99";
@@ -123,7 +125,7 @@ async fn no_byte_of_the_journal_is_a_secret_after_the_first_start() {
     let events = clear_events(&sealer);
     journal.append(2, events.into()).await.unwrap();
     journal.close().await.unwrap();
-    crate::store::forget_that_it_is_sealed(&journal_file(data));
+    nomad_csi_server::store::forget_that_it_is_sealed(&journal_file(data));
     assert!(has_canary(data));
     let before = state_in(data).await;
     start(data).await;

@@ -3,8 +3,8 @@
 use clap::Args;
 
 use super::value_parsers::one_of;
-use crate::model::ServerVersion;
-use crate::plan::{DenyRule, Risk};
+use nomad_csi_model::ServerVersion;
+use nomad_csi_plan::{DenyRule, Risk};
 
 /// Help of `--server-version`.
 pub(crate) const SERVER_VERSION_HELP: &str =

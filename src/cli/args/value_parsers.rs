@@ -2,8 +2,8 @@
 
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
 
-use crate::diagnostic::closest_match;
-use crate::spec::schema;
+use nomad_csi_model::diagnostic::closest_match;
+use nomad_csi_spec::schema;
 
 /// Returns a parser that accepts the words of these values.
 pub(crate) fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(

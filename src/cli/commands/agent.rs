@@ -15,8 +15,8 @@ use crate::cli::env::Variable;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::event_list;
-use crate::model::{NamespacedId, VolumeId};
-use crate::reconcile::workflow::read_history;
+use nomad_csi_client::reconcile::workflow::read_history;
+use nomad_csi_model::{NamespacedId, VolumeId};
 
 /// The subcommands of `agent`.
 #[derive(Subcommand, Debug)]

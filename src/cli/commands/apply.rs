@@ -14,9 +14,9 @@ use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::saved_plan_file::{SavedPlanFile, is_saved_plan, read_saved_plan};
 use crate::cli::ui::one_line;
-use crate::diagnostic::{Code, Diagnostic};
-use crate::model::shell_quoted;
-use crate::reconcile::workflow::ApplyMode;
+use nomad_csi_client::reconcile::workflow::ApplyMode;
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_model::shell_quoted;
 
 /// Arguments of `apply`.
 #[derive(Args, Debug)]

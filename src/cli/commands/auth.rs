@@ -12,14 +12,14 @@ use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::specs::{EmptyFiles, LoadOptions, load_specifications};
 use crate::cli::ui::{AuthReport, auth_json, auth_text, json_text};
-use crate::diagnostic::Diagnostics;
-use crate::model::Namespace;
-use crate::plan::{AclOperation, LedgerLocation, RequiredPermissions};
-use crate::ports::ClusterApi;
-use crate::ports::TokenKind;
-use crate::reconcile::workflow::Specifications;
-use crate::reconcile::{Access, access};
-use crate::spec::Purpose;
+use nomad_csi_client::ports::ClusterApi;
+use nomad_csi_client::ports::TokenKind;
+use nomad_csi_client::reconcile::workflow::Specifications;
+use nomad_csi_client::reconcile::{Access, access};
+use nomad_csi_model::Namespace;
+use nomad_csi_model::diagnostic::Diagnostics;
+use nomad_csi_plan::{AclOperation, LedgerLocation, RequiredPermissions};
+use nomad_csi_spec::Purpose;
 
 /// The subcommands of `auth`.
 #[derive(Subcommand, Debug)]

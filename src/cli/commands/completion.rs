@@ -22,9 +22,9 @@ use crate::cli::env::{Environment, Variable};
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::OutputFormat;
-use crate::diagnostic::{Code, Diagnostic};
-use crate::plan::{HiddenField, Risk};
-use crate::spec::schema;
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_plan::{HiddenField, Risk};
+use nomad_csi_spec::schema;
 
 /// Arguments of `completion`.
 #[derive(Args, Debug)]

@@ -9,10 +9,10 @@ use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{key_values, table};
-use crate::diagnostic::{Code, Diagnostic};
-use crate::files::ClusterContext;
-use crate::model::SecretRef;
-use crate::ports::Document;
+use nomad_csi_client::files::ClusterContext;
+use nomad_csi_client::ports::Document;
+use nomad_csi_model::SecretRef;
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
 
 /// The subcommands of `context`.
 #[derive(Subcommand, Debug)]

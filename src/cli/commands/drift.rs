@@ -15,12 +15,12 @@ use crate::cli::exit::Exit;
 use crate::cli::ledger::{ledger_access, ledger_location};
 use crate::cli::specs::{EmptyFiles, LoadOptions, load_specifications};
 use crate::cli::ui::{DriftShown, drift_json, drift_text, json_text, report_drift};
-use crate::diagnostic::Diagnostics;
-use crate::plan::{LedgerSet, VolumeDrift};
-use crate::ports::{ProviderReader, VolumeReader};
-use crate::reconcile::workflow::{AppliedRecord, Specifications};
-use crate::reconcile::{DriftQuery, find_drift};
-use crate::spec::Purpose;
+use nomad_csi_client::ports::{ProviderReader, VolumeReader};
+use nomad_csi_client::reconcile::workflow::{AppliedRecord, Specifications};
+use nomad_csi_client::reconcile::{DriftQuery, find_drift};
+use nomad_csi_model::diagnostic::Diagnostics;
+use nomad_csi_plan::{LedgerSet, VolumeDrift};
+use nomad_csi_spec::Purpose;
 
 /// Arguments of `drift`.
 #[derive(Args, Debug)]

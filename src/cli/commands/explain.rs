@@ -8,8 +8,8 @@ use crate::cli::commands::job::PlacementArgs;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{field_explanation, table};
-use crate::diagnostic::{Code, Diagnostic, closest_match};
-use crate::spec::schema::{Field, located_fields};
+use nomad_csi_model::diagnostic::{Code, Diagnostic, closest_match};
+use nomad_csi_spec::schema::{Field, located_fields};
 
 /// Arguments of `explain`.
 #[derive(Args, Debug)]

@@ -7,8 +7,8 @@ use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ledger::required_ledger;
-use crate::model::{NamespacedId, SetName, VolumeId};
-use crate::reconcile::workflow::{SetSelection, forget_volumes};
+use nomad_csi_client::reconcile::workflow::{SetSelection, forget_volumes};
+use nomad_csi_model::{NamespacedId, SetName, VolumeId};
 
 /// Arguments of `forget`.
 #[derive(Args, Debug)]

@@ -13,18 +13,18 @@ use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ledger::required_ledger;
 use crate::cli::ui::{import_summary, one_line, volume_count};
-use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
-use crate::files;
-use crate::model::{
+use nomad_csi_client::files;
+use nomad_csi_client::ports::ClusterApi;
+use nomad_csi_client::reconcile::workflow::{
+    Registrations, SetSelection, find_registrations, import_into_set,
+};
+use nomad_csi_client::reconcile::{ImportFound, ImportSelection, find_to_import};
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
+use nomad_csi_model::{
     AccessMode, AttachmentMode, Capability, ExternalId, ExternalVolume, Namespace, NamespacedId,
     PluginId, SetName, UnresolvedRequest, VolumeId,
 };
-use crate::ports::ClusterApi;
-use crate::reconcile::workflow::{
-    Registrations, SetSelection, find_registrations, import_into_set,
-};
-use crate::reconcile::{ImportFound, ImportSelection, find_to_import};
-use crate::spec::{
+use nomad_csi_spec::{
     Syntax, WritableSpec, encode_all, encode_file, read_terraform_state, removed_blocks,
 };
 
@@ -385,7 +385,7 @@ mod tests {
             let external = ExternalVolume {
                 health: None,
                 external_id: ExternalId::new(id),
-                capacity: crate::model::Bytes::default(),
+                capacity: nomad_csi_model::Bytes::default(),
                 context: [].into(),
                 clone_id: None,
                 snapshot_id: None,

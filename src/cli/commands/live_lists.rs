@@ -1,7 +1,7 @@
 //! Lists of the server that complete a command line. A list that cannot be read completes nothing.
 
-use crate::model::{AllocId, Namespace, NamespacedId, PluginId, Secrets, VolumeId};
-use crate::ports::{ClaimQuery, ClusterApi, ServerKind, VolumeQuery};
+use nomad_csi_client::ports::{ClaimQuery, ClusterApi, ServerKind, VolumeQuery};
+use nomad_csi_model::{AllocId, Namespace, NamespacedId, PluginId, Secrets, VolumeId};
 
 /// A kind of value that a server has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

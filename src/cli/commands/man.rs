@@ -7,8 +7,8 @@ use clap::{Args, ValueHint};
 use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::diagnostic::{Code, Diagnostic};
-use crate::files::write_new;
+use nomad_csi_client::files::write_new;
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
 
 /// Arguments of `man`.
 #[derive(Args, Debug)]

@@ -7,8 +7,8 @@ use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{namespace_list, one_line};
-use crate::model::Namespace;
-use crate::ports::ClusterApi;
+use nomad_csi_client::ports::ClusterApi;
+use nomad_csi_model::Namespace;
 
 /// The subcommands of `namespace`.
 #[derive(Subcommand, Debug)]

@@ -16,17 +16,18 @@ use crate::cli::exit::Exit;
 use crate::cli::ledger::{ledger_access, ledger_location};
 use crate::cli::specs::{EmptyFiles, LoadOptions, load_specifications};
 use crate::cli::ui::{json_text, one_line, plan_json, plan_text, report_plan};
-use crate::diagnostic::{Code, Diagnostic};
-use crate::files;
-use crate::model::SetName;
-use crate::plan::{PlanOrigin, SavedPlan};
-use crate::ports::{ClusterApi, IdSource as _, RandomIds, ServerKind};
-use crate::reconcile::SetLedger;
-use crate::reconcile::workflow::{
+use nomad_csi_client::files;
+use nomad_csi_client::ports::{ClusterApi, ServerKind};
+use nomad_csi_client::reconcile::SetLedger;
+use nomad_csi_client::reconcile::workflow::{
     PlanRequest, PreparedPlan, ProviderCheck, Reading, SetSelection, Specifications, check_owners,
     open_planned_set, prepare_plan, refuse_unused_approvals, warn_of_dropped_claims,
 };
-use crate::spec::Purpose;
+use nomad_csi_model::SetName;
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_plan::{PlanOrigin, SavedPlan};
+use nomad_csi_ports::{IdSource as _, RandomIds};
+use nomad_csi_spec::Purpose;
 
 /// Arguments of `plan`.
 #[derive(Args, Debug)]

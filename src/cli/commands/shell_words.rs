@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 
 use clap::ValueEnum;
 
-use crate::model::{is_invisible, shell_quoted};
+use nomad_csi_model::{is_invisible, shell_quoted};
 
 /// The supported shells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

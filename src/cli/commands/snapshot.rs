@@ -10,12 +10,12 @@ use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::given_secrets::given_secrets;
 use crate::cli::ui::{one_line, snapshot_detail, snapshot_document, snapshot_list};
-use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{Namespace, PluginId, Secrets, Volume};
-use crate::ports::Document;
-use crate::reconcile::workflow::{
+use nomad_csi_client::ports::Document;
+use nomad_csi_client::reconcile::workflow::{
     SnapshotDeletionRequest, WorkflowContext, create_snapshot, delete_snapshots, find_volume,
 };
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_model::{Namespace, PluginId, Secrets, Volume};
 
 /// The subcommands of `snapshot`.
 #[derive(Subcommand, Debug)]

@@ -4,8 +4,8 @@ use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{OutputFormat, TimeReference};
-use crate::diagnostic::{Code, Diagnostic};
-use crate::ports::{Document, VolumeApi, WithDocument};
+use nomad_csi_client::ports::{Document, VolumeApi, WithDocument};
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
 
 /// How one kind of object is shown.
 pub(super) struct Layout<S, T> {

@@ -10,13 +10,13 @@ use crate::cli::exit::Exit;
 use crate::cli::ledger::ledger_access;
 use crate::cli::specs::{EmptyFiles, LoadOptions, load_specifications_in};
 use crate::cli::ui::{OutputFormat, report_outcomes, volume_detail, volume_list};
-use crate::diagnostic::Diagnostics;
-use crate::model::{Namespace, NamespacedId, Volume, VolumeSummary};
-use crate::plan::SavedPlan;
-use crate::ports::{Document, WithDocument};
-use crate::reconcile::workflow::{
+use nomad_csi_client::ports::{Document, WithDocument};
+use nomad_csi_client::reconcile::workflow::{
     ApplyMode, ApplyRequest, SetSelection, WorkflowContext, apply_specifications,
 };
+use nomad_csi_model::diagnostic::Diagnostics;
+use nomad_csi_model::{Namespace, NamespacedId, Volume, VolumeSummary};
+use nomad_csi_plan::SavedPlan;
 
 /// Files to apply, and how.
 pub(crate) struct Submission<'a> {

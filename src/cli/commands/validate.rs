@@ -12,9 +12,9 @@ use crate::cli::exit::Exit;
 use crate::cli::settings::namespace;
 use crate::cli::specs::{EmptyFiles, LoadOptions, read_specifications};
 use crate::cli::ui::{diagnostic_json, json_text, report_files};
-use crate::diagnostic::{Diagnostics, Severity};
-use crate::reconcile::workflow::Specifications;
-use crate::spec::Purpose;
+use nomad_csi_client::reconcile::workflow::Specifications;
+use nomad_csi_model::diagnostic::{Diagnostics, Severity};
+use nomad_csi_spec::Purpose;
 
 /// Arguments of `validate`.
 #[derive(Args, Debug)]

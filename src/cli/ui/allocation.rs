@@ -3,7 +3,7 @@
 use super::allocs::{TimeReference, short_id};
 use super::table::{heading, key_values, table};
 use super::time::{ago, local_time};
-use crate::wire::{
+use nomad_csi_wire::{
     AllocationDocument, AllocationStub, TaskGroupDocument, TaskStateDocument, nanoseconds_from_wire,
 };
 
@@ -142,7 +142,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::wire::decode_value;
+    use nomad_csi_wire::decode_value;
 
     #[test]
     fn an_allocation_shows_its_own_volume_and_the_events_of_its_tasks() {

@@ -4,7 +4,7 @@ use jiff::tz::TimeZone;
 
 use super::table::{heading, table};
 use super::time::{ago, local_time};
-use crate::model::Alloc;
+use nomad_csi_model::Alloc;
 
 /// The current time and the time zone that times are shown in.
 #[derive(Clone)]

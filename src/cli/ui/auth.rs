@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use super::printer::one_line;
 use super::table::{key_values, table};
-use crate::plan::RequiredPermissions;
-use crate::ports::TokenKind;
-use crate::reconcile::Access;
+use nomad_csi_client::ports::TokenKind;
+use nomad_csi_client::reconcile::Access;
+use nomad_csi_plan::RequiredPermissions;
 
 /// The result of `auth check`.
 pub(crate) struct AuthReport<'c> {

@@ -1,7 +1,7 @@
 //! The capacity of a provider, as text.
 
 use super::table::{heading, table};
-use crate::model::{Bytes, CapacityReport, one_line};
+use nomad_csi_model::{Bytes, CapacityReport, one_line};
 
 /// Returns what a provider can still provide in each place, and what could not be read.
 pub(crate) fn capacity_report(report: &CapacityReport) -> String {

@@ -8,7 +8,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use super::printer::{Printer, one_line};
 use super::progress::live_lines;
 use super::verdicts::verdict_word;
-use crate::conformance::{Case, CheckObserver, CheckOutcome, ProbedPlugin, Verdict};
+use nomad_csi_conformance::{Case, CheckObserver, CheckOutcome, ProbedPlugin, Verdict};
 
 /// Prints the progress of the checks.
 pub(crate) struct CheckProgress {

@@ -2,7 +2,7 @@
 
 use super::markup::{code, xml};
 use super::verdicts::word;
-use crate::conformance::{Area, CheckOutcome, Level, Report, Tally, Verdict};
+use nomad_csi_conformance::{Area, CheckOutcome, Level, Report, Tally, Verdict};
 
 /// The format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,9 +4,9 @@ use super::allocs::TimeReference;
 use super::printer::one_line;
 use super::table::{heading, table};
 use super::time::{ago, local_time};
-use crate::doctor::Finding;
-use crate::model::{ClaimProblem, VolumeClaim, until};
-use crate::reconcile::workflow::VolumeOverview;
+use nomad_csi_client::reconcile::workflow::VolumeOverview;
+use nomad_csi_model::{ClaimProblem, VolumeClaim, until};
+use nomad_csi_plan::doctor::Finding;
 
 /// The longest problem in a cell of the table.
 const SHORT: usize = 60;

@@ -4,7 +4,7 @@ use super::allocs::TimeReference;
 use super::printer::one_line;
 use super::table::{heading, key_values, table};
 use super::time::ago;
-use crate::model::{VolumeCreation, until};
+use nomad_csi_model::{VolumeCreation, until};
 
 /// Returns the creations as a section below a list of volumes.
 pub(crate) fn creation_list(creations: &[VolumeCreation], now: &TimeReference) -> String {

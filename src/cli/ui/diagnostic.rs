@@ -11,7 +11,7 @@ use annotate_snippets::{
 use serde_json::{Value, json};
 
 use super::printer::{escape_control_characters, in_one_line};
-use crate::diagnostic::{Diagnostic, Label, Severity, SourceMap, Span};
+use nomad_csi_model::diagnostic::{Diagnostic, Label, Severity, SourceMap, Span};
 
 /// Returns the diagnostic with its source lines, with colours and without a final line end.
 pub(crate) fn render(diagnostic: &Diagnostic, sources: &SourceMap, columns: usize) -> String {
@@ -270,7 +270,7 @@ fn with(mut object: Value, key: &str, value: String) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnostic::Code;
+    use nomad_csi_model::diagnostic::Code;
 
     fn plain(diagnostic: &Diagnostic, sources: &SourceMap) -> String {
         anstream::adapter::strip_str(&render(diagnostic, sources, 100)).to_string()

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::plan::{RED, YELLOW};
 use super::printer::one_line;
-use crate::doctor::{Confidence, Finding, Severity};
-use crate::reconcile::workflow::{DoctorReport, VolumeDiagnosis};
+use nomad_csi_client::reconcile::workflow::{DoctorReport, VolumeDiagnosis};
+use nomad_csi_plan::doctor::{Confidence, Finding, Severity};
 
 /// The version of the JSON format.
 const FORMAT_VERSION: u32 = 1;

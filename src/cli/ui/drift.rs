@@ -12,9 +12,9 @@ use super::plan::{RED, YELLOW, value_text};
 use super::plan_json::value_json;
 use super::printer::one_line;
 use super::time::ago;
-use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
-use crate::model::SetName;
-use crate::plan::{
+use nomad_csi_model::SetName;
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
+use nomad_csi_plan::{
     Baseline, DriftState, FieldDrift, FieldValue, FileState, Intent, LastVerified, VolumeDrift,
 };
 

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use crate::model::{AccessMode, AttachmentMode};
-use crate::plan::update_answers;
-use crate::spec::schema::Field;
+use nomad_csi_model::{AccessMode, AttachmentMode};
+use nomad_csi_plan::update_answers;
+use nomad_csi_spec::schema::Field;
 
 /// Returns the explanation of a field. `block` contains it; the file is no block.
 pub(crate) fn field_explanation(block: Option<&str>, field: &Field) -> String {

@@ -1,7 +1,7 @@
 //! The health of a volume, as text.
 
 use super::table::{heading, table};
-use crate::model::{VolumeHealth, VolumeStatus, one_line};
+use nomad_csi_model::{VolumeHealth, VolumeStatus, one_line};
 
 /// Returns the conditions of a volume, and what could not be read.
 pub(crate) fn volume_health(health: &VolumeHealth) -> String {

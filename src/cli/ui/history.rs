@@ -4,7 +4,7 @@ use super::allocs::TimeReference;
 use super::printer::one_line;
 use super::table::table;
 use super::time::local_time;
-use crate::model::VolumeEvent;
+use nomad_csi_model::VolumeEvent;
 
 /// Returns a table of events.
 pub(crate) fn event_list(events: &[VolumeEvent], now: &TimeReference) -> String {

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::printer::one_line;
-use crate::model::shell_quoted;
-use crate::plan::ImportIssue;
-use crate::reconcile::ImportFound;
+use nomad_csi_client::reconcile::ImportFound;
+use nomad_csi_model::shell_quoted;
+use nomad_csi_plan::ImportIssue;
 
 /// Returns `1 volume`, `2 volumes` and so on.
 pub(crate) fn volume_count(count: usize) -> String {

@@ -3,9 +3,9 @@
 use super::allocs::{TimeReference, allocations};
 use super::table::{heading, key_values, table};
 use super::time::local_time;
-use crate::model::Alloc;
-use crate::reconcile::workflow::{next_launch_text, placement_reasons};
-use crate::wire::{
+use nomad_csi_client::reconcile::workflow::{next_launch_text, placement_reasons};
+use nomad_csi_model::Alloc;
+use nomad_csi_wire::{
     AllocationStub, EvaluationDocument, JobDocument, JobStub, JobSummaryDocument,
     allocation_from_wire,
 };
@@ -234,7 +234,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::wire::decode_value;
+    use nomad_csi_wire::decode_value;
 
     #[test]
     fn a_job_shows_its_volumes_and_why_it_is_not_placed() {

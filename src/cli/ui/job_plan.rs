@@ -1,7 +1,7 @@
 //! The plan of a job: what differs, what happens to its allocations, and what cannot be placed.
 
-use crate::reconcile::workflow::placement_reasons;
-use crate::wire::{
+use nomad_csi_client::reconcile::workflow::placement_reasons;
+use nomad_csi_wire::{
     DesiredUpdatesDocument, FieldDiffDocument, GroupDiffDocument, JobPlanResponse,
     ObjectDiffDocument, TaskDiffDocument,
 };
@@ -121,7 +121,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::wire::decode_value;
+    use nomad_csi_wire::decode_value;
 
     #[test]
     fn a_plan_shows_changes_counts_and_what_has_no_place() {

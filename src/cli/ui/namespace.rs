@@ -1,7 +1,7 @@
 //! Namespaces, as text.
 
 use super::table::table;
-use crate::wire::NamespaceDocument;
+use nomad_csi_wire::NamespaceDocument;
 
 /// Returns a table of namespaces.
 pub(crate) fn namespace_list(namespaces: &[NamespaceDocument]) -> String {

@@ -3,8 +3,8 @@
 use super::allocs::{TimeReference, short_id};
 use super::table::{heading, key_values, table};
 use super::time::{ago, local_time};
-use crate::model::one_line;
-use crate::wire::{
+use nomad_csi_model::one_line;
+use nomad_csi_wire::{
     AllocationDocument, InstanceDocument, NodeDocument, NodeStub, nanoseconds_from_wire,
 };
 

@@ -4,10 +4,10 @@ use serde_json::json;
 
 use super::health::statuses_text;
 use super::table::{heading, table};
-use crate::model::{ExternalNodeId, VolumeSummary};
-use crate::ports::Document;
-use crate::reconcile::ListedVolume;
-use crate::wire::status_to_wire;
+use nomad_csi_client::ports::Document;
+use nomad_csi_client::reconcile::ListedVolume;
+use nomad_csi_model::{ExternalNodeId, VolumeSummary};
+use nomad_csi_wire::status_to_wire;
 
 /// Returns a table of orphans, and one of registered volumes that the provider does not list.
 pub(crate) fn orphan_list(orphans: &[&ListedVolume], missing: &[VolumeSummary]) -> String {

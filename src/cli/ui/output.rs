@@ -8,9 +8,9 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json_path::JsonPath;
 
-use crate::diagnostic::{Code, Diagnostic, Diagnostics};
-use crate::model::{escape_json, escape_json_for_yaml, is_invisible, one_line};
-use crate::ports::Document;
+use nomad_csi_client::ports::Document;
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
+use nomad_csi_model::{escape_json, escape_json_for_yaml, is_invisible, one_line};
 
 /// The longest expression in bytes.
 const LONGEST_EXPRESSION: usize = 4096;

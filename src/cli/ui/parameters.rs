@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::table::{heading, table};
-use crate::model::{NamespacedId, one_line, shell_quoted};
+use nomad_csi_model::{NamespacedId, one_line, shell_quoted};
 
 /// Returns the mutable parameters in force.
 pub(crate) fn mutable_parameters(parameters: &BTreeMap<String, String>) -> String {

@@ -2,7 +2,7 @@
 
 use super::allocs::short_id;
 use super::printer::one_line;
-use crate::wire::{NodeRefusalDocument, PlacementDocument, PlacementSlotDocument};
+use nomad_csi_wire::{NodeRefusalDocument, PlacementDocument, PlacementSlotDocument};
 
 /// Returns one line for each allocation, with the reasons of each node below it.
 pub(crate) fn placement_text(placement: &PlacementDocument) -> String {

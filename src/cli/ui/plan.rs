@@ -7,8 +7,8 @@ use anstyle::{AnsiColor, Style};
 
 use super::time::ago;
 use super::wanted_volume::{pairs, size, wanted};
-use crate::diagnostic::Diagnostic;
-use crate::plan::{
+use nomad_csi_model::diagnostic::Diagnostic;
+use nomad_csi_plan::{
     Action, ActionCounts, Change, Expansion, FieldValue, Impact, LastSnapshot, Plan, PlannedVolume,
     ProtectionChange, Recreate, RegisterAgain, Replace, ReplaceSteps, Risk, SecretsChange, Update,
 };

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use super::plan::{by_urgency, details, heading};
 use super::printer::one_line;
-use crate::plan::{Plan, PlannedVolume, Risk};
+use nomad_csi_plan::{Plan, PlannedVolume, Risk};
 
 /// Up to this number, like entries have a block each.
 const FEW: usize = 10;
@@ -102,8 +102,8 @@ fn without_name(planned: &PlannedVolume, detail: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{NamespacedId, PluginId, UnresolvedRequest, VolumeId};
-    use crate::plan::{Action, Impact, Recovery, VolumeVersion};
+    use nomad_csi_model::{NamespacedId, PluginId, UnresolvedRequest, VolumeId};
+    use nomad_csi_plan::{Action, Impact, Recovery, VolumeVersion};
 
     fn entry(id: String, action: Action, risk: Risk) -> PlannedVolume {
         PlannedVolume {

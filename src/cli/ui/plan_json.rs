@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::diagnostic::diagnostic_json;
 use super::wanted_volume::wanted_json;
-use crate::diagnostic::{Diagnostic, SourceMap};
-use crate::model::{ExternalId, NamespacedId, Topology};
-use crate::plan::{
+use nomad_csi_model::diagnostic::{Diagnostic, SourceMap};
+use nomad_csi_model::{ExternalId, NamespacedId, Topology};
+use nomad_csi_plan::{
     Action, Change, ClaimingAlloc, DataLoss, Expansion, FieldValue, HiddenField, Impact,
     LastSnapshot, Plan, PlannedVolume, ProtectionChange, ReplaceSteps, SecretsChange,
     VolumeVersion,

@@ -8,7 +8,7 @@ use anstyle::Style;
 use super::plan::{RED, counts, heading};
 use super::plan_groups::like_entries;
 use super::printer::one_line;
-use crate::plan::{Plan, Risk};
+use nomad_csi_plan::{Plan, Risk};
 
 /// Returns the plan as text.
 pub(crate) fn plan_text(plan: &Plan, server: &str, now: i64) -> String {

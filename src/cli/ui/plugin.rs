@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::allocs::{TimeReference, allocations, short_id};
 use super::table::{heading, key_values, table};
 use super::time::ago;
-use crate::model::{
+use nomad_csi_model::{
     AttachmentMode, ControllerCapabilities, HealthCount, NodeCapabilities, NodeId, Plugin,
     PluginInstance, PluginSummary,
 };

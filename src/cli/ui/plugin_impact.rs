@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::allocs::short_id;
 use super::printer::one_line;
 use super::table::{heading, table};
-use crate::doctor::{Loss, LostInstance, PluginImpact, VolumeImpact, VolumeUser};
-use crate::model::{HealthCount, NodeId};
+use nomad_csi_model::{HealthCount, NodeId};
+use nomad_csi_plan::doctor::{Loss, LostInstance, PluginImpact, VolumeImpact, VolumeUser};
 
 /// The version of the JSON format.
 const FORMAT_VERSION: u32 = 1;

@@ -15,8 +15,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use indicatif::MultiProgress;
 
-pub(crate) use crate::model::one_line;
-use crate::model::{is_invisible, visible_char};
+pub(crate) use nomad_csi_model::one_line;
+use nomad_csi_model::{is_invisible, visible_char};
 
 /// An output stream and its properties.
 pub(crate) struct PrinterStream {

@@ -4,13 +4,13 @@ use serde_json::{Value, json};
 
 use super::printer::one_line;
 use super::table::{heading, key_values, table};
-use crate::conformance::{
+use nomad_csi_conformance::{
     ModeAnswer, ProbedPlugin, broken_rules, controller_capability_name, group_capability_name,
     node_capability_name, plugin_service_name,
 };
-use crate::csi::CallFailure;
-use crate::csi::proto::plugin_capability::volume_expansion::Type as Expansion;
-use crate::csi::proto::{NodeGetInfoResponse, Topology};
+use nomad_csi_csi::CallFailure;
+use nomad_csi_proto::plugin_capability::volume_expansion::Type as Expansion;
+use nomad_csi_proto::{NodeGetInfoResponse, Topology};
 
 /// Returns the result as text.
 pub(crate) fn probe_text(profile: &ProbedPlugin, modes: Option<&[ModeAnswer]>) -> String {

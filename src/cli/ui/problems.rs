@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::diagnostic::{render, render_short};
 use super::printer::one_line;
-use crate::diagnostic::{Code, Diagnostic, Diagnostics, Severity, SourceMap};
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, Severity, SourceMap};
 
 /// Up to this number, all problems of a kind are printed in full.
 const FEW: usize = 3;

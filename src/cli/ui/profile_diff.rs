@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::printer::one_line;
 use super::table::{heading, key_values, table};
-use crate::conformance::{LossKind, ProbeDocument, ProfileDiff};
+use nomad_csi_conformance::{LossKind, ProbeDocument, ProfileDiff};
 
 /// Returns what is lost and what is new, as text.
 pub(crate) fn profile_diff_text(

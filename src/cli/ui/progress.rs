@@ -11,8 +11,8 @@ use anstyle::{AnsiColor, Style};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
 
 use super::printer::{Printer, one_line};
-use crate::plan::{Action, Plan};
-use crate::reconcile::{Outcome, ProgressObserver, Status};
+use nomad_csi_client::reconcile::{Outcome, ProgressObserver, Status};
+use nomad_csi_plan::{Action, Plan};
 
 /// Prints the progress of a plan.
 pub(crate) struct Progress {

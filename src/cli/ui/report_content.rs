@@ -6,9 +6,9 @@ use super::drift::{DriftShown, drift_problem, drift_summary};
 use super::formats::{Case, CaseResult, Finding, RunReport};
 use super::plan::{by_urgency, counts, details};
 use super::printer::one_line;
-use crate::diagnostic::Diagnostic;
-use crate::plan::{Plan, PlannedVolume, Risk, VolumeDrift};
-use crate::reconcile::{Outcome, Status};
+use nomad_csi_client::reconcile::{Outcome, Status};
+use nomad_csi_model::diagnostic::Diagnostic;
+use nomad_csi_plan::{Plan, PlannedVolume, Risk, VolumeDrift};
 
 /// Adds a plan to a report, before it is carried out.
 pub(crate) fn report_plan(report: &mut RunReport, plan: &Plan, server: &str) {

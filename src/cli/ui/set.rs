@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::allocs::TimeReference;
 use super::table::{heading, key_values, table};
 use super::time::ago;
-use crate::plan::LedgerSet;
-use crate::ports::Document;
+use nomad_csi_client::ports::Document;
+use nomad_csi_plan::LedgerSet;
 
 /// Returns a table of sets.
 pub(crate) fn set_list(sets: &[LedgerSet]) -> String {

@@ -6,8 +6,8 @@ use serde_json::json;
 use super::allocs::TimeReference;
 use super::table::{key_values, table};
 use super::time::{ago, local_time};
-use crate::model::{Bytes, PluginId, Snapshot};
-use crate::ports::Document;
+use nomad_csi_client::ports::Document;
+use nomad_csi_model::{Bytes, PluginId, Snapshot};
 
 /// Returns a table of snapshots, with exact times and sizes if `wide`.
 pub(crate) fn snapshot_list(snapshots: &[Snapshot], now: &TimeReference, wide: bool) -> String {

@@ -1,7 +1,7 @@
 //! How much a volume has of bytes and inodes, as text.
 
 use super::table::{heading, table};
-use crate::model::{Bytes, PublishedStats, Quantity, StatsUnit, VolumeStats, one_line};
+use nomad_csi_model::{Bytes, PublishedStats, Quantity, StatsUnit, VolumeStats, one_line};
 
 /// Returns the statistics of a volume on the nodes where it is published, and what could not be read; nothing if it
 /// is published nowhere.

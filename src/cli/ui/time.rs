@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-pub(crate) use crate::model::ago;
+pub(crate) use nomad_csi_model::ago;
 
 /// Returns RFC 3339 with seconds and the offset of the zone, or an empty text for an unset time.
 pub(super) fn local_time(nanoseconds: i64, zone: &TimeZone) -> String {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::printer::one_line;
 use super::table::{heading, table};
-use crate::conformance::{
+use nomad_csi_conformance::{
     Area, CheckOutcome, Effect, Exchange, Finding, Level, Report, Tally, Verdict, cases,
 };
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::allocs::{TimeReference, allocations};
 use super::table::{heading, key_values, table};
-use crate::model::{AllocId, Bytes, MountOptions, Volume, VolumeSummary};
+use nomad_csi_model::{AllocId, Bytes, MountOptions, Volume, VolumeSummary};
 
 /// Returns a table of volumes.
 pub(crate) fn volume_list(volumes: &[VolumeSummary], wide: bool) -> String {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::model::{Bytes, ExternalId, Topology, UnresolvedRequest};
+use nomad_csi_model::{Bytes, ExternalId, Topology, UnresolvedRequest};
 
 /// Returns what a request asks for, one line each. Secrets and mount flags never appear.
 pub(super) fn wanted(request: &UnresolvedRequest) -> Vec<String> {

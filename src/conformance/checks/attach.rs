@@ -1,11 +1,11 @@
 //! Checks of ControllerPublishVolume and ControllerUnpublishVolume.
 
-use crate::conformance::case::{Area, Case, CheckResult, Effect, Need, case};
-use crate::conformance::check::{Check, StopReason};
-use crate::csi::proto::controller_service_capability::rpc::Type as ControllerRpc;
-use crate::csi::proto::volume_capability::access_mode::Mode;
-use crate::csi::proto::{ListVolumesRequest, Volume};
-use crate::ports::StatusCode;
+use crate::case::{Area, Case, CheckResult, Effect, Need, case};
+use crate::check::{Check, StopReason};
+use nomad_csi_ports::StatusCode;
+use nomad_csi_proto::controller_service_capability::rpc::Type as ControllerRpc;
+use nomad_csi_proto::volume_capability::access_mode::Mode;
+use nomad_csi_proto::{ListVolumesRequest, Volume};
 
 use super::requests::{ALREADY_EXISTS, NOT_FOUND, mount};
 
@@ -29,7 +29,7 @@ const LISTS: &[Need] = &[
 /// `attach/limit` is skipped on nodes that accept more volumes than this.
 const MAX_VOLUMES: i64 = 32;
 
-pub(in crate::conformance) const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     case!(
         Attach,
         "attach/arguments",
@@ -199,7 +199,7 @@ async fn nodes_of(check: &mut Check<'_>, id: &str) -> Result<Vec<String>, StopRe
     let response = check
         .call_ok(ListVolumesRequest::default(), because)
         .await?;
-    let is_it = |entry: &&crate::csi::proto::list_volumes_response::Entry| {
+    let is_it = |entry: &&nomad_csi_proto::list_volumes_response::Entry| {
         entry
             .volume
             .as_ref()

@@ -1,10 +1,10 @@
 //! Checks of block volumes (CSI section "NodePublishVolume"), which run with `--block`.
 
-use crate::conformance::case::{Area, Case, CheckResult, Effect, Need, case};
-use crate::conformance::check::{Check, StopReason};
-use crate::conformance::workload_files::PathKind;
-use crate::csi::proto::controller_service_capability::rpc::Type as ControllerRpc;
-use crate::csi::proto::volume_capability::access_mode::Mode;
+use crate::case::{Area, Case, CheckResult, Effect, Need, case};
+use crate::check::{Check, StopReason};
+use crate::workload_files::PathKind;
+use nomad_csi_proto::controller_service_capability::rpc::Type as ControllerRpc;
+use nomad_csi_proto::volume_capability::access_mode::Mode;
 
 use super::requests::block;
 use super::volume_use::check_lifecycle;
@@ -15,7 +15,7 @@ const NEEDS: &[Need] = &[
     Need::ControllerCapability(ControllerRpc::CreateDeleteVolume),
 ];
 
-pub(in crate::conformance) const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     case!(
         Block,
         "block/lifecycle",

@@ -8,15 +8,15 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::conformance::answers;
-use crate::conformance::case::{Area, Case, CheckResult, Effect, Need, case};
-use crate::conformance::check::{Check, StopReason};
-use crate::conformance::finding::Level;
-use crate::conformance::resources::TrackedCall;
-use crate::csi::CallFailure;
-use crate::csi::proto::controller_service_capability::rpc::Type as ControllerRpc;
-use crate::csi::proto::{CreateVolumeRequest, CreateVolumeResponse};
-use crate::ports::StatusCode;
+use crate::answers;
+use crate::case::{Area, Case, CheckResult, Effect, Need, case};
+use crate::check::{Check, StopReason};
+use crate::finding::Level;
+use crate::resources::TrackedCall;
+use nomad_csi_csi::CallFailure;
+use nomad_csi_ports::StatusCode;
+use nomad_csi_proto::controller_service_capability::rpc::Type as ControllerRpc;
+use nomad_csi_proto::{CreateVolumeRequest, CreateVolumeResponse};
 
 const NEEDS: &[Need] = &[Need::ControllerCapability(
     ControllerRpc::CreateDeleteVolume,
@@ -27,7 +27,7 @@ const CONCURRENT_CALLS: usize = 8;
 const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(250);
 
-pub(in crate::conformance) const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     case!(
         Concurrency,
         "concurrency/same-name",

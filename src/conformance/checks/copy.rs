@@ -2,13 +2,13 @@
 //! their data.
 //! their data.
 
-use crate::conformance::case::{Area, Case, CheckResult, Effect, Need, case};
-use crate::conformance::check::{Check, StopReason};
-use crate::conformance::finding::Level;
-use crate::csi::proto::controller_service_capability::rpc::Type as ControllerRpc;
-use crate::csi::proto::volume_capability::access_mode::Mode;
-use crate::csi::proto::{CreateVolumeRequest, VolumeCapability, VolumeContentSource};
-use crate::ports::StatusCode;
+use crate::case::{Area, Case, CheckResult, Effect, Need, case};
+use crate::check::{Check, StopReason};
+use crate::finding::Level;
+use nomad_csi_ports::StatusCode;
+use nomad_csi_proto::controller_service_capability::rpc::Type as ControllerRpc;
+use nomad_csi_proto::volume_capability::access_mode::Mode;
+use nomad_csi_proto::{CreateVolumeRequest, VolumeCapability, VolumeContentSource};
 
 use super::create::{check_volume, expect_name_taken};
 use super::requests::{
@@ -41,7 +41,7 @@ const BLOCK_DATA: &[Need] = &[
     Need::NodeService,
 ];
 
-pub(in crate::conformance) const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     case!(
         Copy,
         "copy/clone",

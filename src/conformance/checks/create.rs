@@ -1,17 +1,17 @@
 //! Checks of CreateVolume: its arguments, one volume per name, sizes, topologies.
 
-use crate::conformance::case::{Area, Case, CheckResult, Effect, Need, case};
-use crate::conformance::check::{Check, StopReason};
-use crate::conformance::finding::Level;
-use crate::conformance::validity;
-use crate::csi::CallFailure;
-use crate::csi::proto::controller_service_capability::rpc::Type as ControllerRpc;
-use crate::csi::proto::volume_capability::access_mode::Mode;
-use crate::csi::proto::{
+use crate::case::{Area, Case, CheckResult, Effect, Need, case};
+use crate::check::{Check, StopReason};
+use crate::finding::Level;
+use crate::validity;
+use nomad_csi_csi::CallFailure;
+use nomad_csi_ports::StatusCode;
+use nomad_csi_proto::controller_service_capability::rpc::Type as ControllerRpc;
+use nomad_csi_proto::volume_capability::access_mode::Mode;
+use nomad_csi_proto::{
     CapacityRange, CreateVolumeRequest, CreateVolumeResponse, Topology, TopologyRequirement,
     ValidateVolumeCapabilitiesRequest, Volume, VolumeCapability,
 };
-use crate::ports::StatusCode;
 
 use super::requests::{at_least, block, exactly};
 
@@ -23,7 +23,7 @@ const NEEDS_TOPOLOGY: &[Need] = &[
     Need::Topology,
 ];
 
-pub(in crate::conformance) const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     case!(
         Create,
         "create/no-name",

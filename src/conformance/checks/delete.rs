@@ -1,16 +1,16 @@
 //! Checks of DeleteVolume. `attach` and `node` check that it refuses a volume in use.
 
-use crate::conformance::case::{Area, Case, CheckResult, Effect, Need, case};
-use crate::conformance::check::Check;
-use crate::csi::proto::controller_service_capability::rpc::Type as ControllerRpc;
-use crate::ports::StatusCode;
+use crate::case::{Area, Case, CheckResult, Effect, Need, case};
+use crate::check::Check;
+use nomad_csi_ports::StatusCode;
+use nomad_csi_proto::controller_service_capability::rpc::Type as ControllerRpc;
 
 const NEEDS: &[Need] = &[Need::ControllerCapability(
     ControllerRpc::CreateDeleteVolume,
 )];
 const SECTION: &str = "DeleteVolume";
 
-pub(in crate::conformance) const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     case!(
         Delete,
         "delete/no-id",

@@ -1,12 +1,12 @@
 //! Checks of rules for every call, which run last: an error has a message and nothing else (CSI
 //! section "Error Scheme"), and the plugin's log has no secret (section "Secrets Requirements").
 
-use crate::conformance::case::{Area, Case, CheckResult, Effect, Need, case};
-use crate::conformance::check::{Check, StopReason};
-use crate::conformance::finding::{Finding, Level};
-use crate::conformance::message_text;
+use crate::case::{Area, Case, CheckResult, Effect, Need, case};
+use crate::check::{Check, StopReason};
+use crate::finding::{Finding, Level};
+use crate::message_text;
 
-pub(in crate::conformance) const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     case!(
         EveryCall,
         "manners/refusals",

@@ -1,17 +1,17 @@
 //! Checks of ControllerExpandVolume and NodeExpandVolume, and of what a workload sees afterwards.
 
-use crate::conformance::case::{Area, Case, CheckResult, Effect, Need, case};
-use crate::conformance::check::{Check, StopReason};
-use crate::conformance::finding::Level;
-use crate::csi::CallFailure;
-use crate::csi::proto::controller_service_capability::rpc::Type as ControllerRpc;
-use crate::csi::proto::node_service_capability::rpc::Type as NodeRpc;
-use crate::csi::proto::plugin_capability::volume_expansion::Type as Expansion;
-use crate::csi::proto::volume_capability::access_mode::Mode;
-use crate::csi::proto::{
+use crate::case::{Area, Case, CheckResult, Effect, Need, case};
+use crate::check::{Check, StopReason};
+use crate::finding::Level;
+use nomad_csi_csi::CallFailure;
+use nomad_csi_ports::StatusCode;
+use nomad_csi_proto::controller_service_capability::rpc::Type as ControllerRpc;
+use nomad_csi_proto::node_service_capability::rpc::Type as NodeRpc;
+use nomad_csi_proto::plugin_capability::volume_expansion::Type as Expansion;
+use nomad_csi_proto::volume_capability::access_mode::Mode;
+use nomad_csi_proto::{
     ControllerExpandVolumeRequest, NodeExpandVolumeRequest, Volume, VolumeCapability,
 };
-use crate::ports::StatusCode;
 
 use super::requests::{INVALID, NOT_FOUND, at_least, exactly, mount};
 use super::volume_use::VolumeUse;
@@ -30,7 +30,7 @@ const NODE: &[Need] = &[
     Need::ControllerCapability(ControllerRpc::CreateDeleteVolume),
 ];
 
-pub(in crate::conformance) const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     case!(
         Expand,
         "expand/arguments",

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use crate::conformance::case::{Area, Case, CheckResult, Effect, Need, case};
-use crate::conformance::check::{Check, StopReason};
-use crate::csi::proto::controller_service_capability::rpc::Type as ControllerRpc;
-use crate::csi::proto::{
+use crate::case::{Area, Case, CheckResult, Effect, Need, case};
+use crate::check::{Check, StopReason};
+use nomad_csi_ports::StatusCode;
+use nomad_csi_proto::controller_service_capability::rpc::Type as ControllerRpc;
+use nomad_csi_proto::{
     CreateVolumeGroupSnapshotRequest, DeleteSnapshotRequest, DeleteVolumeGroupSnapshotRequest,
     GetVolumeGroupSnapshotRequest, VolumeGroupSnapshot,
 };
-use crate::ports::StatusCode;
 
 use super::requests::{ALREADY_EXISTS, INVALID, NOT_FOUND, from_snapshot};
 
@@ -28,7 +28,7 @@ const LISTS: &[Need] = &[
     Need::ControllerCapability(ControllerRpc::CreateDeleteVolume),
 ];
 
-pub(in crate::conformance) const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     case!(
         Group,
         "group/arguments",

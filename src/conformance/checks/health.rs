@@ -5,13 +5,13 @@
 
 use std::collections::BTreeSet;
 
-use crate::conformance::case::{Area, Case, CheckResult, Effect, Need, case};
-use crate::conformance::check::Check;
-use crate::conformance::finding::Level;
-use crate::csi::proto::controller_service_capability::rpc::Type as ControllerRpc;
-use crate::csi::proto::node_service_capability::rpc::Type as NodeRpc;
-use crate::csi::proto::volume_capability::access_mode::Mode;
-use crate::csi::proto::{
+use crate::case::{Area, Case, CheckResult, Effect, Need, case};
+use crate::check::Check;
+use crate::finding::Level;
+use nomad_csi_proto::controller_service_capability::rpc::Type as ControllerRpc;
+use nomad_csi_proto::node_service_capability::rpc::Type as NodeRpc;
+use nomad_csi_proto::volume_capability::access_mode::Mode;
+use nomad_csi_proto::{
     ControllerGetVolumeHealthRequest, ControllerListVolumeHealthRequest,
     NodeGetStorageHealthRequest, NodeGetVolumeHealthRequest, VolumeHealth,
 };
@@ -35,7 +35,7 @@ const STORAGE: &[Need] = &[Need::NodeCapability(NodeRpc::GetStorageHealth)];
 const MAX_PAGES: usize = 2_000;
 const UNKNOWN: &str = "nomad-csi-check-no-such-volume";
 
-pub(in crate::conformance) const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     case!(
         Health,
         "health/get",

@@ -2,23 +2,23 @@
 //! capability RPCs of the other services).
 //! capability RPCs of the other services).
 
-use crate::conformance::case::{Area, Case, CheckResult, Effect, Need, case};
-use crate::conformance::check::Check;
-use crate::conformance::finding::Level;
-use crate::conformance::resources::TrackedCall;
-use crate::conformance::validity;
-use crate::csi::CallFailure;
-use crate::csi::proto::controller_service_capability::rpc::Type as ControllerRpc;
-use crate::csi::proto::{
+use crate::case::{Area, Case, CheckResult, Effect, Need, case};
+use crate::check::Check;
+use crate::finding::Level;
+use crate::resources::TrackedCall;
+use crate::validity;
+use nomad_csi_csi::CallFailure;
+use nomad_csi_ports::StatusCode;
+use nomad_csi_proto::controller_service_capability::rpc::Type as ControllerRpc;
+use nomad_csi_proto::{
     ControllerGetCapabilitiesRequest, ControllerGetVolumeRequest,
     ControllerListVolumeHealthRequest, GetCapacityRequest, GetPluginCapabilitiesRequest,
     GetPluginInfoRequest, GetSnapshotRequest, GroupControllerGetCapabilitiesRequest,
     ListSnapshotsRequest, ListVolumesRequest, NodeGetCapabilitiesRequest, NodeGetInfoRequest,
     ProbeRequest,
 };
-use crate::ports::StatusCode;
 
-pub(in crate::conformance) const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     case!(
         Identity,
         "identity/info",

@@ -6,17 +6,17 @@
 
 use std::collections::BTreeMap;
 
-use crate::conformance::case::{Area, Case, CheckResult, Effect, Need, case};
-use crate::conformance::check::{Check, StopReason};
-use crate::conformance::finding::Level;
-use crate::conformance::validity;
-use crate::csi::proto::controller_service_capability::rpc::Type as ControllerRpc;
-use crate::csi::proto::list_volumes_response::Entry;
-use crate::csi::proto::volume_capability::access_mode::Mode;
-use crate::csi::proto::{
+use crate::case::{Area, Case, CheckResult, Effect, Need, case};
+use crate::check::{Check, StopReason};
+use crate::finding::Level;
+use crate::validity;
+use nomad_csi_ports::StatusCode;
+use nomad_csi_proto::controller_service_capability::rpc::Type as ControllerRpc;
+use nomad_csi_proto::list_volumes_response::Entry;
+use nomad_csi_proto::volume_capability::access_mode::Mode;
+use nomad_csi_proto::{
     ControllerGetVolumeRequest, GetCapacityRequest, ListVolumesRequest, Topology,
 };
-use crate::ports::StatusCode;
 
 use super::requests::{ABORTED, INVALID, NOT_FOUND, mount};
 
@@ -38,7 +38,7 @@ const MEASURES_TOPOLOGY: &[Need] = &[
 /// A list with more pages than this counts as endless.
 const MAX_PAGES: usize = 2_000;
 
-pub(in crate::conformance) const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     case!(
         List,
         "list/volumes",

@@ -1,15 +1,15 @@
 //! Checks of the SnapshotMetadata service: which blocks of a snapshot are allocated, and which differ
 //! between two snapshots. They need block volumes, so they run only with `--block`.
 
-use crate::conformance::case::{Area, Case, CheckResult, Effect, Need, case};
-use crate::conformance::check::{Check, StopReason};
-use crate::csi::proto::controller_service_capability::rpc::Type as ControllerRpc;
-use crate::csi::proto::volume_capability::access_mode::Mode;
-use crate::csi::proto::{
+use crate::case::{Area, Case, CheckResult, Effect, Need, case};
+use crate::check::{Check, StopReason};
+use nomad_csi_ports::StatusCode;
+use nomad_csi_proto::controller_service_capability::rpc::Type as ControllerRpc;
+use nomad_csi_proto::volume_capability::access_mode::Mode;
+use nomad_csi_proto::{
     BlockMetadata, GetMetadataAllocatedRequest, GetMetadataAllocatedResponse,
     GetMetadataDeltaRequest,
 };
-use crate::ports::StatusCode;
 
 use super::requests::{INVALID, NOT_FOUND, block};
 
@@ -21,7 +21,7 @@ const NEEDS: &[Need] = &[
     Need::NodeService,
 ];
 
-pub(in crate::conformance) const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     case!(
         Metadata,
         "metadata/arguments",

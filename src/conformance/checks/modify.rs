@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::conformance::case::{Area, Case, CheckResult, Effect, Need, case};
-use crate::conformance::check::Check;
-use crate::csi::proto::ControllerModifyVolumeRequest;
-use crate::csi::proto::controller_service_capability::rpc::Type as ControllerRpc;
-use crate::ports::StatusCode;
+use crate::case::{Area, Case, CheckResult, Effect, Need, case};
+use crate::check::Check;
+use nomad_csi_ports::StatusCode;
+use nomad_csi_proto::ControllerModifyVolumeRequest;
+use nomad_csi_proto::controller_service_capability::rpc::Type as ControllerRpc;
 
 use super::requests::INVALID;
 
@@ -22,7 +22,7 @@ const MODIFIES: &[Need] = &[
     Need::MutableParameters,
 ];
 
-pub(in crate::conformance) const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     case!(
         Modify,
         "modify/arguments",

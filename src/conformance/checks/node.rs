@@ -1,16 +1,16 @@
 //! Checks of staging, publishing and statistics of file systems on this machine. They look at the
 //! target paths as a workload would. `block` has the checks of block devices.
 
-use crate::conformance::case::{Area, Case, CheckResult, Effect, Need, case};
-use crate::conformance::check::{Check, StopReason};
-use crate::conformance::finding::Level;
-use crate::conformance::workload_files::PathKind;
-use crate::csi::proto::controller_service_capability::rpc::Type as ControllerRpc;
-use crate::csi::proto::node_service_capability::rpc::Type as NodeRpc;
-use crate::csi::proto::volume_capability::access_mode::Mode;
-use crate::csi::proto::volume_usage::Unit;
-use crate::csi::proto::{NodeGetVolumeStatsRequest, Volume};
-use crate::ports::StatusCode;
+use crate::case::{Area, Case, CheckResult, Effect, Need, case};
+use crate::check::{Check, StopReason};
+use crate::finding::Level;
+use crate::workload_files::PathKind;
+use nomad_csi_ports::StatusCode;
+use nomad_csi_proto::controller_service_capability::rpc::Type as ControllerRpc;
+use nomad_csi_proto::node_service_capability::rpc::Type as NodeRpc;
+use nomad_csi_proto::volume_capability::access_mode::Mode;
+use nomad_csi_proto::volume_usage::Unit;
+use nomad_csi_proto::{NodeGetVolumeStatsRequest, Volume};
 
 use super::requests::{ALREADY_EXISTS, INVALID, NOT_FOUND, block, mount};
 use super::volume_use::{VolumeUse, check_lifecycle};
@@ -33,7 +33,7 @@ const MEASURES: &[Need] = &[
     Need::ControllerCapability(ControllerRpc::CreateDeleteVolume),
 ];
 
-pub(in crate::conformance) const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     case!(
         Node,
         "node/publish-arguments",
@@ -442,7 +442,7 @@ async fn staged_with_other_capability(check: &mut Check<'_>) -> CheckResult {
 }
 
 async fn no_such_fs(check: &mut Check<'_>) -> CheckResult {
-    use crate::csi::proto::volume_capability::{AccessType, MountVolume};
+    use nomad_csi_proto::volume_capability::{AccessType, MountVolume};
     let volume = check.new_volume().await?;
     let mut capability = mount(Mode::SingleNodeWriter);
     capability.access_type = Some(AccessType::Mount(MountVolume {

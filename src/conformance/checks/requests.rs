@@ -1,15 +1,15 @@
 //! Valid requests for the checks, with the options of the run and a unique name.
 
-use crate::conformance::check::{Check, StopReason};
-use crate::csi::proto::plugin_capability::service::Type as Service;
-use crate::csi::proto::volume_capability::access_mode::Mode;
-use crate::csi::proto::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume};
-use crate::csi::proto::volume_content_source::{SnapshotSource, Type as Source, VolumeSource};
-use crate::csi::proto::{
+use crate::check::{Check, StopReason};
+use nomad_csi_ports::StatusCode;
+use nomad_csi_proto::plugin_capability::service::Type as Service;
+use nomad_csi_proto::volume_capability::access_mode::Mode;
+use nomad_csi_proto::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume};
+use nomad_csi_proto::volume_content_source::{SnapshotSource, Type as Source, VolumeSource};
+use nomad_csi_proto::{
     CapacityRange, CreateVolumeRequest, DeleteVolumeRequest, Topology, TopologyRequirement, Volume,
     VolumeCapability, VolumeContentSource,
 };
-use crate::ports::StatusCode;
 
 /// The code for a missing or impossible value.
 pub(super) const INVALID: &[StatusCode] = &[StatusCode::InvalidArgument];

@@ -4,17 +4,17 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::conformance::case::{Area, Case, CheckResult, Effect, Need, case};
-use crate::conformance::check::{Check, StopReason};
-use crate::conformance::finding::Level;
-use crate::conformance::validity;
-use crate::csi::proto::controller_service_capability::rpc::Type as ControllerRpc;
-use crate::csi::proto::plugin_capability::service::Type as Service;
-use crate::csi::proto::{
+use crate::case::{Area, Case, CheckResult, Effect, Need, case};
+use crate::check::{Check, StopReason};
+use crate::finding::Level;
+use crate::validity;
+use nomad_csi_ports::StatusCode;
+use nomad_csi_proto::controller_service_capability::rpc::Type as ControllerRpc;
+use nomad_csi_proto::plugin_capability::service::Type as Service;
+use nomad_csi_proto::{
     CreateSnapshotRequest, DeleteSnapshotRequest, GetSnapshotRequest, ListSnapshotsRequest,
     Snapshot,
 };
-use crate::ports::StatusCode;
 
 use super::requests::{ABORTED, ALREADY_EXISTS, INVALID, NOT_FOUND, at_least};
 use super::volume_use::VolumeUse;
@@ -46,7 +46,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// A list with more pages than this counts as endless.
 const MAX_PAGES: usize = 2_000;
 
-pub(in crate::conformance) const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     case!(
         Snapshot,
         "snapshot/arguments",

@@ -1,14 +1,14 @@
 //! Checks of ValidateVolumeCapabilities, which every controller implements.
 
-use crate::conformance::case::{Area, Case, CheckResult, Effect, Need, case};
-use crate::conformance::check::Check;
-use crate::conformance::finding::Level;
-use crate::csi::proto::controller_service_capability::rpc::Type as ControllerRpc;
-use crate::csi::proto::validate_volume_capabilities_response::Confirmed;
-use crate::csi::proto::volume_capability::access_mode::Mode;
-use crate::csi::proto::volume_capability::{AccessType, MountVolume};
-use crate::csi::proto::{ValidateVolumeCapabilitiesRequest, Volume, VolumeCapability};
-use crate::ports::StatusCode;
+use crate::case::{Area, Case, CheckResult, Effect, Need, case};
+use crate::check::Check;
+use crate::finding::Level;
+use nomad_csi_ports::StatusCode;
+use nomad_csi_proto::controller_service_capability::rpc::Type as ControllerRpc;
+use nomad_csi_proto::validate_volume_capabilities_response::Confirmed;
+use nomad_csi_proto::volume_capability::access_mode::Mode;
+use nomad_csi_proto::volume_capability::{AccessType, MountVolume};
+use nomad_csi_proto::{ValidateVolumeCapabilitiesRequest, Volume, VolumeCapability};
 
 use super::requests::{INVALID, NOT_FOUND, mount};
 
@@ -18,7 +18,7 @@ const NEEDS: &[Need] = &[Need::ControllerCapability(
 )];
 const SECTION: &str = "ValidateVolumeCapabilities";
 
-pub(in crate::conformance) const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     case!(
         Validate,
         "validate/no-id",

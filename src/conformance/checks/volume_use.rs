@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::conformance::case::CheckResult;
-use crate::conformance::check::{Check, StopReason};
-use crate::conformance::workload_files::PathKind;
-use crate::csi::proto::controller_service_capability::rpc::Type as ControllerRpc;
-use crate::csi::proto::node_service_capability::rpc::Type as NodeRpc;
-use crate::csi::proto::volume_capability::AccessType;
-use crate::csi::proto::{
+use crate::case::CheckResult;
+use crate::check::{Check, StopReason};
+use crate::workload_files::PathKind;
+use nomad_csi_proto::controller_service_capability::rpc::Type as ControllerRpc;
+use nomad_csi_proto::node_service_capability::rpc::Type as NodeRpc;
+use nomad_csi_proto::volume_capability::AccessType;
+use nomad_csi_proto::{
     ControllerPublishVolumeRequest, ControllerUnpublishVolumeRequest, NodePublishVolumeRequest,
     NodeStageVolumeRequest, NodeUnpublishVolumeRequest, NodeUnstageVolumeRequest, Volume,
     VolumeCapability,

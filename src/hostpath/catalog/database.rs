@@ -13,14 +13,14 @@ use super::store::{CatalogError, Store, decode};
 use super::tables::META;
 
 /// The plugin's records. Only this process has them open.
-pub(in crate::hostpath) struct Catalog {
+pub(crate) struct Catalog {
     store: Store,
     queue: WriteQueue,
 }
 
 impl Catalog {
     /// Opens the catalogue in `file`, and creates it if it does not exist.
-    pub(in crate::hostpath) fn open(file: &Path) -> Result<Self, CatalogError> {
+    pub(crate) fn open(file: &Path) -> Result<Self, CatalogError> {
         Ok(Self {
             store: Store::open(file)?,
             queue: WriteQueue::default(),
@@ -37,7 +37,7 @@ impl Catalog {
     }
 
     /// Counts one more use of a fault across all runs, and returns the count.
-    pub(in crate::hostpath) fn count_fault(&self, fault: &str) -> Result<u64, CatalogError> {
+    pub(crate) fn count_fault(&self, fault: &str) -> Result<u64, CatalogError> {
         let key = format!("fault:{fault}");
         self.write(move |transaction| {
             let mut meta = transaction.open_table(META)?;
@@ -105,7 +105,7 @@ impl Catalog {
     }
 
     /// Writes the changes that wait for a transaction.
-    pub(in crate::hostpath) fn flush(&self) {
+    pub(crate) fn flush(&self) {
         self.queue.flush(&self.store);
     }
 

@@ -28,9 +28,6 @@ pub(super) use store::CatalogError;
 pub(super) use volumes::Limits;
 
 #[cfg(test)]
-#[path = "../../../tests/support/crash_disk.rs"]
-mod crash_disk;
-#[cfg(test)]
 mod power_loss_tests;
 #[cfg(test)]
 mod tests;

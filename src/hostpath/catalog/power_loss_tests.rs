@@ -6,12 +6,11 @@ use std::panic::AssertUnwindSafe;
 
 use futures_util::FutureExt as _;
 
-use super::crash_disk::{CrashDisk, DiskOperation, SeededRng, lose_power_at};
 use super::database::Catalog;
 use super::records::{Content, PathRecord, RecordState, RequestedVolume, VolumeRecord};
 use super::store::builder;
-use crate::hostpath::volume_capability::{AccessMode, VolumeCapability};
-use crate::store::Storage as _;
+use crate::volume_capability::{AccessMode, VolumeCapability};
+use nomad_csi_testing::crash_disk::{CrashDisk, DiskOperation, SeededRng, lose_power_at};
 
 const VOLUMES: usize = 5;
 const CHANGES: usize = 40;
@@ -77,7 +76,7 @@ fn change(catalog: &Catalog, rng: &mut SeededRng) {
 fn record(disk: &CrashDisk, seed: u64) -> Run {
     let mut rng = SeededRng(seed);
     drop(builder().create_with_backend(disk.clone()).unwrap());
-    disk.publish().unwrap();
+    disk.publish();
     let creation = disk.log().len();
     let catalog = open(disk).unwrap();
     disk.mark_durable(1);

@@ -12,22 +12,19 @@ use super::tables::{
 };
 
 /// One page of snapshots.
-pub(in crate::hostpath) struct SnapshotPage {
-    pub(in crate::hostpath) snapshots: Vec<SnapshotRecord>,
-    pub(in crate::hostpath) has_more: bool,
+pub(crate) struct SnapshotPage {
+    pub(crate) snapshots: Vec<SnapshotRecord>,
+    pub(crate) has_more: bool,
 }
 
 impl Catalog {
     /// Returns the snapshot with this ID, in any state.
-    pub(in crate::hostpath) fn snapshot(
-        &self,
-        id: &str,
-    ) -> Result<Option<SnapshotRecord>, CatalogError> {
+    pub(crate) fn snapshot(&self, id: &str) -> Result<Option<SnapshotRecord>, CatalogError> {
         self.record(SNAPSHOTS, id)
     }
 
     /// Returns the snapshot that owns this name.
-    pub(in crate::hostpath) fn snapshot_by_name(
+    pub(crate) fn snapshot_by_name(
         &self,
         name: &str,
     ) -> Result<Option<SnapshotRecord>, CatalogError> {
@@ -38,15 +35,12 @@ impl Catalog {
     }
 
     /// Returns the group with this ID, in any state.
-    pub(in crate::hostpath) fn group(&self, id: &str) -> Result<Option<GroupRecord>, CatalogError> {
+    pub(crate) fn group(&self, id: &str) -> Result<Option<GroupRecord>, CatalogError> {
         self.record(GROUPS, id)
     }
 
     /// Returns the group that owns this name.
-    pub(in crate::hostpath) fn group_by_name(
-        &self,
-        name: &str,
-    ) -> Result<Option<GroupRecord>, CatalogError> {
+    pub(crate) fn group_by_name(&self, name: &str) -> Result<Option<GroupRecord>, CatalogError> {
         match self.text(GROUP_NAMES, name)? {
             Some(id) => self.group(&id),
             None => Ok(None),
@@ -55,7 +49,7 @@ impl Catalog {
 
     /// Returns up to `limit` ready snapshots with IDs after `start`, in order. With `source`, only
     /// those of that volume.
-    pub(in crate::hostpath) fn snapshot_page(
+    pub(crate) fn snapshot_page(
         &self,
         source: Option<&str>,
         start: Option<&str>,
@@ -106,9 +100,7 @@ impl Catalog {
     }
 
     /// Returns the snapshots whose creation or deletion is unfinished, members of groups included.
-    pub(in crate::hostpath) fn unfinished_snapshots(
-        &self,
-    ) -> Result<Vec<SnapshotRecord>, CatalogError> {
+    pub(crate) fn unfinished_snapshots(&self) -> Result<Vec<SnapshotRecord>, CatalogError> {
         self.read(|transaction| {
             let unfinished = transaction.open_table(UNFINISHED_SNAPSHOTS)?;
             let table = transaction.open_table(SNAPSHOTS)?;
@@ -126,7 +118,7 @@ impl Catalog {
     }
 
     /// Writes snapshots and their group. `Creating` reserves the names, `Deleting` releases them.
-    pub(in crate::hostpath) fn put_snapshots(
+    pub(crate) fn put_snapshots(
         &self,
         snapshots: &[SnapshotRecord],
         group: Option<&GroupRecord>,
@@ -156,7 +148,7 @@ impl Catalog {
     }
 
     /// Removes all records of snapshots and their group.
-    pub(in crate::hostpath) fn remove_snapshots(
+    pub(crate) fn remove_snapshots(
         &self,
         snapshots: &[SnapshotRecord],
         group: Option<&GroupRecord>,

@@ -13,8 +13,8 @@ use serde::Serialize;
 
 use super::records::{Backing, VolumeRecord};
 use super::tables::{self, META, VOLUMES};
-use crate::ports::contained;
-use crate::private::{self, NotPrivate};
+use nomad_csi_model::private::{self, NotPrivate};
+use nomad_csi_ports::contained;
 
 /// The version of the record format. Opening rewrites an earlier version and refuses a later one.
 pub(super) const FORMAT: u64 = 3;
@@ -24,13 +24,13 @@ const CACHE_BYTES: usize = 4 << 20;
 /// Why the catalogue cannot be read or written.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
-pub(in crate::hostpath) struct CatalogError {
+pub(crate) struct CatalogError {
     /// The reason.
-    pub(in crate::hostpath) message: String,
+    pub(crate) message: String,
     /// Whether the disk or its quota is full.
-    pub(in crate::hostpath) is_full: bool,
+    pub(crate) is_full: bool,
     /// Whether another process has the file open.
-    pub(in crate::hostpath) is_in_use: bool,
+    pub(crate) is_in_use: bool,
     is_poisoned: bool,
 }
 

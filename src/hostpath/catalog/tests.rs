@@ -14,8 +14,8 @@ use super::records::{
 use super::store::{CatalogError, FORMAT, begin, damaged, encode, open_database};
 use super::tables::{META, NAMES, VOLUMES};
 use super::volumes::Limits;
-use crate::hostpath::volume_capability::{AccessMode, VolumeCapability};
-use crate::ports::FileSystem;
+use crate::volume_capability::{AccessMode, VolumeCapability};
+use nomad_csi_ports::FileSystem;
 
 fn volume_capability() -> VolumeCapability {
     let mut capability = VolumeCapability::plain(AccessMode::SingleNodeWriter);

@@ -18,18 +18,12 @@ const ATTACHED: &str = "attached";
 
 impl Catalog {
     /// Returns the volume with this ID, in any state.
-    pub(in crate::hostpath) fn volume(
-        &self,
-        id: &str,
-    ) -> Result<Option<VolumeRecord>, CatalogError> {
+    pub(crate) fn volume(&self, id: &str) -> Result<Option<VolumeRecord>, CatalogError> {
         self.record(VOLUMES, id)
     }
 
     /// Returns the volume that owns this name.
-    pub(in crate::hostpath) fn volume_by_name(
-        &self,
-        name: &str,
-    ) -> Result<Option<VolumeRecord>, CatalogError> {
+    pub(crate) fn volume_by_name(&self, name: &str) -> Result<Option<VolumeRecord>, CatalogError> {
         match self.text(NAMES, name)? {
             Some(id) => self.volume(&id),
             None => Ok(None),
@@ -37,19 +31,19 @@ impl Catalog {
     }
 
     /// Returns the bytes that all volumes together may use.
-    pub(in crate::hostpath) fn provisioned_bytes(&self) -> Result<u64, CatalogError> {
+    pub(crate) fn provisioned_bytes(&self) -> Result<u64, CatalogError> {
         self.number(PROVISIONED)
     }
 
     /// Returns the number of attached volumes.
     #[cfg(test)]
-    pub(in crate::hostpath) fn attached_count(&self) -> Result<u64, CatalogError> {
+    pub(crate) fn attached_count(&self) -> Result<u64, CatalogError> {
         self.number(ATTACHED)
     }
 
     /// Returns up to `limit` ready volumes with IDs after `after`, in order, and whether more
     /// follow.
-    pub(in crate::hostpath) fn volume_page(
+    pub(crate) fn volume_page(
         &self,
         after: Option<&str>,
         limit: usize,
@@ -74,9 +68,7 @@ impl Catalog {
     }
 
     /// Returns the volumes whose creation or deletion is unfinished.
-    pub(in crate::hostpath) fn unfinished_volumes(
-        &self,
-    ) -> Result<Vec<VolumeRecord>, CatalogError> {
+    pub(crate) fn unfinished_volumes(&self) -> Result<Vec<VolumeRecord>, CatalogError> {
         self.read(|transaction| {
             let unfinished = transaction.open_table(UNFINISHED)?;
             let volumes = transaction.open_table(VOLUMES)?;
@@ -94,16 +86,13 @@ impl Catalog {
     }
 
     /// Writes a volume. A new record reserves its name, `Deleting` releases it.
-    pub(in crate::hostpath) fn put_volume(
-        &self,
-        record: &VolumeRecord,
-    ) -> Result<(), CatalogError> {
+    pub(crate) fn put_volume(&self, record: &VolumeRecord) -> Result<(), CatalogError> {
         let record = record.clone();
         self.write(move |transaction| put(transaction, &record, Limits::default()).map(drop))
     }
 
     /// Writes a volume within limits. Changes nothing and returns `false` if it exceeds one.
-    pub(in crate::hostpath) fn put_volume_within(
+    pub(crate) fn put_volume_within(
         &self,
         record: &VolumeRecord,
         limits: Limits,
@@ -113,29 +102,19 @@ impl Catalog {
     }
 
     /// Removes all records of a volume.
-    pub(in crate::hostpath) fn remove_volume(
-        &self,
-        record: &VolumeRecord,
-    ) -> Result<(), CatalogError> {
+    pub(crate) fn remove_volume(&self, record: &VolumeRecord) -> Result<(), CatalogError> {
         let record = record.clone();
         self.write(move |transaction| remove(transaction, &record))
     }
 
     /// Removes all records of a volume whose data was removed from `directory`, with the next
     /// transaction. After a crash before that, the next start removes them.
-    pub(in crate::hostpath) fn remove_volume_later(
-        &self,
-        record: VolumeRecord,
-        directory: Arc<OwnedFd>,
-    ) {
+    pub(crate) fn remove_volume_later(&self, record: VolumeRecord, directory: Arc<OwnedFd>) {
         self.write_later(directory, move |transaction| remove(transaction, &record));
     }
 
     /// Returns the staging and target paths of a volume.
-    pub(in crate::hostpath) fn paths(
-        &self,
-        id: &str,
-    ) -> Result<BTreeMap<String, PathRecord>, CatalogError> {
+    pub(crate) fn paths(&self, id: &str) -> Result<BTreeMap<String, PathRecord>, CatalogError> {
         self.read(|transaction| {
             let paths = transaction.open_table(PATHS)?;
             let mut found = BTreeMap::new();
@@ -148,7 +127,7 @@ impl Catalog {
     }
 
     /// Returns the IDs of the volumes that have a path.
-    pub(in crate::hostpath) fn volumes_with_paths(&self) -> Result<Vec<String>, CatalogError> {
+    pub(crate) fn volumes_with_paths(&self) -> Result<Vec<String>, CatalogError> {
         self.read(|transaction| {
             let paths = transaction.open_table(PATHS)?;
             let mut ids: Vec<String> = vec![];
@@ -164,7 +143,7 @@ impl Catalog {
     }
 
     /// Writes the purpose of a path and, if it changed, the record of the volume.
-    pub(in crate::hostpath) fn put_path(
+    pub(crate) fn put_path(
         &self,
         id: &str,
         path: &str,
@@ -184,12 +163,7 @@ impl Catalog {
     }
 
     /// Gives the record of a path to another one.
-    pub(in crate::hostpath) fn rename_path(
-        &self,
-        id: &str,
-        from: &str,
-        to: &str,
-    ) -> Result<(), CatalogError> {
+    pub(crate) fn rename_path(&self, id: &str, from: &str, to: &str) -> Result<(), CatalogError> {
         let (id, from, to) = (id.to_owned(), from.to_owned(), to.to_owned());
         self.write(move |transaction| {
             let mut paths = transaction.open_table(PATHS)?;
@@ -203,11 +177,7 @@ impl Catalog {
     }
 
     /// Removes the record of a path.
-    pub(in crate::hostpath) fn remove_path(
-        &self,
-        id: &str,
-        path: &str,
-    ) -> Result<(), CatalogError> {
+    pub(crate) fn remove_path(&self, id: &str, path: &str) -> Result<(), CatalogError> {
         let (id, path) = (id.to_owned(), path.to_owned());
         self.write(move |transaction| {
             let mut paths = transaction.open_table(PATHS)?;
@@ -219,11 +189,11 @@ impl Catalog {
 
 /// The largest totals that a write may reach by raising them; `None` means no limit.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::hostpath) struct Limits {
+pub(crate) struct Limits {
     /// The bytes that all volumes together may use.
-    pub(in crate::hostpath) provisioned_bytes: Option<u64>,
+    pub(crate) provisioned_bytes: Option<u64>,
     /// The number of attached volumes.
-    pub(in crate::hostpath) attached: Option<u64>,
+    pub(crate) attached: Option<u64>,
 }
 
 fn put(

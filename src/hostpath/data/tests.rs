@@ -6,13 +6,7 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 use super::*;
 
-#[path = "../../../tests/support/namespace.rs"]
-#[expect(
-    dead_code,
-    clippy::print_stderr,
-    reason = "shared with the end-to-end tests, which use more of it and print what they skip"
-)]
-mod namespace;
+use nomad_csi_testing::namespace;
 
 fn data() -> (tempfile::TempDir, DataDir) {
     let directory = tempfile::tempdir().unwrap();

@@ -10,21 +10,21 @@ macro_rules! capabilities {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
         /// A capability of the plugin, named as in CSI.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub(in crate::hostpath) enum PluginCapability {
+        pub(crate) enum PluginCapability {
             $($(#[$doc])* $name,)*
         }
 
         impl PluginCapability {
             /// All capabilities.
-            pub(in crate::hostpath) const ALL: &[Self] = &[$(Self::$name,)*];
+            pub(crate) const ALL: &[Self] = &[$(Self::$name,)*];
 
             /// The names of all capabilities, in order.
-            pub(in crate::hostpath) fn names() -> Vec<&'static str> {
+            pub(crate) fn names() -> Vec<&'static str> {
                 Self::ALL.iter().map(|capability| capability.name()).collect()
             }
 
             /// The name that `--without` takes.
-            pub(in crate::hostpath) const fn name(self) -> &'static str {
+            pub(crate) const fn name(self) -> &'static str {
                 match self {
                     $(Self::$name => $text,)*
                 }
@@ -92,18 +92,18 @@ capabilities! {
 
 /// The capabilities that a plugin has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::hostpath) struct PluginCapabilities {
+pub(crate) struct PluginCapabilities {
     /// The removed capabilities.
-    pub(in crate::hostpath) without: BTreeSet<PluginCapability>,
+    pub(crate) without: BTreeSet<PluginCapability>,
     /// Whether volumes are attached before use (`--attach`).
-    pub(in crate::hostpath) requires_attachment: bool,
+    pub(crate) requires_attachment: bool,
     /// Whether volumes have a topology (`--topology`).
-    pub(in crate::hostpath) has_topology: bool,
+    pub(crate) has_topology: bool,
 }
 
 impl PluginCapabilities {
     /// Whether the plugin has this capability.
-    pub(in crate::hostpath) fn has(&self, capability: PluginCapability) -> bool {
+    pub(crate) fn has(&self, capability: PluginCapability) -> bool {
         let needs_attachment = matches!(
             capability,
             PluginCapability::PublishReadOnly | PluginCapability::PublishedNodes
@@ -121,7 +121,7 @@ impl PluginCapabilities {
     }
 
     /// Whether the plugin answers this RPC.
-    pub(in crate::hostpath) fn supports_rpc(&self, rpc: &str) -> bool {
+    pub(crate) fn supports_rpc(&self, rpc: &str) -> bool {
         let has = |capability| self.has(capability);
         let controller = has(PluginCapability::Controller);
         match rpc {
@@ -167,7 +167,7 @@ impl PluginCapabilities {
 }
 
 /// Every RPC of CSI 1.13.
-pub(in crate::hostpath) const RPCS: [&str; 36] = [
+pub(crate) const RPCS: [&str; 36] = [
     "GetPluginInfo",
     "GetPluginCapabilities",
     "Probe",

@@ -10,11 +10,11 @@ use std::time::Duration;
 use tonic::Code;
 
 use super::capabilities::RPCS;
-use crate::hostpath::health::HealthFault;
+use crate::health::HealthFault;
 
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::hostpath) enum FaultKind {
+pub(crate) enum FaultKind {
     /// The call fails with this code and does nothing.
     Fail(Code),
     /// The call starts after this delay.
@@ -31,19 +31,19 @@ pub(in crate::hostpath) enum FaultKind {
 
 /// One simulated fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::hostpath) struct Fault {
+pub(crate) struct Fault {
     /// The text of the option.
-    pub(in crate::hostpath) text: String,
+    pub(crate) text: String,
     /// The name of the RPC, or `*`.
-    pub(in crate::hostpath) rpc: String,
-    pub(in crate::hostpath) kind: FaultKind,
+    pub(crate) rpc: String,
+    pub(crate) kind: FaultKind,
     /// How often the fault occurs; `None` is always.
-    pub(in crate::hostpath) times: Option<u64>,
+    pub(crate) times: Option<u64>,
 }
 
 impl Fault {
     /// Parses `RPC:FAULT` or `RPC:FAULT:TIMES`.
-    pub(in crate::hostpath) fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut parts = text.split(':');
         let (Some(rpc), Some(kind)) = (parts.next(), parts.next()) else {
             return Err(
@@ -52,7 +52,7 @@ impl Fault {
             );
         };
         if rpc != "*" && !RPCS.contains(&rpc) {
-            let near = crate::diagnostic::closest_match(rpc, RPCS.iter().copied());
+            let near = nomad_csi_model::diagnostic::closest_match(rpc, RPCS.iter().copied());
             let near = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
             return Err(format!("{rpc:?} is not an RPC of CSI{near}"));
         }
@@ -74,7 +74,7 @@ impl Fault {
     }
 
     /// Whether the fault applies to this RPC.
-    pub(in crate::hostpath) fn matches_rpc(&self, rpc: &str) -> bool {
+    pub(crate) fn matches_rpc(&self, rpc: &str) -> bool {
         self.rpc == "*" || self.rpc == rpc
     }
 }

@@ -5,8 +5,8 @@
 
 use super::capabilities::{PluginCapabilities, PluginCapability};
 use super::faults::{self, Fault};
-use crate::hostpath::health::HealthFault;
-use crate::hostpath::topology::{self, Segments};
+use crate::health::HealthFault;
+use crate::topology::{self, Segments};
 
 /// The options of the command line that select a profile, unparsed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl ProfileOptions {
 
 /// The backing of volumes with a file system, if the parameter `backing` is not given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::hostpath) enum DefaultBacking {
+pub(crate) enum DefaultBacking {
     /// Images if loop devices are available and the request has a size or a file system; otherwise
     /// directories. A size that no caller requested is not enforced.
     #[default]
@@ -71,7 +71,7 @@ pub(in crate::hostpath) enum DefaultBacking {
 
 impl DefaultBacking {
     /// Parses the value of `--backing`.
-    pub(in crate::hostpath) fn parse(name: &str) -> Option<Self> {
+    pub(crate) fn parse(name: &str) -> Option<Self> {
         match name {
             "auto" => Some(Self::Auto),
             "image" => Some(Self::Image),
@@ -84,16 +84,16 @@ impl DefaultBacking {
 /// A valid profile, built by [`PluginProfile::parse`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PluginProfile {
-    pub(in crate::hostpath) capabilities: PluginCapabilities,
-    pub(in crate::hostpath) backing: DefaultBacking,
+    pub(crate) capabilities: PluginCapabilities,
+    pub(crate) backing: DefaultBacking,
     /// Whether volumes may be larger together than the file system.
-    pub(in crate::hostpath) overcommit: bool,
+    pub(crate) overcommit: bool,
     /// How many volumes may be attached at the same time.
-    pub(in crate::hostpath) attach_limit: Option<u32>,
-    pub(in crate::hostpath) topology: Segments,
-    pub(in crate::hostpath) faults: Vec<Fault>,
+    pub(crate) attach_limit: Option<u32>,
+    pub(crate) topology: Segments,
+    pub(crate) faults: Vec<Fault>,
     /// Conditions that are reported although they do not exist.
-    pub(in crate::hostpath) health_faults: Vec<HealthFault>,
+    pub(crate) health_faults: Vec<HealthFault>,
 }
 
 impl PluginProfile {

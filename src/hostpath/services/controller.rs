@@ -5,23 +5,23 @@ use std::sync::Arc;
 
 use tonic::{Request, Response, Status, async_trait};
 
-use crate::hostpath::catalog::{ContentSource, VolumeRecord};
-use crate::hostpath::error::{
+use crate::catalog::{ContentSource, VolumeRecord};
+use crate::error::{
     GetCapacityError, GetSnapshotError, GetVolumeError, HostError, InvalidArgument, InvalidToken,
     ListSnapshotsError, ListVolumesError, ValidateVolumeError, VolumeNotFound,
 };
-use crate::hostpath::plugin::Plugin;
-use crate::hostpath::profile::PluginCapability;
-use crate::hostpath::request::{self, CreateRequest};
-use crate::hostpath::snapshots;
-use crate::hostpath::topology;
-use crate::hostpath::volume_capability::{CapabilityError, VolumeCapability};
-use crate::hostpath::volumes;
+use crate::plugin::Plugin;
+use crate::profile::PluginCapability;
+use crate::request::{self, CreateRequest};
+use crate::snapshots;
+use crate::topology;
+use crate::volume_capability::{CapabilityError, VolumeCapability};
+use crate::volumes;
 
-use crate::csi::proto;
-use crate::csi::proto::controller_server::Controller;
-use crate::csi::proto::controller_service_capability::{Rpc, Type, rpc};
-use crate::csi::proto::validate_volume_capabilities_response::Confirmed;
+use nomad_csi_proto as proto;
+use nomad_csi_proto::controller_server::Controller;
+use nomad_csi_proto::controller_service_capability::{Rpc, Type, rpc};
+use nomad_csi_proto::validate_volume_capabilities_response::Confirmed;
 
 /// The page size if the request has no limit. Such a page stays within the message limit of every
 /// gRPC client.
@@ -31,7 +31,7 @@ const MAX_PAGE_ENTRIES: usize = 10_000;
 const TOKEN_PREFIX: &str = "after-";
 
 /// Serves [`Controller`].
-pub(in crate::hostpath) struct ControllerService(pub(in crate::hostpath) Arc<Plugin>);
+pub(crate) struct ControllerService(pub(crate) Arc<Plugin>);
 
 #[async_trait]
 impl Controller for ControllerService {

@@ -12,20 +12,20 @@ use tonic::body::Body;
 use tonic::{Code, Status};
 use tower::{Layer, Service};
 
-use crate::hostpath::error::{ProbeError, Unhealthy};
-use crate::hostpath::plugin::Plugin;
-use crate::hostpath::profile::{Fault, FaultKind};
+use crate::error::{ProbeError, Unhealthy};
+use crate::plugin::Plugin;
+use crate::profile::{Fault, FaultKind};
 
 /// Adds fault injection to a service.
 #[derive(Clone)]
-pub(in crate::hostpath) struct FaultLayer {
+pub(crate) struct FaultLayer {
     plugin: Arc<Plugin>,
     /// How often each fault occurred in this run.
     counts: Arc<Mutex<Vec<u64>>>,
 }
 
 impl FaultLayer {
-    pub(in crate::hostpath) fn new(plugin: Arc<Plugin>) -> Self {
+    pub(crate) fn new(plugin: Arc<Plugin>) -> Self {
         let counts = vec![0; plugin.profile.faults.len()];
         Self {
             plugin,
@@ -83,7 +83,7 @@ impl<S> Layer<S> for FaultLayer {
 
 /// A service with fault injection.
 #[derive(Clone)]
-pub(in crate::hostpath) struct FaultService<S> {
+pub(crate) struct FaultService<S> {
     layer: FaultLayer,
     inner: S,
 }

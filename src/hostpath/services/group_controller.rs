@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use tonic::{Request, Response, Status, async_trait};
 
-use crate::hostpath::error::InvalidArgument;
-use crate::hostpath::plugin::Plugin;
-use crate::hostpath::request;
-use crate::hostpath::snapshots::{self, Group};
+use crate::error::InvalidArgument;
+use crate::plugin::Plugin;
+use crate::request;
+use crate::snapshots::{self, Group};
 
-use crate::csi::proto;
-use crate::csi::proto::group_controller_server::GroupController;
-use crate::csi::proto::group_controller_service_capability::{Rpc, Type, rpc};
+use nomad_csi_proto as proto;
+use nomad_csi_proto::group_controller_server::GroupController;
+use nomad_csi_proto::group_controller_service_capability::{Rpc, Type, rpc};
 
 /// Serves [`GroupController`].
-pub(in crate::hostpath) struct GroupControllerService(pub(in crate::hostpath) Arc<Plugin>);
+pub(crate) struct GroupControllerService(pub(crate) Arc<Plugin>);
 
 #[async_trait]
 impl GroupController for GroupControllerService {

@@ -4,22 +4,22 @@ use std::sync::Arc;
 
 use tonic::{Request, Response, Status, async_trait};
 
-use crate::hostpath::error::{ProbeError, Unhealthy};
-use crate::hostpath::plugin::Plugin;
-use crate::hostpath::profile::PluginCapability;
+use crate::error::{ProbeError, Unhealthy};
+use crate::plugin::Plugin;
+use crate::profile::PluginCapability;
 
-use crate::csi::proto;
-use crate::csi::proto::identity_server::Identity;
-use crate::csi::proto::plugin_capability::{
+use nomad_csi_proto as proto;
+use nomad_csi_proto::identity_server::Identity;
+use nomad_csi_proto::plugin_capability::{
     Service, Type, VolumeExpansion, service, volume_expansion,
 };
 
 /// The plugin's name. The domain `internal` is reserved for private use, so no other plugin has it.
 /// csi-sanity requires a letter at both ends.
-pub(in crate::hostpath) const NAME: &str = "hostpath.nomad-csi.internal";
+pub(crate) const NAME: &str = "hostpath.nomad-csi.internal";
 
 /// Serves [`Identity`].
-pub(in crate::hostpath) struct IdentityService(pub(in crate::hostpath) Arc<Plugin>);
+pub(crate) struct IdentityService(pub(crate) Arc<Plugin>);
 
 #[async_trait]
 impl Identity for IdentityService {

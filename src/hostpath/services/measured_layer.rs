@@ -10,11 +10,11 @@ use tonic::body::Body;
 use tower::{Layer, Service};
 
 use super::identity::NAME;
-use crate::ports::{CallMeasurements, Rpc, StatusCode};
+use nomad_csi_ports::{CallMeasurements, Rpc, StatusCode};
 
 /// Adds measurements to a service.
 #[derive(Clone)]
-pub(in crate::hostpath) struct MeasuredLayer(pub(in crate::hostpath) Arc<dyn CallMeasurements>);
+pub(crate) struct MeasuredLayer(pub(crate) Arc<dyn CallMeasurements>);
 
 impl<S> Layer<S> for MeasuredLayer {
     type Service = MeasuredService<S>;
@@ -29,7 +29,7 @@ impl<S> Layer<S> for MeasuredLayer {
 
 /// A service whose calls are measured.
 #[derive(Clone)]
-pub(in crate::hostpath) struct MeasuredService<S> {
+pub(crate) struct MeasuredService<S> {
     measurements: Arc<dyn CallMeasurements>,
     inner: S,
 }

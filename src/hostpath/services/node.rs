@@ -4,21 +4,21 @@ use std::sync::Arc;
 
 use tonic::{Request, Response, Status, async_trait};
 
-use crate::hostpath::error::{InvalidArgument, StorageHealthError};
-use crate::hostpath::plugin::Plugin;
-use crate::hostpath::profile::PluginCapability;
-use crate::hostpath::request::{self, PublishRequest, StageRequest};
-use crate::hostpath::topology;
-use crate::hostpath::volumes;
+use crate::error::{InvalidArgument, StorageHealthError};
+use crate::plugin::Plugin;
+use crate::profile::PluginCapability;
+use crate::request::{self, PublishRequest, StageRequest};
+use crate::topology;
+use crate::volumes;
 
-use crate::csi::proto;
-use crate::csi::proto::node_get_storage_health_response::StorageBackendHealth;
-use crate::csi::proto::node_server::Node;
-use crate::csi::proto::node_service_capability::{Rpc, Type, rpc};
-use crate::csi::proto::volume_usage::Unit;
+use nomad_csi_proto as proto;
+use nomad_csi_proto::node_get_storage_health_response::StorageBackendHealth;
+use nomad_csi_proto::node_server::Node;
+use nomad_csi_proto::node_service_capability::{Rpc, Type, rpc};
+use nomad_csi_proto::volume_usage::Unit;
 
 /// Serves [`Node`].
-pub(in crate::hostpath) struct NodeService(pub(in crate::hostpath) Arc<Plugin>);
+pub(crate) struct NodeService(pub(crate) Arc<Plugin>);
 
 #[async_trait]
 impl Node for NodeService {

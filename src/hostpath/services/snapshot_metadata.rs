@@ -16,16 +16,16 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, async_trait};
 
-use crate::hostpath::catalog::{Backing, RecordState, SnapshotRecord};
-use crate::hostpath::error::{
+use crate::catalog::{Backing, RecordState, SnapshotRecord};
+use crate::error::{
     FailedPrecondition, HostError, InvalidArgument, MetadataError, SnapshotNotFound,
 };
-use crate::hostpath::plugin::Plugin;
-use crate::hostpath::request;
-use crate::hostpath::size::OutOfRange;
+use crate::plugin::Plugin;
+use crate::request;
+use crate::size::OutOfRange;
 
-use crate::csi::proto;
-use crate::csi::proto::snapshot_metadata_server::SnapshotMetadata;
+use nomad_csi_proto as proto;
+use nomad_csi_proto::snapshot_metadata_server::SnapshotMetadata;
 
 /// The unit of comparison and the minimum length of a range.
 const BLOCK: u64 = 4096;
@@ -35,7 +35,7 @@ const MAX_RANGES_PER_MESSAGE: usize = 1024;
 const CHANNEL_CAPACITY: usize = 4;
 
 /// Serves [`SnapshotMetadata`].
-pub(in crate::hostpath) struct SnapshotMetadataService(pub(in crate::hostpath) Arc<Plugin>);
+pub(crate) struct SnapshotMetadataService(pub(crate) Arc<Plugin>);
 
 /// The open file of a snapshot.
 struct SnapshotFile {

@@ -8,23 +8,23 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::snapshot;
-use crate::hostpath::catalog::{GroupRecord, RecordState, SnapshotRecord};
-use crate::hostpath::error::{
+use crate::catalog::{GroupRecord, RecordState, SnapshotRecord};
+use crate::error::{
     CreateSnapshotError, DeleteSnapshotError, GetSnapshotError, GroupNotFound, HostError,
     InvalidArgument, SnapshotNameTaken,
 };
-use crate::hostpath::plugin::{OperationKey, Plugin};
-use crate::hostpath::volumes::{self, CopyError, CopySource, Volume, freeze_all};
+use crate::plugin::{OperationKey, Plugin};
+use crate::volumes::{self, CopyError, CopySource, Volume, freeze_all};
 
 /// A group with its members.
 #[derive(Clone)]
-pub(in crate::hostpath) struct Group {
-    pub(in crate::hostpath) record: GroupRecord,
-    pub(in crate::hostpath) members: Vec<SnapshotRecord>,
+pub(crate) struct Group {
+    pub(crate) record: GroupRecord,
+    pub(crate) members: Vec<SnapshotRecord>,
 }
 
 /// Implements CreateVolumeGroupSnapshot. A name identifies one group.
-pub(in crate::hostpath) fn create(
+pub(crate) fn create(
     plugin: &Arc<Plugin>,
     name: String,
     sources: BTreeSet<String>,
@@ -131,10 +131,7 @@ fn put(plugin: &Plugin, group: &Group) -> Result<(), HostError> {
 }
 
 /// Removes the data of all members, then all records.
-pub(in crate::hostpath) fn remove_data_and_records(
-    plugin: &Plugin,
-    group: &Group,
-) -> Result<(), HostError> {
+pub(crate) fn remove_data_and_records(plugin: &Plugin, group: &Group) -> Result<(), HostError> {
     for member in &group.members {
         snapshot::remove_data(plugin, member)?;
     }
@@ -143,7 +140,7 @@ pub(in crate::hostpath) fn remove_data_and_records(
 }
 
 /// Implements DeleteVolumeGroupSnapshot. Deleting an unknown group succeeds.
-pub(in crate::hostpath) fn delete(
+pub(crate) fn delete(
     plugin: &Plugin,
     id: &str,
     members: &[String],
@@ -174,7 +171,7 @@ impl Group {
 
 /// Implements GetVolumeGroupSnapshot. An unknown group is reported before wrong members, as
 /// csi-sanity requires.
-pub(in crate::hostpath) fn get(
+pub(crate) fn get(
     plugin: &Plugin,
     id: &str,
     members: &[String],
@@ -200,10 +197,7 @@ fn check_members(record: &GroupRecord, named: &[String]) -> Result<(), InvalidAr
 }
 
 /// Returns a group with the records of its members.
-pub(in crate::hostpath) fn with_members(
-    plugin: &Plugin,
-    record: GroupRecord,
-) -> Result<Group, HostError> {
+pub(crate) fn with_members(plugin: &Plugin, record: GroupRecord) -> Result<Group, HostError> {
     let mut members = vec![];
     for id in &record.members {
         members.extend(plugin.catalog.snapshot(id)?);

@@ -5,20 +5,20 @@
 
 use std::sync::Arc;
 
-use crate::hostpath::catalog::{Backing, RecordState, SnapshotRecord};
-use crate::hostpath::error::{
+use crate::catalog::{Backing, RecordState, SnapshotRecord};
+use crate::error::{
     CreateSnapshotError, DeleteSnapshotError, GetSnapshotError, HostError, InvalidArgument,
     ResourceExhausted, SnapshotNameTaken, SnapshotNotFound,
 };
-use crate::hostpath::plugin::{OperationKey, Plugin};
-use crate::hostpath::profile::PluginCapability;
-use crate::hostpath::topology;
-use crate::hostpath::volumes::{self, CopyError, CopySource, FrozenVolumes, Volume};
+use crate::plugin::{OperationKey, Plugin};
+use crate::profile::PluginCapability;
+use crate::topology;
+use crate::volumes::{self, CopyError, CopySource, FrozenVolumes, Volume};
 
-use crate::csi::proto;
+use nomad_csi_proto as proto;
 
 /// Implements CreateSnapshot. A name identifies one snapshot.
-pub(in crate::hostpath) fn create(
+pub(crate) fn create(
     plugin: &Arc<Plugin>,
     name: String,
     source: String,
@@ -79,7 +79,7 @@ fn create_new(
 }
 
 /// Builds the record of a new snapshot.
-pub(in crate::hostpath) fn new_record(
+pub(crate) fn new_record(
     plugin: &Plugin,
     copy_source: &CopySource,
     name: String,
@@ -97,7 +97,7 @@ pub(in crate::hostpath) fn new_record(
 }
 
 /// Copies frozen volumes, then thaws them, even after a failure. Returns the time of the copy.
-pub(in crate::hostpath) fn copy_all(
+pub(crate) fn copy_all(
     plugin: &Arc<Plugin>,
     copy_sources: &[(CopySource, SnapshotRecord)],
     frozen: FrozenVolumes,
@@ -156,10 +156,7 @@ fn undo(plugin: &Plugin, record: SnapshotRecord) -> Result<(), HostError> {
 }
 
 /// Removes the data of a snapshot. Succeeds if it does not exist.
-pub(in crate::hostpath) fn remove_data(
-    plugin: &Plugin,
-    record: &SnapshotRecord,
-) -> Result<(), HostError> {
+pub(crate) fn remove_data(plugin: &Plugin, record: &SnapshotRecord) -> Result<(), HostError> {
     let removed = plugin.snapshots.remove(&record.id);
     removed.map_err(HostError::io(format!(
         "remove the data of snapshot `{}`",
@@ -169,7 +166,7 @@ pub(in crate::hostpath) fn remove_data(
 
 /// Implements DeleteSnapshot. Deleting an unknown snapshot succeeds; a member of a group can only
 /// be deleted with the group.
-pub(in crate::hostpath) fn delete(plugin: &Plugin, id: &str) -> Result<(), DeleteSnapshotError> {
+pub(crate) fn delete(plugin: &Plugin, id: &str) -> Result<(), DeleteSnapshotError> {
     let _operation = plugin.begin_operation(OperationKey::Snapshot(id.to_owned()))?;
     let found = plugin.catalog.snapshot(id).map_err(HostError::from)?;
     let Some(record) = found.filter(|found| found.state != RecordState::Creating) else {
@@ -185,10 +182,7 @@ pub(in crate::hostpath) fn delete(plugin: &Plugin, id: &str) -> Result<(), Delet
 }
 
 /// Deletes a snapshot, or continues an interrupted deletion.
-pub(in crate::hostpath) fn delete_ready(
-    plugin: &Plugin,
-    record: SnapshotRecord,
-) -> Result<(), HostError> {
+pub(crate) fn delete_ready(plugin: &Plugin, record: SnapshotRecord) -> Result<(), HostError> {
     let record = SnapshotRecord {
         state: RecordState::Deleting,
         ..record
@@ -202,17 +196,14 @@ pub(in crate::hostpath) fn delete_ready(
 }
 
 /// Returns the snapshot with this ID if it is `Ready`.
-pub(in crate::hostpath) fn find(
-    plugin: &Plugin,
-    id: &str,
-) -> Result<SnapshotRecord, GetSnapshotError> {
+pub(crate) fn find(plugin: &Plugin, id: &str) -> Result<SnapshotRecord, GetSnapshotError> {
     let found = plugin.catalog.snapshot(id).map_err(HostError::from)?;
     let ready = found.filter(|found| found.state == RecordState::Ready);
     ready.ok_or_else(|| SnapshotNotFound(id.to_owned()).into())
 }
 
 /// Checks that the snapshot can be used where the caller requires it: where the plugin is.
-pub(in crate::hostpath) fn check_topology(
+pub(crate) fn check_topology(
     plugin: &Plugin,
     required: Option<&proto::TopologyRequirement>,
 ) -> Result<(), CreateSnapshotError> {
@@ -236,7 +227,7 @@ pub(in crate::hostpath) fn check_topology(
 }
 
 /// Builds CSI's message. A snapshot needs no processing after its creation, so it is ready to use.
-pub(in crate::hostpath) fn to_proto(plugin: &Plugin, record: &SnapshotRecord) -> proto::Snapshot {
+pub(crate) fn to_proto(plugin: &Plugin, record: &SnapshotRecord) -> proto::Snapshot {
     let is_placed = plugin.has(PluginCapability::SnapshotTopology);
     let place = topology::to_proto(&plugin.profile.topology).filter(|_| is_placed);
     proto::Snapshot {
@@ -251,7 +242,7 @@ pub(in crate::hostpath) fn to_proto(plugin: &Plugin, record: &SnapshotRecord) ->
 }
 
 /// Converts nanoseconds since the epoch.
-pub(in crate::hostpath) fn timestamp(nanoseconds: i64) -> prost_types::Timestamp {
+pub(crate) fn timestamp(nanoseconds: i64) -> prost_types::Timestamp {
     const BILLION: i64 = 1_000_000_000;
     prost_types::Timestamp {
         seconds: nanoseconds.div_euclid(BILLION),

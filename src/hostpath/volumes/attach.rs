@@ -6,16 +6,16 @@
 use std::sync::Arc;
 
 use super::volume::Volume;
-use crate::hostpath::catalog::{Attachment, Limits};
-use crate::hostpath::error::{
+use crate::catalog::{Attachment, Limits};
+use crate::error::{
     ConflictingUse, ControllerPublishError, ControllerUnpublishError, HostError, InUse,
     InvalidArgument, NodeNotFound, ResourceExhausted,
 };
-use crate::hostpath::plugin::Plugin;
-use crate::hostpath::volume_capability::VolumeCapability;
+use crate::plugin::Plugin;
+use crate::volume_capability::VolumeCapability;
 
 /// Implements ControllerPublishVolume.
-pub(in crate::hostpath) fn attach(
+pub(crate) fn attach(
     plugin: &Arc<Plugin>,
     id: String,
     node: String,
@@ -66,7 +66,7 @@ pub(in crate::hostpath) fn attach(
 }
 
 /// Implements ControllerUnpublishVolume. An unknown volume or node counts as detached.
-pub(in crate::hostpath) fn detach(
+pub(crate) fn detach(
     plugin: &Arc<Plugin>,
     id: String,
     node: &str,

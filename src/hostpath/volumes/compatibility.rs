@@ -1,15 +1,12 @@
 //! Decides which volume capabilities a volume supports. Pure.
 
-use crate::hostpath::catalog::{Backing, Content};
-use crate::hostpath::volume_capability::VolumeCapability;
-use crate::ports::FileSystem;
+use crate::catalog::{Backing, Content};
+use crate::volume_capability::VolumeCapability;
+use nomad_csi_ports::FileSystem;
 
 impl Content {
     /// Returns why a volume with this content does not support the capability, or `None`.
-    pub(in crate::hostpath) fn incompatibility(
-        &self,
-        capability: &VolumeCapability,
-    ) -> Option<String> {
+    pub(crate) fn incompatibility(&self, capability: &VolumeCapability) -> Option<String> {
         let is_block = self.backing == Backing::Block;
         if capability.is_block != is_block {
             return Some(if is_block {
@@ -48,9 +45,9 @@ impl Content {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::csi::proto;
-    use crate::csi::proto::volume_capability::access_mode::Mode;
-    use crate::csi::proto::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume};
+    use nomad_csi_proto as proto;
+    use nomad_csi_proto::volume_capability::access_mode::Mode;
+    use nomad_csi_proto::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume};
 
     fn capability(mount: MountVolume) -> proto::VolumeCapability {
         let mode = Mode::SingleNodeWriter.into();

@@ -9,13 +9,13 @@
 //! its file must be absent or empty. If the two disagree, staging is refused.
 
 use super::volume::{ContentMade, Volume};
-use crate::hostpath::catalog::Backing;
-use crate::hostpath::error::{FailedPrecondition, HostError};
-use crate::ports::{FileContent, FileSystem};
+use crate::catalog::Backing;
+use crate::error::{FailedPrecondition, HostError};
+use nomad_csi_ports::{FileContent, FileSystem};
 
 impl Volume {
     /// Makes what the first use needs, and checks the rest. The caller writes the changed record.
-    pub(in crate::hostpath) fn make_content<E>(&mut self) -> Result<ContentMade, E>
+    pub(crate) fn make_content<E>(&mut self) -> Result<ContentMade, E>
     where
         E: From<HostError> + From<FailedPrecondition>,
     {
@@ -48,7 +48,7 @@ impl Volume {
     }
 
     /// Whether the first mount of the volume is complete. Only then may a caller use it.
-    pub(in crate::hostpath) fn is_prepared(&self) -> bool {
+    pub(crate) fn is_prepared(&self) -> bool {
         self.backing() == Backing::Block || self.record.content.is_prepared
     }
 

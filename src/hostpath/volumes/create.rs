@@ -14,20 +14,18 @@ use super::freeze::{self, CopyError, CopySource};
 use super::parameters::{self, ContentRequest};
 use super::space::provision;
 use super::volume::Volume;
-use crate::hostpath::catalog::{
-    Backing, Content, ContentSource, RecordState, RequestedVolume, VolumeRecord,
-};
-use crate::hostpath::error::{
+use crate::catalog::{Backing, Content, ContentSource, RecordState, RequestedVolume, VolumeRecord};
+use crate::error::{
     CreateVolumeError, HostError, InvalidArgument, NameTaken, ResourceExhausted, SnapshotNotFound,
     TooLarge,
 };
-use crate::hostpath::plugin::{Operation, OperationKey, Plugin};
-use crate::hostpath::profile::PluginCapability;
-use crate::hostpath::request::CreateRequest;
-use crate::hostpath::size::{self, SizeRange};
-use crate::hostpath::topology;
+use crate::plugin::{Operation, OperationKey, Plugin};
+use crate::profile::PluginCapability;
+use crate::request::CreateRequest;
+use crate::size::{self, SizeRange};
+use crate::topology;
 
-use crate::ports::{CopyMethod, FileSystem};
+use nomad_csi_ports::{CopyMethod, FileSystem};
 
 /// The source of a new volume, locked against changes.
 enum OpenSource {
@@ -36,7 +34,7 @@ enum OpenSource {
 }
 
 /// Implements CreateVolume. A name identifies one volume.
-pub(in crate::hostpath) fn create(
+pub(crate) fn create(
     plugin: &Arc<Plugin>,
     request: CreateRequest,
 ) -> Result<VolumeRecord, CreateVolumeError> {
@@ -307,10 +305,7 @@ fn copy(plugin: &Plugin, record: &VolumeRecord, from: &Path) -> Result<(), HostE
 }
 
 /// Removes the data and record of an unfinished creation.
-pub(in crate::hostpath) fn undo_creation(
-    plugin: &Plugin,
-    record: &VolumeRecord,
-) -> Result<(), HostError> {
+pub(crate) fn undo_creation(plugin: &Plugin, record: &VolumeRecord) -> Result<(), HostError> {
     if record.state != RecordState::Creating {
         return Ok(());
     }

@@ -7,16 +7,16 @@
 use std::time::Duration;
 
 use super::mount_source;
-use crate::hostpath::catalog::{Backing, RecordState, VolumeRecord};
-use crate::hostpath::error::{DeleteVolumeError, HostError, InUse};
-use crate::hostpath::plugin::{OperationKey, Plugin};
+use crate::catalog::{Backing, RecordState, VolumeRecord};
+use crate::error::{DeleteVolumeError, HostError, InUse};
+use crate::plugin::{OperationKey, Plugin};
 
 /// How often, and at what interval, the plugin looks for a device that the kernel is releasing: 2 s.
 const DEVICE_RELEASE_ATTEMPTS: u32 = 200;
 const DEVICE_RELEASE_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Implements DeleteVolume. Deleting an unknown volume succeeds; a volume in use is refused.
-pub(in crate::hostpath) fn delete(plugin: &Plugin, id: &str) -> Result<(), DeleteVolumeError> {
+pub(crate) fn delete(plugin: &Plugin, id: &str) -> Result<(), DeleteVolumeError> {
     let _operation = plugin.begin_operation(OperationKey::Volume(id.to_owned()))?;
     let record = plugin.catalog.volume(id).map_err(HostError::from)?;
     let Some(record) = record.filter(|record| record.state != RecordState::Creating) else {

@@ -9,24 +9,22 @@ use std::sync::Arc;
 
 use super::space::{ensure_space, provision};
 use super::volume::{MountState, Volume};
-use crate::hostpath::catalog::Backing;
-use crate::hostpath::error::{
-    ExpandVolumeError, FailedPrecondition, HostError, InvalidArgument, NotAtPath,
-};
-use crate::hostpath::plugin::Plugin;
-use crate::hostpath::profile::PluginCapability;
-use crate::hostpath::size::{self, OutOfRange, SizeRange};
-use crate::hostpath::volume_capability::VolumeCapability;
+use crate::catalog::Backing;
+use crate::error::{ExpandVolumeError, FailedPrecondition, HostError, InvalidArgument, NotAtPath};
+use crate::plugin::Plugin;
+use crate::profile::PluginCapability;
+use crate::size::{self, OutOfRange, SizeRange};
+use crate::volume_capability::VolumeCapability;
 
 /// The new size, and whether the node must act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::hostpath) struct Expanded {
-    pub(in crate::hostpath) bytes: u64,
-    pub(in crate::hostpath) needs_node_expansion: bool,
+pub(crate) struct Expanded {
+    pub(crate) bytes: u64,
+    pub(crate) needs_node_expansion: bool,
 }
 
 /// Implements ControllerExpandVolume.
-pub(in crate::hostpath) fn expand(
+pub(crate) fn expand(
     plugin: &Arc<Plugin>,
     id: String,
     range: SizeRange,
@@ -114,7 +112,7 @@ fn grow_file(volume: &mut Volume, range: SizeRange) -> Result<(), ExpandVolumeEr
 }
 
 /// Implements NodeExpandVolume: device and file system follow the file.
-pub(in crate::hostpath) fn expand_on_node(
+pub(crate) fn expand_on_node(
     plugin: &Arc<Plugin>,
     id: String,
     path: String,

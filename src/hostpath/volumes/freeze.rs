@@ -14,13 +14,13 @@ use std::sync::Arc;
 
 use super::delete::device_in_use;
 use super::volume::Volume;
-use crate::hostpath::catalog::{Backing, Content};
-use crate::hostpath::error::{CreateSnapshotError, FailedPrecondition, HostError};
-use crate::hostpath::plugin::Plugin;
+use crate::catalog::{Backing, Content};
+use crate::error::{CreateSnapshotError, FailedPrecondition, HostError};
+use crate::plugin::Plugin;
 
 /// A volume to copy, and how it is in use.
-pub(in crate::hostpath) struct CopySource {
-    pub(in crate::hostpath) volume: Volume,
+pub(crate) struct CopySource {
+    pub(crate) volume: Volume,
     /// Where it is mounted.
     mount: Option<PathBuf>,
     /// The writable devices of a block volume.
@@ -32,22 +32,22 @@ pub(in crate::hostpath) struct CopySource {
 }
 
 /// Why a copy failed.
-pub(in crate::hostpath) struct CopyError {
-    pub(in crate::hostpath) error: HostError,
+pub(crate) struct CopyError {
+    pub(crate) error: HostError,
     /// Whether a file system may still be frozen. Then the record must stay, so that the next start
     /// thaws it.
-    pub(in crate::hostpath) is_frozen: bool,
+    pub(crate) is_frozen: bool,
 }
 
 /// Volumes that do not change until they are thawed.
-pub(in crate::hostpath) struct FrozenVolumes {
+pub(crate) struct FrozenVolumes {
     plugin: Arc<Plugin>,
     mounts: Vec<PathBuf>,
 }
 
 impl CopySource {
     /// Inspects a volume on which an operation is in progress.
-    pub(in crate::hostpath) fn inspect(volume: Volume) -> Result<Self, HostError> {
+    pub(crate) fn inspect(volume: Volume) -> Result<Self, HostError> {
         let mount = volume.first_mount()?.map(|entry| entry.target);
         let devices = match volume.backing() {
             Backing::Block => volume.devices()?,
@@ -72,18 +72,18 @@ impl CopySource {
     }
 
     /// Returns the format of the volume.
-    pub(in crate::hostpath) fn content(&self) -> Content {
+    pub(crate) fn content(&self) -> Content {
         self.volume.record.content
     }
 
     /// Returns the path of the data.
-    pub(in crate::hostpath) fn data(&self) -> PathBuf {
+    pub(crate) fn data(&self) -> PathBuf {
         self.volume.data.clone()
     }
 
     /// Checks that a consistent copy is possible, together with `volume_count` volumes including
     /// this one.
-    pub(in crate::hostpath) fn check_consistent_copy(
+    pub(crate) fn check_consistent_copy(
         &self,
         volume_count: usize,
     ) -> Result<(), FailedPrecondition> {
@@ -109,16 +109,14 @@ impl CopySource {
     }
 
     /// Freezes this volume.
-    pub(in crate::hostpath) fn freeze(&self) -> Result<FrozenVolumes, CopyError> {
+    pub(crate) fn freeze(&self) -> Result<FrozenVolumes, CopyError> {
         freeze_all(std::slice::from_ref(self))
     }
 }
 
 /// Freezes several volumes, so that all are frozen at the same moment. If one fails, thaws the
 /// others.
-pub(in crate::hostpath) fn freeze_all(
-    copy_sources: &[CopySource],
-) -> Result<FrozenVolumes, CopyError> {
+pub(crate) fn freeze_all(copy_sources: &[CopySource]) -> Result<FrozenVolumes, CopyError> {
     let Some(first) = copy_sources.first() else {
         let nothing = std::io::ErrorKind::InvalidInput.into();
         return Err(CopyError {
@@ -159,7 +157,7 @@ impl FrozenVolumes {
     }
 
     /// Thaws all volumes.
-    pub(in crate::hostpath) fn thaw(mut self) -> Result<(), HostError> {
+    pub(crate) fn thaw(mut self) -> Result<(), HostError> {
         let mut result = Ok(());
         for mount in std::mem::take(&mut self.mounts) {
             let thawed = self.plugin.host.storage.thaw(&mount);
@@ -181,7 +179,7 @@ impl Drop for FrozenVolumes {
 }
 
 /// Thaws the file system of a volume, wherever it is mounted.
-pub(in crate::hostpath) fn thaw(plugin: &Arc<Plugin>, id: String) -> Result<(), HostError> {
+pub(crate) fn thaw(plugin: &Arc<Plugin>, id: String) -> Result<(), HostError> {
     let volume = match Volume::read::<CreateSnapshotError>(plugin, id) {
         Ok(volume) => volume,
         Err(CreateSnapshotError::Host(error)) => return Err(error),

@@ -1,4 +1,4 @@
-//! Collects what is known about volumes and the storage, for [`health`](crate::hostpath::health).
+//! Collects what is known about volumes and the storage, for [`health`](crate::health).
 //!
 //! The controller looks at the data of a volume, the node also at the paths where the volume is used.
 //! Nothing here changes anything or waits for an operation, so health can be asked for at any time.
@@ -9,26 +9,23 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::volume::{MountState, Volume};
-use crate::hostpath::catalog::{Backing, PathRecord, VolumeRecord};
-use crate::hostpath::data;
-use crate::hostpath::error::{GetVolumeError, HostError, ListVolumesError, VolumeNotFound};
-use crate::hostpath::health::{
+use crate::catalog::{Backing, PathRecord, VolumeRecord};
+use crate::data;
+use crate::error::{GetVolumeError, HostError, ListVolumesError, VolumeNotFound};
+use crate::health::{
     DataState, PathFacts, PathState, StorageFacts, StorageStatus, VolumeFacts, storage_statuses,
     volume_statuses,
 };
-use crate::hostpath::plugin::{OperationKey, Plugin};
-use crate::ports::MountFlags;
+use crate::plugin::{OperationKey, Plugin};
+use nomad_csi_ports::MountFlags;
 
-use crate::csi::proto::VolumeHealth;
+use nomad_csi_proto::VolumeHealth;
 
 /// How many volumes one read of the catalogue returns for the list.
 const BATCH: usize = 1000;
 
 /// Returns the state of a volume's data. A blank volume has no data. Blocks.
-pub(in crate::hostpath) fn data_state(
-    plugin: &Plugin,
-    record: &VolumeRecord,
-) -> Result<DataState, HostError> {
+pub(crate) fn data_state(plugin: &Plugin, record: &VolumeRecord) -> Result<DataState, HostError> {
     Ok(look_at_data(plugin, record)?.0)
 }
 
@@ -65,7 +62,7 @@ fn look_at_data(plugin: &Plugin, record: &VolumeRecord) -> Result<(DataState, u6
 }
 
 /// Implements ControllerGetVolumeHealth.
-pub(in crate::hostpath) fn controller_health(
+pub(crate) fn controller_health(
     plugin: &Plugin,
     id: String,
 ) -> Result<VolumeHealth, GetVolumeError> {
@@ -80,7 +77,7 @@ pub(in crate::hostpath) fn controller_health(
 
 /// Implements ControllerListVolumeHealth: up to `limit` volumes with a condition and an ID after
 /// `after`, and the ID after which the next page begins.
-pub(in crate::hostpath) fn list_health(
+pub(crate) fn list_health(
     plugin: &Plugin,
     mut after: Option<String>,
     limit: usize,
@@ -109,7 +106,7 @@ pub(in crate::hostpath) fn list_health(
 }
 
 /// Implements NodeGetVolumeHealth. The volume does not have to be in use.
-pub(in crate::hostpath) fn node_health(
+pub(crate) fn node_health(
     plugin: &Arc<Plugin>,
     id: String,
 ) -> Result<VolumeHealth, GetVolumeError> {
@@ -124,7 +121,7 @@ pub(in crate::hostpath) fn node_health(
 }
 
 /// Implements NodeGetStorageHealth. A failure to look is a condition, not an error.
-pub(in crate::hostpath) fn storage_health(plugin: &Plugin) -> Vec<StorageStatus> {
+pub(crate) fn storage_health(plugin: &Plugin) -> Vec<StorageStatus> {
     let catalog = plugin.catalog.volume("").map(drop);
     let mut facts = StorageFacts {
         available_bytes: available_bytes(plugin).map_err(|error| error.to_string()),

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use super::parameters;
 use super::volume::Volume;
-use crate::hostpath::error::{HostError, ModifyVolumeError};
-use crate::hostpath::plugin::Plugin;
+use crate::error::{HostError, ModifyVolumeError};
+use crate::plugin::Plugin;
 
 /// Implements ControllerModifyVolume. The record changes first, so that new devices get the new
 /// values.
-pub(in crate::hostpath) fn modify(
+pub(crate) fn modify(
     plugin: &Arc<Plugin>,
     id: String,
     changes: BTreeMap<String, String>,

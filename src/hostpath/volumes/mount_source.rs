@@ -6,18 +6,18 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::ports::MountEntry;
+use nomad_csi_ports::MountEntry;
 
 /// A path inside a file system, with the file system's device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::hostpath) struct MountSource {
+pub(crate) struct MountSource {
     device: String,
     root: PathBuf,
 }
 
 impl MountSource {
     /// Locates `path` (absolute, without symbolic links); `None` if the table has no root mount.
-    pub(in crate::hostpath) fn of(path: &Path, mounts: &[MountEntry]) -> Option<Self> {
+    pub(crate) fn of(path: &Path, mounts: &[MountEntry]) -> Option<Self> {
         // Of several mounts at one target the last is on top, which `max_by_key` returns.
         let over = mounts
             .iter()
@@ -31,7 +31,7 @@ impl MountSource {
     }
 
     /// Whether `mount` shows exactly this path.
-    pub(in crate::hostpath) fn is_exposed_by(&self, mount: &MountEntry) -> bool {
+    pub(crate) fn is_exposed_by(&self, mount: &MountEntry) -> bool {
         mount.device == self.device && mount.root == self.root
     }
 
@@ -53,7 +53,7 @@ pub fn first_mount_using<'a>(path: &Path, mounts: &'a [MountEntry]) -> Option<&'
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ports::MountFlags;
+    use nomad_csi_ports::MountFlags;
 
     fn mount(device: &str, root: &str, target: &str) -> MountEntry {
         MountEntry {

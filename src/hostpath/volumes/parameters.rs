@@ -6,25 +6,25 @@
 
 use std::collections::BTreeMap;
 
-use crate::hostpath::catalog::{Backing, Content};
-use crate::hostpath::error::InvalidArgument;
-use crate::hostpath::profile::DefaultBacking;
-use crate::hostpath::volume_capability::VolumeCapability;
+use crate::catalog::{Backing, Content};
+use crate::error::InvalidArgument;
+use crate::profile::DefaultBacking;
+use crate::volume_capability::VolumeCapability;
 
-use crate::ports::{BlockStorageFeatures, DeviceTuning, FileSystem};
+use nomad_csi_ports::{BlockStorageFeatures, DeviceTuning, FileSystem};
 
 /// The part of a request that decides the format of a new volume.
-pub(in crate::hostpath) struct ContentRequest<'a> {
-    pub(in crate::hostpath) capabilities: &'a [VolumeCapability],
-    pub(in crate::hostpath) parameters: &'a BTreeMap<String, String>,
+pub(crate) struct ContentRequest<'a> {
+    pub(crate) capabilities: &'a [VolumeCapability],
+    pub(crate) parameters: &'a BTreeMap<String, String>,
     /// Whether the request has a size.
-    pub(in crate::hostpath) has_size: bool,
+    pub(crate) has_size: bool,
     /// The format of the source, if the volume is a copy.
-    pub(in crate::hostpath) source: Option<Content>,
+    pub(crate) source: Option<Content>,
 }
 
 /// Chooses the format of a new volume, except its size.
-pub(in crate::hostpath) fn choose(
+pub(crate) fn choose(
     request: &ContentRequest<'_>,
     choice: DefaultBacking,
     features: &BlockStorageFeatures,
@@ -149,9 +149,7 @@ fn file_system(
 }
 
 /// Checks the names of all parameters, and the value of `backing`.
-pub(in crate::hostpath) fn check_known(
-    parameters: &BTreeMap<String, String>,
-) -> Result<(), InvalidArgument> {
+pub(crate) fn check_known(parameters: &BTreeMap<String, String>) -> Result<(), InvalidArgument> {
     backing(parameters).map(drop)
 }
 
@@ -188,7 +186,7 @@ const MUTABLE_PARAMETERS: [&str; 2] = ["direct_io", "read_ahead_kib"];
 const MAX_READ_AHEAD_KIB: u32 = 65_536;
 
 /// Returns the mutable parameters of a new volume. `mutable` overrides `parameters`.
-pub(in crate::hostpath) fn merged(
+pub(crate) fn merged(
     parameters: &BTreeMap<String, String>,
     mutable: &BTreeMap<String, String>,
 ) -> BTreeMap<String, String> {
@@ -202,7 +200,7 @@ pub(in crate::hostpath) fn merged(
 }
 
 /// Converts mutable parameters to settings of the volume's device.
-pub(in crate::hostpath) fn tuning(
+pub(crate) fn tuning(
     mutable: &BTreeMap<String, String>,
     backing: Backing,
 ) -> Result<DeviceTuning, InvalidArgument> {
@@ -237,7 +235,7 @@ pub(in crate::hostpath) fn tuning(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hostpath::volume_capability::AccessMode;
+    use crate::volume_capability::AccessMode;
 
     fn features(no_loop_devices: bool, file_systems: &[FileSystem]) -> BlockStorageFeatures {
         BlockStorageFeatures {

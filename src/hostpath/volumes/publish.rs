@@ -8,19 +8,19 @@ use std::sync::Arc;
 
 use super::stage::check_usable;
 use super::volume::{ContentMade, MountState, Volume, foreign_mount, satisfies};
-use crate::hostpath::catalog::{Backing, DeviceNumber, PathRecord};
-use crate::hostpath::error::{
+use crate::catalog::{Backing, DeviceNumber, PathRecord};
+use crate::error::{
     ConflictingUse, FailedPrecondition, HostError, NotStaged, PublishVolumeError, SecondTarget,
     UnpublishVolumeError,
 };
-use crate::hostpath::plugin::Plugin;
-use crate::hostpath::profile::PluginCapability;
-use crate::hostpath::request::PublishRequest;
+use crate::plugin::Plugin;
+use crate::profile::PluginCapability;
+use crate::request::PublishRequest;
 
-use crate::ports::MountFlags;
+use nomad_csi_ports::MountFlags;
 
 /// Implements NodePublishVolume.
-pub(in crate::hostpath) fn publish(
+pub(crate) fn publish(
     plugin: &Arc<Plugin>,
     request: &PublishRequest,
 ) -> Result<(), PublishVolumeError> {
@@ -105,7 +105,7 @@ fn device_of(volume: &Volume, flags: MountFlags) -> Result<Option<DeviceNumber>,
 }
 
 /// Implements NodeUnpublishVolume.
-pub(in crate::hostpath) fn unpublish(
+pub(crate) fn unpublish(
     plugin: &Arc<Plugin>,
     volume_id: String,
     path: &str,

@@ -4,16 +4,12 @@
 //! record compares the sum, so concurrent calls cannot provision the same space. Files are measured
 //! only if space is scarce.
 
-use crate::hostpath::catalog::{CatalogError, Limits, VolumeRecord};
-use crate::hostpath::error::{HostError, ResourceExhausted};
-use crate::hostpath::plugin::Plugin;
+use crate::catalog::{CatalogError, Limits, VolumeRecord};
+use crate::error::{HostError, ResourceExhausted};
+use crate::plugin::Plugin;
 
 /// Writes the record of a volume that has `more` bytes than before, if they can be provisioned.
-pub(in crate::hostpath) fn provision<E>(
-    plugin: &Plugin,
-    record: &VolumeRecord,
-    more: u64,
-) -> Result<(), E>
+pub(crate) fn provision<E>(plugin: &Plugin, record: &VolumeRecord, more: u64) -> Result<(), E>
 where
     E: From<HostError> + From<ResourceExhausted>,
 {
@@ -23,7 +19,7 @@ where
 }
 
 /// Checks that `more` bytes can be provisioned, before work that [`provision`] completes.
-pub(in crate::hostpath) fn ensure_space<E>(plugin: &Plugin, more: u64) -> Result<(), E>
+pub(crate) fn ensure_space<E>(plugin: &Plugin, more: u64) -> Result<(), E>
 where
     E: From<HostError> + From<ResourceExhausted>,
 {
@@ -75,7 +71,7 @@ where
 }
 
 /// Returns the free space of the file system, less what is provisioned and not yet written.
-pub(in crate::hostpath) fn available_space(plugin: &Plugin) -> Result<u64, HostError> {
+pub(crate) fn available_space(plugin: &Plugin) -> Result<u64, HostError> {
     let measure = || {
         Ok((
             plugin.directories.space()?,

@@ -5,23 +5,20 @@ use std::sync::Arc;
 
 use super::health;
 use super::volume::{MountState, Volume, foreign_mount, satisfies};
-use crate::hostpath::catalog::{Backing, PathRecord};
-use crate::hostpath::data::{FileSystemSpace, space_at};
-use crate::hostpath::error::{
+use crate::catalog::{Backing, PathRecord};
+use crate::data::{FileSystemSpace, space_at};
+use crate::error::{
     ConflictingUse, FailedPrecondition, HostError, IncompatibleCapability, NotAtPath,
     StageVolumeError, UnstageVolumeError, VolumeStatsError,
 };
-use crate::hostpath::plugin::Plugin;
-use crate::hostpath::request::StageRequest;
-use crate::hostpath::volume_capability::VolumeCapability;
+use crate::plugin::Plugin;
+use crate::request::StageRequest;
+use crate::volume_capability::VolumeCapability;
 
-use crate::ports::MountFlags;
+use nomad_csi_ports::MountFlags;
 
 /// Implements NodeStageVolume.
-pub(in crate::hostpath) fn stage(
-    plugin: &Arc<Plugin>,
-    request: StageRequest,
-) -> Result<(), StageVolumeError> {
+pub(crate) fn stage(plugin: &Arc<Plugin>, request: StageRequest) -> Result<(), StageVolumeError> {
     let mut volume = Volume::open::<StageVolumeError>(plugin, request.volume_id)?;
     let (path, capability) = (request.staging_path, request.capability);
     volume.check_path_outside_state_dir(&path)?;
@@ -74,10 +71,7 @@ fn staging_flags(volume: &Volume, capability: &VolumeCapability) -> MountFlags {
 }
 
 /// Checks that the volume supports the capability, is attached and is intact.
-pub(in crate::hostpath) fn check_usable<E>(
-    volume: &Volume,
-    capability: &VolumeCapability,
-) -> Result<(), E>
+pub(crate) fn check_usable<E>(volume: &Volume, capability: &VolumeCapability) -> Result<(), E>
 where
     E: From<IncompatibleCapability> + From<FailedPrecondition> + From<HostError>,
 {
@@ -94,7 +88,7 @@ where
 }
 
 /// Implements NodeUnstageVolume. The orchestrator owns the directory.
-pub(in crate::hostpath) fn unstage(
+pub(crate) fn unstage(
     plugin: &Arc<Plugin>,
     volume_id: String,
     path: &str,
@@ -113,15 +107,15 @@ pub(in crate::hostpath) fn unstage(
 }
 
 /// The result of NodeGetVolumeStats.
-pub(in crate::hostpath) struct Stats {
+pub(crate) struct Stats {
     /// The space of the volume's file system; `None` for a block device.
-    pub(in crate::hostpath) space: Option<FileSystemSpace>,
+    pub(crate) space: Option<FileSystemSpace>,
     /// The size of the volume.
-    pub(in crate::hostpath) bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 /// Implements NodeGetVolumeStats. For a directory it measures the machine's file system.
-pub(in crate::hostpath) fn stats(
+pub(crate) fn stats(
     plugin: &Arc<Plugin>,
     volume_id: String,
     path: String,

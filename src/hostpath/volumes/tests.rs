@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use super::create::create;
 use super::delete::delete;
-use crate::hostpath::catalog::{Catalog, Content, RecordState, RequestedVolume, VolumeRecord};
-use crate::hostpath::error::DeleteVolumeError;
-use crate::hostpath::plugin::{Host, OperationKey, Plugin};
-use crate::hostpath::profile::PluginProfile;
-use crate::hostpath::recovery;
-use crate::hostpath::request::CreateRequest;
-use crate::hostpath::volume_capability::{AccessMode, VolumeCapability};
-use crate::ports::NoMeasurements;
-use crate::ports::fake::{CountingIds, FakeBlockStorage, FakeClock, FakeMounter};
+use crate::catalog::{Catalog, Content, RecordState, RequestedVolume, VolumeRecord};
+use crate::error::DeleteVolumeError;
+use crate::plugin::{Host, OperationKey, Plugin};
+use crate::profile::PluginProfile;
+use crate::recovery;
+use crate::request::CreateRequest;
+use crate::volume_capability::{AccessMode, VolumeCapability};
+use nomad_csi_ports::NoMeasurements;
+use nomad_csi_testing::{CountingIds, FakeBlockStorage, FakeClock, FakeMounter};
 
 const ID: &str = "00000000-0000-4000-8000-000000000001";
 

@@ -15,13 +15,13 @@ use std::sync::Arc;
 
 use super::mount_source::MountSource;
 use super::parameters;
-use crate::hostpath::catalog::{Backing, DeviceNumber, PathRecord, VolumeRecord};
-use crate::hostpath::data;
-use crate::hostpath::error::{FailedPrecondition, HostError, OperationPending, VolumeNotFound};
-use crate::hostpath::plugin::{Operation, OperationKey, Plugin};
-use crate::hostpath::volume_capability::VolumeCapability;
+use crate::catalog::{Backing, DeviceNumber, PathRecord, VolumeRecord};
+use crate::data;
+use crate::error::{FailedPrecondition, HostError, OperationPending, VolumeNotFound};
+use crate::plugin::{Operation, OperationKey, Plugin};
+use crate::volume_capability::VolumeCapability;
 
-use crate::ports::{
+use nomad_csi_ports::{
     AttachOptions, AttachedDevice, DeviceTuning, FileSystem, LoopDevice, MountEntry, MountFlags,
 };
 
@@ -30,7 +30,7 @@ const SAME_NAMES: usize = 2;
 
 /// The state of a mount point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::hostpath) enum MountState {
+pub(crate) enum MountState {
     /// Nothing is mounted.
     NotMounted,
     /// This plugin mounted the volume with these flags.
@@ -44,7 +44,7 @@ pub(in crate::hostpath) enum MountState {
 
 impl MountState {
     /// Whether this plugin made the mount.
-    pub(in crate::hostpath) fn is_of_plugin(self) -> bool {
+    pub(crate) fn is_of_plugin(self) -> bool {
         match self {
             Self::Volume(_) | Self::LostDevice => true,
             Self::NotMounted | Self::Foreign => false,
@@ -54,25 +54,25 @@ impl MountState {
 
 /// Whether this call made the content of a volume, so that its record changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::hostpath) enum ContentMade {
+pub(crate) enum ContentMade {
     Now,
     Before,
 }
 
 /// A volume that exists.
-pub(in crate::hostpath) struct Volume {
-    pub(in crate::hostpath) plugin: Arc<Plugin>,
-    pub(in crate::hostpath) record: VolumeRecord,
+pub(crate) struct Volume {
+    pub(crate) plugin: Arc<Plugin>,
+    pub(crate) record: VolumeRecord,
     /// The path of its directory or file.
-    pub(in crate::hostpath) data: PathBuf,
+    pub(crate) data: PathBuf,
     /// The records of its paths.
-    pub(in crate::hostpath) paths: BTreeMap<String, PathRecord>,
+    pub(crate) paths: BTreeMap<String, PathRecord>,
     _operation: Option<Operation>,
 }
 
 impl Volume {
     /// Begins an operation on a volume. No other operation can begin before this one ends.
-    pub(in crate::hostpath) fn open<E>(plugin: &Arc<Plugin>, id: String) -> Result<Self, E>
+    pub(crate) fn open<E>(plugin: &Arc<Plugin>, id: String) -> Result<Self, E>
     where
         E: From<HostError> + From<VolumeNotFound> + From<OperationPending>,
     {
@@ -85,7 +85,7 @@ impl Volume {
     }
 
     /// Reads a volume without beginning an operation.
-    pub(in crate::hostpath) fn read<E>(plugin: &Arc<Plugin>, id: String) -> Result<Self, E>
+    pub(crate) fn read<E>(plugin: &Arc<Plugin>, id: String) -> Result<Self, E>
     where
         E: From<HostError> + From<VolumeNotFound>,
     {
@@ -101,21 +101,17 @@ impl Volume {
     }
 
     /// Its ID.
-    pub(in crate::hostpath) fn id(&self) -> &str {
+    pub(crate) fn id(&self) -> &str {
         &self.record.id
     }
 
     /// How its data is stored.
-    pub(in crate::hostpath) fn backing(&self) -> Backing {
+    pub(crate) fn backing(&self) -> Backing {
         self.record.content.backing
     }
 
     /// Whether the volume must not be written with this capability.
-    pub(in crate::hostpath) fn is_read_only(
-        &self,
-        capability: &VolumeCapability,
-        requested: bool,
-    ) -> bool {
+    pub(crate) fn is_read_only(&self, capability: &VolumeCapability, requested: bool) -> bool {
         let attached = self.record.attachment.as_ref();
         requested
             || capability.is_read_only()
@@ -123,7 +119,7 @@ impl Volume {
     }
 
     /// Returns its loop devices.
-    pub(in crate::hostpath) fn devices(&self) -> Result<Vec<AttachedDevice>, HostError> {
+    pub(crate) fn devices(&self) -> Result<Vec<AttachedDevice>, HostError> {
         if self.backing() == Backing::Directory {
             return Ok(vec![]);
         }
@@ -132,7 +128,7 @@ impl Volume {
     }
 
     /// Returns what is mounted at `path`. Reads the mount table only if something is mounted there.
-    pub(in crate::hostpath) fn mount_state(&self, path: &str) -> Result<MountState, HostError> {
+    pub(crate) fn mount_state(&self, path: &str) -> Result<MountState, HostError> {
         let (mounter, target) = (&self.plugin.host.mounter, Path::new(path));
         if !mounter.is_mount_point(target)? {
             return Ok(MountState::NotMounted);
@@ -182,7 +178,7 @@ impl Volume {
     }
 
     /// Returns the first mount of this volume, by any program.
-    pub(in crate::hostpath) fn first_mount(&self) -> Result<Option<MountEntry>, HostError> {
+    pub(crate) fn first_mount(&self) -> Result<Option<MountEntry>, HostError> {
         let devices = self.devices()?;
         let mounts = self.plugin.host.mounter.list()?;
         let exposing: Vec<_> = mounts
@@ -195,7 +191,7 @@ impl Volume {
     }
 
     /// Writes the record of `path`, and the volume's own record if the content was made now.
-    pub(in crate::hostpath) fn put_path_record(
+    pub(crate) fn put_path_record(
         &mut self,
         path: &str,
         record: PathRecord,
@@ -212,7 +208,7 @@ impl Volume {
     /// both was renamed while the volume was mounted. The mount shows that, because the plugin records each before it
     /// makes it; a staged block volume has none, and after a start of the machine no volume. What something else has mounted
     /// there stays.
-    pub(in crate::hostpath) fn follow_rename(
+    pub(crate) fn follow_rename(
         &mut self,
         path: &str,
         has_purpose: fn(&PathRecord) -> bool,
@@ -260,19 +256,19 @@ impl Volume {
     }
 
     /// Removes the record of `path`.
-    pub(in crate::hostpath) fn remove_path_record(&mut self, path: &str) -> Result<(), HostError> {
+    pub(crate) fn remove_path_record(&mut self, path: &str) -> Result<(), HostError> {
         self.paths.remove(path);
         Ok(self.plugin.catalog.remove_path(&self.record.id, path)?)
     }
 
     /// Writes the changed record of the volume.
-    pub(in crate::hostpath) fn save(&self) -> Result<(), HostError> {
+    pub(crate) fn save(&self) -> Result<(), HostError> {
         Ok(self.plugin.catalog.put_volume(&self.record)?)
     }
 
     /// Bind-mounts `source` at `path`, which has a record. Replaces a mount of this volume with
     /// other flags, which a crash between the two calls of a bind mount can leave.
-    pub(in crate::hostpath) fn bind(
+    pub(crate) fn bind(
         &self,
         source: &Path,
         path: &str,
@@ -289,7 +285,7 @@ impl Volume {
 
     /// Mounts the volume itself at `path`, which has a record: binds a directory, or mounts an
     /// image over its loop device.
-    pub(in crate::hostpath) fn mount_volume(
+    pub(crate) fn mount_volume(
         &mut self,
         path: &str,
         capability: &VolumeCapability,
@@ -399,7 +395,7 @@ impl Volume {
     }
 
     /// Returns the writable or read-only device of a block volume. Sets it up if it does not exist, and holds it.
-    pub(in crate::hostpath) fn block_device(&self, read_only: bool) -> Result<PathBuf, HostError> {
+    pub(crate) fn block_device(&self, read_only: bool) -> Result<PathBuf, HostError> {
         let storage = &self.plugin.host.storage;
         let set_up = || {
             let devices = storage.attached(&self.data)?;
@@ -424,7 +420,7 @@ impl Volume {
     }
 
     /// Detaches the devices of a block volume that no path except `except` needs.
-    pub(in crate::hostpath) fn release_devices(&self, except: &str) -> Result<(), HostError> {
+    pub(crate) fn release_devices(&self, except: &str) -> Result<(), HostError> {
         if self.backing() != Backing::Block {
             return Ok(());
         }
@@ -457,10 +453,7 @@ impl Volume {
     }
 
     /// Whether a block volume is staged: its device exists.
-    pub(in crate::hostpath) fn is_block_staged(
-        &self,
-        path_record: &PathRecord,
-    ) -> Result<bool, HostError> {
+    pub(crate) fn is_block_staged(&self, path_record: &PathRecord) -> Result<bool, HostError> {
         let is_staging = matches!(path_record, PathRecord::Staging { .. });
         let is_block = self.backing() == Backing::Block;
         Ok(is_staging && is_block && !self.devices()?.is_empty())
@@ -473,7 +466,7 @@ impl Volume {
 
     /// Unmounts every mount of this volume from `path`, which has a record. Fails for a mount of
     /// something else.
-    pub(in crate::hostpath) fn unmount<E>(&self, path: &str) -> Result<(), E>
+    pub(crate) fn unmount<E>(&self, path: &str) -> Result<(), E>
     where
         E: From<HostError> + From<FailedPrecondition>,
     {
@@ -490,7 +483,7 @@ impl Volume {
     }
 
     /// Refuses paths inside the plugin's own directory.
-    pub(in crate::hostpath) fn check_path_outside_state_dir(
+    pub(crate) fn check_path_outside_state_dir(
         &self,
         path: &str,
     ) -> Result<(), FailedPrecondition> {
@@ -503,7 +496,7 @@ impl Volume {
     }
 
     /// Checks that the volume is attached, if the plugin requires attachment.
-    pub(in crate::hostpath) fn check_attached(&self) -> Result<(), FailedPrecondition> {
+    pub(crate) fn check_attached(&self) -> Result<(), FailedPrecondition> {
         if self.plugin.profile.capabilities.requires_attachment && self.record.attachment.is_none()
         {
             return Err(FailedPrecondition(format!(
@@ -524,12 +517,12 @@ fn open_to_group(root: &Path, group: Option<u32>) -> Result<(), HostError> {
 }
 
 /// Whether a mount has at least the requested restrictions, and is read-only exactly if requested.
-pub(in crate::hostpath) fn satisfies(found: MountFlags, requested: MountFlags) -> bool {
+pub(crate) fn satisfies(found: MountFlags, requested: MountFlags) -> bool {
     found.and(requested) == found && found.read_only == requested.read_only
 }
 
 /// The error for a path that is already a mount point.
-pub(in crate::hostpath) fn foreign_mount(path: &str) -> FailedPrecondition {
+pub(crate) fn foreign_mount(path: &str) -> FailedPrecondition {
     FailedPrecondition(format!(
         "something else is mounted at `{path}`; unmount it, or use another path"
     ))

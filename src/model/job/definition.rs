@@ -8,7 +8,7 @@ use super::environment::TaskEnvironment;
 use super::group::TaskGroup;
 use super::keywords::JobType;
 use super::launching::{JobOrigin, Parameterized, Periodic};
-use crate::model::id::{JobId, JobKey, Namespace, PluginId};
+use crate::id::{JobId, JobKey, Namespace, PluginId};
 
 /// A job, as far as volumes need it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::mount_options::MountOptions;
+use crate::mount_options::MountOptions;
 
 /// The environment of a task, or its `meta`. `Debug` shows names only.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -10,7 +10,7 @@ use super::reschedule::ReschedulePolicy;
 use super::restart::RestartPolicy;
 use super::task::Task;
 use super::volume::JobVolume;
-use crate::model::id::VolumeAlias;
+use crate::id::VolumeAlias;
 
 /// A task group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
 use super::keywords::PayloadRule;
-use crate::model::id::JobId;
+use crate::id::JobId;
 
 /// When a job starts by itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

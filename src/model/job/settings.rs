@@ -17,10 +17,10 @@ use super::group::TaskGroup;
 use super::launching::{Dispatch, JobOrigin, Payload};
 use super::task::Task;
 use super::volume::{JobVolume, JobVolumeKind};
-use crate::model::id::VolumeAlias;
-use crate::model::mount_options::MountOptions;
-use crate::model::secret_values::SecretValues;
-use crate::model::secrets::Secrets;
+use crate::id::VolumeAlias;
+use crate::mount_options::MountOptions;
+use crate::secret_values::SecretValues;
+use crate::secrets::Secrets;
 
 /// The place of what may be secret of the job itself.
 const OF_JOB: &str = "job";
@@ -318,7 +318,7 @@ fn volume_place(group: usize, alias: &VolumeAlias) -> String {
 mod tests {
     use super::super::{JobType, RestartPolicy};
     use super::*;
-    use crate::model::{JobId, Namespace};
+    use crate::{JobId, Namespace};
 
     fn job() -> Job {
         let mut job = Job::new(Namespace::default(), JobId::new("web"));

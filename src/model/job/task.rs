@@ -8,7 +8,7 @@ use super::constraint::Constraint;
 use super::environment::{TaskConfig, TaskEnvironment};
 use super::keywords::{CsiPluginType, LifecycleHook, PropagationMode, SelinuxLabel};
 use super::restart::RestartPolicy;
-use crate::model::id::{PluginId, VolumeAlias};
+use crate::id::{PluginId, VolumeAlias};
 
 /// A task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_recorded_task_without_a_limit_ends_in_time() {
-        let restart = RestartPolicy::of_type(crate::model::JobType::Service);
+        let restart = RestartPolicy::of_type(crate::JobType::Service);
         let mut task = Task::new("t", "exec", restart);
         for (asked, given) in [(30, 30), (3600, 3600), (3601, 3600), (u64::MAX, 3600)] {
             task.kill_timeout = Duration::from_secs(asked);

@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::keywords::HostAccessMode;
-use crate::model::capability::{AccessMode, AttachmentMode};
-use crate::model::id::VolumeId;
-use crate::model::mount_options::MountOptions;
+use crate::capability::{AccessMode, AttachmentMode};
+use crate::id::VolumeId;
+use crate::mount_options::MountOptions;
 
 /// A volume of a task group. `source` alone identifies it, whatever its kind (seed 002).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

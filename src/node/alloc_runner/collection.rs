@@ -12,7 +12,7 @@ use futures_util::stream::{StreamExt as _, iter};
 use super::super::alloc_directory::{AllocDirectory, blocking};
 use super::deps::AllocRunnerDeps;
 use super::leftovers::has_ended;
-use crate::private::remove_tree;
+use nomad_csi_model::private::remove_tree;
 
 /// How many ended allocations keep their directory, as on a client of Nomad (`gc_max_allocs`).
 pub(super) const MAX_ENDED: usize = 50;

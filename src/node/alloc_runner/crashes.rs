@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::model::AllocId;
-use crate::retry::RetryPolicy;
+use nomad_csi_model::AllocId;
+use nomad_csi_model::retry::RetryPolicy;
 
 /// The pauses before a runner is started again.
 const RESTART: RetryPolicy = RetryPolicy {

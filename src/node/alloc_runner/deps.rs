@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::super::plugin_tasks::PluginHost;
-use crate::model::{HostVolume, Node};
-use crate::ports::{Clock, ControlPlane, IdSource, Mounter, RunDriver};
+use crate::task_run::RunDriver;
+use nomad_csi_model::{HostVolume, Node};
+use nomad_csi_ports::{Clock, ControlPlane, IdSource, Mounter};
 
 /// The dependencies of the runners of allocations.
 pub struct AllocRunnerDeps {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::task_program::driver_names;
-use crate::model::{JobVolume, MountConfig, TaskGroup};
+use nomad_csi_model::{JobVolume, MountConfig, TaskGroup};
 
 /// Returns why this node cannot run the group: a driver that it does not have, or one that cannot mount volumes.
 pub(super) fn driver_problems(
@@ -40,7 +40,9 @@ pub(super) fn driver_problems(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{JobType, JobVolumeKind, PropagationMode, RestartPolicy, Task, VolumeMount};
+    use nomad_csi_model::{
+        JobType, JobVolumeKind, PropagationMode, RestartPolicy, Task, VolumeMount,
+    };
 
     fn group(tasks: &[(&str, bool)], has_volume: bool) -> TaskGroup {
         let mut group = TaskGroup::new("g", JobType::Service);

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use super::super::alloc_directory::{AllocDirectory, blocking};
 use super::leftovers::{Leftover, leftover};
-use crate::model::AllocId;
-use crate::ports::{RunDriver, RunError};
+use crate::task_run::{RunDriver, RunError};
+use nomad_csi_model::AllocId;
 
 /// Ends what runs of an allocation whose tasks all have this driver. No runner may have the allocation. Takes the
 /// time that the tasks take.

@@ -14,9 +14,10 @@ use super::super::alloc_directory::{AllocDirectory, TaskDirectory, blocking};
 use super::super::task_record::TaskRecord;
 use super::deps::AllocRunnerDeps;
 use super::runner::note_cut_off;
-use crate::model::{AllocReport, ClientStatus};
-use crate::ports::{RunDriver, RunError, RunStatus, UnreadableAlloc};
-use crate::retry::RetryPolicy;
+use crate::task_run::{RunDriver, RunError, RunStatus};
+use nomad_csi_model::retry::RetryPolicy;
+use nomad_csi_model::{AllocReport, ClientStatus};
+use nomad_csi_ports::UnreadableAlloc;
 
 /// A task that may still run.
 pub(super) struct Leftover {

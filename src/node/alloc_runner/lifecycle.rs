@@ -5,7 +5,7 @@
 //! when it is stopped, when a task has failed, when its leader has ended, or when only sidecars are left. Then the
 //! leader stops first, the other tasks next, and sidecars last. A poststop task is never stopped.
 
-use crate::model::{LifecycleHook, Task};
+use nomad_csi_model::{LifecycleHook, Task};
 
 /// The role of a task in its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,8 +17,8 @@ use super::super::source_comparison::loss_in_table;
 use super::super::volume_files::{Found, VolumeRecord};
 use super::super::volume_manager::{MountDirectories, scan_of_all_plugins};
 use super::super::volume_steps::run_blocking;
-use crate::ports::{HostFileError, LostMount, MountEntry, MountError, Mounter};
-use crate::retry::RetryPolicy;
+use nomad_csi_model::retry::RetryPolicy;
+use nomad_csi_ports::{HostFileError, LostMount, MountEntry, MountError, Mounter};
 
 /// The pause between two looks, in which changes gather.
 const PAUSE: Duration = Duration::from_millis(100);

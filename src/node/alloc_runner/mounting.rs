@@ -15,9 +15,9 @@ use tokio::time::{sleep, sleep_until, timeout};
 
 use super::super::published_source::check_source;
 use super::progress::AllocProgress;
-use crate::model::{AllocId, VolumeAlias};
-use crate::ports::{Clock, ControlPlane, LostMount, MountRefused, Mounter};
-use crate::retry::RetryPolicy;
+use nomad_csi_model::retry::RetryPolicy;
+use nomad_csi_model::{AllocId, VolumeAlias};
+use nomad_csi_ports::{Clock, ControlPlane, LostMount, MountRefused, Mounter};
 
 /// The pauses between attempts: 2, 4, 8 … 60 s.
 const RETRY: RetryPolicy = RetryPolicy {

@@ -16,8 +16,8 @@ use super::super::process_run::ProcessRun;
 use super::run_outcome::RunOutcome;
 use super::task_events::Occurrence;
 use super::task_runner::TaskRunner;
-use crate::ports::{RunEnd, RunError, RunRequest, RunStart};
-use crate::retry::RetryPolicy;
+use crate::task_run::{RunEnd, RunError, RunRequest, RunStart};
+use nomad_csi_model::retry::RetryPolicy;
 
 /// The pauses between calls of the driver that fail.
 const RETRY: RetryPolicy = RetryPolicy {

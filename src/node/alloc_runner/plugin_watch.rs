@@ -10,8 +10,8 @@ use super::super::plugin_tasks::{HealthChange, PluginSupervision};
 use super::super::process_run::ProcessRun;
 use super::task_events::Occurrence;
 use super::task_runner::{ComingRun, RunnerState, TaskRunner};
-use crate::model::GoDuration;
-use crate::ports::RunStatus;
+use crate::task_run::RunStatus;
+use nomad_csi_model::GoDuration;
 
 /// Why a plugin is restarted when the agent has started.
 const SURVIVED: &str =

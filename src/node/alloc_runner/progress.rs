@@ -12,7 +12,7 @@ use super::lifecycle::{
     DueSteps, EndCause, SetupStage, Stage, TaskFacts, TaskRole, due_steps, end_cause,
 };
 use super::task_events::Occurrence;
-use crate::model::{
+use nomad_csi_model::{
     AllocReport, ClientStatus, JobVolume, Task, TaskGroup, TaskPhase, TaskState, VolumeAlias,
 };
 
@@ -349,7 +349,7 @@ fn csi_volumes(group: &TaskGroup, task: &Task) -> BTreeSet<VolumeAlias> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{JobType, RestartPolicy};
+    use nomad_csi_model::{JobType, RestartPolicy};
 
     fn progress(tasks: &[&str]) -> AllocProgress {
         let mut group = TaskGroup::new("g", JobType::Service);

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use super::deps::AllocRunnerDeps;
-use crate::ports::RunError;
+use crate::task_run::RunError;
 
 /// Finds the runs of earlier agents that go on although their files are missing or damaged. Returns those that cannot go on.
 ///

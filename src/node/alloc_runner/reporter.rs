@@ -10,9 +10,9 @@ use tokio::time::timeout;
 
 use super::progress::AllocProgress;
 use super::wanted::Wanted;
-use crate::model::{AllocId, AllocReport};
-use crate::ports::ControlPlane;
-use crate::retry::RetryPolicy;
+use nomad_csi_model::retry::RetryPolicy;
+use nomad_csi_model::{AllocId, AllocReport};
+use nomad_csi_ports::ControlPlane;
 
 /// The pauses between attempts to deliver a report.
 const RETRY: RetryPolicy = RetryPolicy {

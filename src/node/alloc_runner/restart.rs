@@ -7,8 +7,8 @@
 use std::time::Duration;
 
 use super::super::task_record::RestartWindow;
-use crate::model::{GoDuration, RestartMode, RestartPolicy};
-use crate::ports::RunEnd;
+use crate::task_run::RunEnd;
+use nomad_csi_model::{GoDuration, RestartMode, RestartPolicy};
 
 /// A restart is delayed by up to this part of the delay more, so that tasks do not restart together.
 const JITTER: f64 = 0.25;
@@ -112,7 +112,7 @@ pub(super) fn nanoseconds(duration: Duration) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ports::LimitsReached;
+    use crate::task_run::LimitsReached;
 
     const SECOND: i64 = 1_000_000_000;
 

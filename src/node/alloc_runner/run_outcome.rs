@@ -1,6 +1,6 @@
 //! How a run of a task went.
 
-use crate::ports::RunEnd;
+use crate::task_run::RunEnd;
 
 /// How a run of a task went.
 pub(super) enum RunOutcome {

@@ -34,9 +34,10 @@ use super::task_events::Occurrence;
 use super::task_plan::{PlanContext, TaskPlan, conflict, has_own_root, user_name};
 use super::task_runner::TaskRunner;
 use super::wanted::Wanted;
-use crate::model::{AllocId, TaskGroup, TaskPhase, VolumeAlias};
-use crate::ports::{AssignedAlloc, RunDriver};
-use crate::retry::RetryPolicy;
+use crate::task_run::RunDriver;
+use nomad_csi_model::retry::RetryPolicy;
+use nomad_csi_model::{AllocId, TaskGroup, TaskPhase, VolumeAlias};
+use nomad_csi_ports::AssignedAlloc;
 
 /// The pauses between requests of the server that fail.
 const RETRY: RetryPolicy = RetryPolicy {

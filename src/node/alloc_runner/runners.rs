@@ -26,9 +26,10 @@ use super::mount_watch::{Losses, watch_mounts};
 use super::recovery::recover_runs;
 use super::runner::run_alloc;
 use super::wanted::Wanted;
-use crate::model::{AllocId, VolumeAlias};
-use crate::ports::{AssignedAlloc, AssignedAllocs, LostMount, RunError, UnreadableAlloc};
-use crate::retry::RetryPolicy;
+use crate::task_run::RunError;
+use nomad_csi_model::retry::RetryPolicy;
+use nomad_csi_model::{AllocId, VolumeAlias};
+use nomad_csi_ports::{AssignedAlloc, AssignedAllocs, LostMount, UnreadableAlloc};
 
 /// The pauses between requests for the list that fail.
 const RETRY: RetryPolicy = RetryPolicy {

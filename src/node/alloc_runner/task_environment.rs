@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::super::interpolation::Interpolation;
-use crate::model::{Node, Task};
-use crate::ports::AssignedAlloc;
+use nomad_csi_model::{Node, Task};
+use nomad_csi_ports::AssignedAlloc;
 
 /// The `PATH` of a task whose job sets none.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -109,7 +109,7 @@ fn meta_variables(task: &Task, values: &Interpolation) -> BTreeMap<String, Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Job, JobType, RestartPolicy, TaskEnvironment};
+    use nomad_csi_model::{Job, JobType, RestartPolicy, TaskEnvironment};
 
     #[test]
     fn a_task_has_nomads_variables_and_the_jobs_may_refer_to_them() {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::restart::nanoseconds;
-use crate::model::{GoDuration, PluginId, TaskEvent};
-use crate::ports::{LimitReached, LimitsReached, RunEnd};
+use crate::task_run::{LimitReached, LimitsReached, RunEnd};
+use nomad_csi_model::{GoDuration, PluginId, TaskEvent};
 
 /// Something that happened to a task.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,11 +11,12 @@ use super::super::task_identity::{find_user, signal_number};
 use super::super::task_mounts::{MountedVolumes, mount_problem, nested_mount_problem, task_mounts};
 use super::super::task_program::driver_config;
 use super::task_environment::{VisibleDirectories, task_environment};
-use crate::job::{ROOT_REFUSED, may_be_refused_as_root};
-use crate::model::{
+use crate::task_run::{DriverConfig, LogLimits, RunRequest, TaskMount, TaskUser};
+use nomad_csi_model::{
     AllocId, Job, Node, Payload, PropagationMode, SHARED_DIRECTORY, Task, TaskGroup,
 };
-use crate::ports::{AssignedAlloc, DriverConfig, LogLimits, RunRequest, TaskMount, TaskUser};
+use nomad_csi_ports::AssignedAlloc;
+use nomad_csi_spec::job::{ROOT_REFUSED, may_be_refused_as_root};
 
 /// What a task runs with.
 #[derive(Clone)]
@@ -264,7 +265,7 @@ fn visible_directories(task: &Task, directory: &TaskDirectory) -> VisibleDirecto
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{CsiPluginConfig, CsiPluginType, JobType, RestartPolicy};
+    use nomad_csi_model::{CsiPluginConfig, CsiPluginType, JobType, RestartPolicy};
 
     #[test]
     fn a_task_of_exec_is_nobody_unless_it_says_otherwise() {

@@ -26,9 +26,10 @@ use super::restart::{EndFacts, NextRun, next_run};
 use super::run_outcome::RunOutcome;
 use super::task_events::Occurrence;
 use super::task_plan::TaskPlan;
-use crate::model::{RestartPolicy, Task, TaskGroup, VolumeAlias};
-use crate::ports::{Clock, IdSource, Mounter, RunDriver, RunEnd, RunRequest};
-use crate::retry::RetryPolicy;
+use crate::task_run::{RunDriver, RunEnd, RunRequest};
+use nomad_csi_model::retry::RetryPolicy;
+use nomad_csi_model::{RestartPolicy, Task, TaskGroup, VolumeAlias};
+use nomad_csi_ports::{Clock, IdSource, Mounter};
 
 /// The pauses between starts that find a mount gone again.
 const LOST_RETRY: RetryPolicy = RetryPolicy {

@@ -14,8 +14,9 @@ use tokio::time::Instant;
 
 use self::fixture::{ID, Node, alloc, events, exiting, lasting, policy, task};
 use crate::driver::MockDriver as MockRuns;
-use crate::model::{ClientStatus, Job, JobType, JobVolumeKind, Task, TaskConfig, TaskPhase};
-use crate::ports::{AssignedAlloc, MockScript, RunDriver as _, RunStatus};
+use crate::task_run::{MockScript, RunDriver as _, RunStatus};
+use nomad_csi_model::{ClientStatus, Job, JobType, JobVolumeKind, Task, TaskConfig, TaskPhase};
+use nomad_csi_ports::AssignedAlloc;
 
 fn service(tasks: &[(&str, &str)], volumes: &[&str]) -> AssignedAlloc {
     let tasks = tasks.iter().map(|(name, hook)| task(name, hook)).collect();

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::ports::{Rpc, StatusCode, verdict_of};
+use nomad_csi_ports::{Rpc, StatusCode, verdict_of};
 
 const STAGE: HostOperation = HostOperation::Stage;
 

@@ -1,11 +1,11 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::model::{AttachmentMode, MountOptions};
-use crate::node::fake_host::{FakeHost, settings, volume};
-use crate::ports::fake::{Fault, PluginSettings};
-use crate::ports::{PluginDirectory as _, Rpc, StatusCode, ValidateVolume};
-use crate::retry::Verdict;
+use crate::fake_host::{FakeHost, settings, volume};
+use nomad_csi_model::retry::Verdict;
+use nomad_csi_model::{AttachmentMode, MountOptions};
+use nomad_csi_ports::{PluginDirectory as _, Rpc, StatusCode, ValidateVolume};
+use nomad_csi_testing::{Fault, PluginSettings};
 
 /// Attach and detach carry the secrets (B24, B25, W06) and the plugin's own ID of the node (B36), or the
 /// fake refuses them. The publish context is the plugin's (B93).

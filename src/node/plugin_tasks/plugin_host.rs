@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use super::plugin_places::{PluginDirectories, remove_socket_directory};
 use super::serving_tasks::{PluginRun, ServingTasks};
-use crate::model::{AllocId, NodeId, PluginId};
-use crate::node::alloc_directory::blocking;
-use crate::node::registry::Registry;
-use crate::ports::{Clock, Connector, IdSource, Mounter, PluginObserver, SentSecretsReader};
+use crate::alloc_directory::blocking;
+use crate::registry::Registry;
+use nomad_csi_model::{AllocId, NodeId, PluginId};
+use nomad_csi_ports::{Clock, Connector, IdSource, Mounter, PluginObserver, SentSecretsReader};
 
 /// The dependencies of a [`PluginHost`].
 pub struct PluginHostDeps {
@@ -54,12 +54,12 @@ impl PluginHost {
     }
 
     /// Returns the tasks that run plugins.
-    pub(in crate::node) fn tasks(&self) -> &ServingTasks {
+    pub(crate) fn tasks(&self) -> &ServingTasks {
         &self.tasks
     }
 
     /// Returns the directories of plugins on this node.
-    pub(in crate::node) fn directories(&self) -> PluginDirectories {
+    pub(crate) fn directories(&self) -> PluginDirectories {
         PluginDirectories {
             sockets: self.deps.sockets.clone(),
             volumes: self.deps.volumes.clone(),

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-use crate::model::{AllocId, CsiPluginConfig, PluginId, PropagationMode, hex, segment};
-use crate::ports::TaskMount;
+use crate::task_run::TaskMount;
+use nomad_csi_model::{AllocId, CsiPluginConfig, PluginId, PropagationMode, hex, segment};
 
 /// Nomad's name of a plugin's socket.
 const SOCKET: &str = "csi.sock";
@@ -19,16 +19,16 @@ const NAME_BYTES: usize = 6;
 
 /// The directories of this node that hold those of plugins.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::node) struct PluginDirectories {
+pub(crate) struct PluginDirectories {
     /// The parent directory of the directories of sockets. Its path is short.
-    pub(in crate::node) sockets: PathBuf,
+    pub(crate) sockets: PathBuf,
     /// The parent directory of the volumes of all plugins.
-    pub(in crate::node) volumes: PathBuf,
+    pub(crate) volumes: PathBuf,
 }
 
 /// Where the socket and the volumes of one plugin are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::node) struct PluginPlaces {
+pub(crate) struct PluginPlaces {
     socket_directory: PathBuf,
     volumes: PathBuf,
     /// The directories of the socket and of the volumes in the task, if it has a root of its own.
@@ -49,7 +49,7 @@ impl PluginDirectories {
     }
 
     /// Returns the places of the plugin that an allocation runs.
-    pub(in crate::node) fn places(
+    pub(crate) fn places(
         &self,
         alloc: &AllocId,
         config: &CsiPluginConfig,
@@ -107,7 +107,7 @@ impl PluginPlaces {
     }
 
     /// Returns the value of `CSI_ENDPOINT`.
-    pub(in crate::node) fn endpoint(&self) -> String {
+    pub(crate) fn endpoint(&self) -> String {
         let socket = match &self.in_task {
             Some((directory, _)) => directory.join(SOCKET),
             None => self.socket(),
@@ -116,7 +116,7 @@ impl PluginPlaces {
     }
 
     /// Returns the mounts of the task.
-    pub(in crate::node) fn mounts(&self) -> Vec<TaskMount> {
+    pub(crate) fn mounts(&self) -> Vec<TaskMount> {
         let Some((socket_directory, volumes)) = &self.in_task else {
             return vec![];
         };

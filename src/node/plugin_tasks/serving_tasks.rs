@@ -9,9 +9,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::model::{AllocId, PluginId};
-use crate::node::alloc_directory::TaskDirectory;
-use crate::node::process_run::ProcessRun;
+use crate::alloc_directory::TaskDirectory;
+use crate::process_run::ProcessRun;
+use nomad_csi_model::{AllocId, PluginId};
 
 /// A run of the task of a plugin.
 #[derive(Clone, Debug)]
@@ -48,11 +48,11 @@ type Tasks = BTreeMap<PluginId, BTreeMap<AllocId, ServingTask>>;
 
 /// The tasks that run plugins.
 #[derive(Debug, Default)]
-pub(in crate::node) struct ServingTasks(watch::Sender<Tasks>);
+pub(crate) struct ServingTasks(watch::Sender<Tasks>);
 
 impl ServingTasks {
     /// Notes that a task of the allocation has to run the plugin.
-    pub(in crate::node) fn note_begin(&self, plugin: &PluginId, alloc: &AllocId) {
+    pub(crate) fn note_begin(&self, plugin: &PluginId, alloc: &AllocId) {
         self.change(plugin, alloc, |_| {});
     }
 
@@ -88,7 +88,7 @@ impl ServingTasks {
     }
 
     /// Notes that the task of the allocation has ended.
-    pub(in crate::node) fn note_end(&self, plugin: &PluginId, alloc: &AllocId) {
+    pub(crate) fn note_end(&self, plugin: &PluginId, alloc: &AllocId) {
         self.0.send_modify(|tasks| {
             if let Some(tasks) = tasks.get_mut(plugin) {
                 tasks.remove(alloc);

@@ -12,16 +12,14 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::plugin_host::PluginHost;
 use super::plugin_places::PluginPlaces;
 use super::serving_tasks::ServingStage;
-use crate::model::{AllocId, CsiPluginConfig};
-use crate::node::alloc_directory::{TaskDirectory, blocking};
-use crate::node::fingerprint::{
-    FingerprintRecorder, FingerprintResult, PluginFacts, fingerprint_plugin,
-};
-use crate::node::process_run::ProcessRun;
-use crate::node::registry::RunningInstance;
-use crate::ports::PluginConnection;
-use crate::private::{create_directory, create_subdirectory};
-use crate::retry::RetryPolicy;
+use crate::alloc_directory::{TaskDirectory, blocking};
+use crate::fingerprint::{FingerprintRecorder, FingerprintResult, PluginFacts, fingerprint_plugin};
+use crate::process_run::ProcessRun;
+use crate::registry::RunningInstance;
+use nomad_csi_model::private::{create_directory, create_subdirectory};
+use nomad_csi_model::retry::RetryPolicy;
+use nomad_csi_model::{AllocId, CsiPluginConfig};
+use nomad_csi_ports::PluginConnection;
 
 /// The time between two fingerprints of a healthy plugin.
 const PERIOD: Duration = Duration::from_secs(30);
@@ -38,7 +36,7 @@ const REPORT: RetryPolicy = RetryPolicy {
 
 /// A change of a plugin's health.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::node) enum HealthChange<'a> {
+pub(crate) enum HealthChange<'a> {
     /// It became healthy.
     Healthy,
     /// It became unhealthy, for this reason.
@@ -46,7 +44,7 @@ pub(in crate::node) enum HealthChange<'a> {
 }
 
 /// The supervision of the plugin that one task runs.
-pub(in crate::node) struct PluginSupervision {
+pub(crate) struct PluginSupervision {
     host: Arc<PluginHost>,
     alloc: AllocId,
     config: CsiPluginConfig,
@@ -56,7 +54,7 @@ pub(in crate::node) struct PluginSupervision {
 
 impl PluginSupervision {
     /// Begins the supervision of the plugin that a task of `alloc` runs.
-    pub(in crate::node) fn begin(
+    pub(crate) fn begin(
         host: &Arc<PluginHost>,
         alloc: &AllocId,
         config: &CsiPluginConfig,
@@ -82,7 +80,7 @@ impl PluginSupervision {
     }
 
     /// Returns the plugin.
-    pub(in crate::node) fn config(&self) -> &CsiPluginConfig {
+    pub(crate) fn config(&self) -> &CsiPluginConfig {
         &self.config
     }
 
@@ -90,7 +88,7 @@ impl PluginSupervision {
     ///
     /// # Errors
     /// If a directory cannot be created or shared.
-    pub(in crate::node) async fn prepare(&self) -> io::Result<()> {
+    pub(crate) async fn prepare(&self) -> io::Result<()> {
         let places = self.places.clone();
         let base = self.host.deps.volumes.clone();
         blocking(move || {
@@ -113,11 +111,7 @@ impl PluginSupervision {
     }
 
     /// Returns the process of a run of the task, which is watched from now on. The process of an earlier run is gone.
-    pub(in crate::node) async fn begin_run(
-        &self,
-        directory: &TaskDirectory,
-        number: u32,
-    ) -> ProcessRun {
+    pub(crate) async fn begin_run(&self, directory: &TaskDirectory, number: u32) -> ProcessRun {
         let tasks = &self.host.tasks;
         let key = (&self.config.id, &self.alloc);
         tasks.begin_run(key, directory, number).await
@@ -125,7 +119,7 @@ impl PluginSupervision {
 
     /// Watches the plugin of a task that has started. Returns the last error if the plugin is not healthy in time, and
     /// does not return after it was healthy.
-    pub(in crate::node) async fn watch(
+    pub(crate) async fn watch(
         &mut self,
         run: &ProcessRun,
         note: impl Fn(HealthChange<'_>),
@@ -231,7 +225,7 @@ impl PluginSupervision {
     }
 
     /// Waits until the plugin of another allocation serves, if one is about to.
-    pub(in crate::node) async fn wait_for_successor(&self) {
+    pub(crate) async fn wait_for_successor(&self) {
         let limit = self.config.health_timeout;
         let tasks = &self.host.tasks;
         tasks
@@ -240,7 +234,7 @@ impl PluginSupervision {
     }
 
     /// Reports that the process has ended, and that the task is started again.
-    pub(in crate::node) async fn report_restart(&mut self, reason: String) {
+    pub(crate) async fn report_restart(&mut self, reason: String) {
         self.note_stage(ServingStage::Leaving);
         self.fingerprint
             .record(&FingerprintResult::Unhealthy(reason))
@@ -248,7 +242,7 @@ impl PluginSupervision {
     }
 
     /// Refuses new calls of the plugin, and waits for those that run, at most for `limit`.
-    pub(in crate::node) async fn finish_calls(&self, run: &ProcessRun, limit: Duration) {
+    pub(crate) async fn finish_calls(&self, run: &ProcessRun, limit: Duration) {
         self.deregister();
         if timeout(limit, run.drain()).await.is_err() {
             tracing::warn!(plugin.id = %self.config.id, "the plugin has not answered all calls; it is stopped");
@@ -261,7 +255,7 @@ impl PluginSupervision {
     }
 
     /// Ends the supervision: the task has ended for good, and its process is gone. Returns when the server knows.
-    pub(in crate::node) async fn end(&mut self) {
+    pub(crate) async fn end(&mut self) {
         self.deregister();
         let mut attempt = 0;
         // Also without a report of this agent: an earlier one may have made it.

@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use super::plugin_places::PluginDirectories;
-use crate::model::{CsiPluginConfig, CsiPluginType};
+use nomad_csi_model::{CsiPluginConfig, CsiPluginType};
 
 fn directories() -> PluginDirectories {
     PluginDirectories {

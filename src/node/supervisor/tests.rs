@@ -4,11 +4,11 @@ use std::sync::atomic::Ordering;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::model::Health;
-use crate::node::call_lanes::CallLanes;
-use crate::node::fakes::{FakeConnector, FakeDriver, FakeObserver, FakePlugin, ProbeResponse};
-use crate::ports::fake::NothingSent;
-use crate::ports::{PluginDirectory as _, RandomIds, SystemClock};
+use crate::call_lanes::CallLanes;
+use crate::fakes::{FakeConnector, FakeDriver, FakeObserver, FakePlugin, ProbeResponse};
+use nomad_csi_model::Health;
+use nomad_csi_ports::{PluginDirectory as _, RandomIds, SystemClock};
+use nomad_csi_testing::NothingSent;
 
 struct TestBed {
     plugin: Arc<FakePlugin>,

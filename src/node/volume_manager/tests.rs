@@ -1,13 +1,13 @@
 use std::time::Duration;
 
 use super::*;
-use crate::model::{
+use crate::fake_host::{ALLOC, FakeHost, STEPS, name, settings, volume};
+use nomad_csi_model::retry::Verdict;
+use nomad_csi_model::{
     AttachmentMode, Condition, NodeCapabilities, ReportedQuantity, StatsUnit, record_beside,
 };
-use crate::node::fake_host::{ALLOC, FakeHost, STEPS, name, settings, volume};
-use crate::ports::fake::{Fault, PluginSettings, ReportedStats};
-use crate::ports::{Rpc, StatusCode, verdict_of};
-use crate::retry::Verdict;
+use nomad_csi_ports::{Rpc, StatusCode, verdict_of};
+use nomad_csi_testing::{Fault, PluginSettings, ReportedStats};
 
 const FILES: AttachmentMode = AttachmentMode::FileSystem;
 
@@ -653,7 +653,7 @@ async fn another_file_system_over_a_place_is_neither_taken_nor_unmounted() {
         assert_eq!(refused.to_string(), expected);
         assert!(refused.was_not_sent() && !refused.is_permanent());
         assert_eq!(host.mounter.mounts().len(), mounts.len() + 1);
-        crate::ports::MountCalls::unmount(&host.mounter, &target).unwrap();
+        nomad_csi_ports::MountCalls::unmount(&host.mounter, &target).unwrap();
         host.take(step, 2).await.unwrap();
     }
 }
@@ -695,7 +695,7 @@ async fn files_beside_a_volume_are_kept_and_do_not_block_its_release() {
         host.events.take();
         if is_swept {
             let swept = host.manager.sweep(host.order(2), volume()).await;
-            assert_eq!(swept, Ok(crate::ports::SweepOutcome::UndidSomething));
+            assert_eq!(swept, Ok(nomad_csi_ports::SweepOutcome::UndidSomething));
         } else {
             host.take(Rpc::NodeUnpublishVolume, 2).await.unwrap();
             host.take(Rpc::NodeUnstageVolume, 2).await.unwrap();

@@ -1,21 +1,21 @@
 //! Plans by specification, observed state and server.
 
 use super::*;
-use crate::model::{
+use crate::diff::{Change, FieldValue};
+use crate::inputs::PluginState;
+use crate::merge::{Expansion, SecretsChange};
+use crate::rules::MergeRules;
+use crate::samples::{
+    READERS, WRITER, against, bytes, changes, codes, existing, inputs, observed, one, places,
+    plugin, sent, spec, wanted,
+};
+use crate::volume_version::VolumeVersion;
+use nomad_csi_model::{
     AccessMode, AllocId, AttachmentMode, CapacityRange, ControllerCapabilities, ControllerInfo,
     ExternalId, HealthCount, MountOptions, Namespace, PluginId, SecretRefs, Secrets,
     UnresolvedRequest, Volume, VolumeId,
 };
-use crate::plan::diff::{Change, FieldValue};
-use crate::plan::inputs::PluginState;
-use crate::plan::merge::{Expansion, SecretsChange};
-use crate::plan::rules::MergeRules;
-use crate::plan::samples::{
-    READERS, WRITER, against, bytes, changes, codes, existing, inputs, observed, one, places,
-    plugin, sent, spec, wanted,
-};
-use crate::plan::volume_version::VolumeVersion;
-use crate::spec::Purpose;
+use nomad_csi_spec::Purpose;
 
 const BOTH: [MergeRules; 2] = [MergeRules::NOMAD, MergeRules::AGENT];
 

@@ -1,8 +1,8 @@
 //! Every combination of what is known about a claim.
 
 use super::*;
-use crate::model::{Alloc, ClientNode, ClientStatus, DesiredStatus, NodeId};
-use crate::plan::{Removal, removal_problems};
+use crate::{Removal, removal_problems};
+use nomad_csi_model::{Alloc, ClientNode, ClientStatus, DesiredStatus, NodeId};
 
 const FORCE: Removal = Removal::Deregister { force: true };
 
@@ -26,11 +26,11 @@ fn volume(claims: &[&str], allocs: Vec<Alloc>) -> Volume {
     let document = serde_json::json!({
         "ID": "db", "Namespace": "default", "PluginID": "ebs", "ExternalID": "vol-1",
     });
-    let document = crate::wire::decode_value(&document).unwrap();
+    let document = nomad_csi_wire::decode_value(&document).unwrap();
     Volume {
         write_allocs: claims.iter().map(|id| AllocId::new(*id)).collect(),
         allocs,
-        ..crate::wire::volume_from_wire(&document)
+        ..nomad_csi_wire::volume_from_wire(&document)
     }
 }
 

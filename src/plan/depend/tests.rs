@@ -1,8 +1,8 @@
 use super::*;
-use crate::model::VolumeId;
-use crate::plan::action::{Action, Replace, ReplaceSteps};
-use crate::plan::samples::{existing, spec, wanted};
-use crate::plan::volume_version::VolumeVersion;
+use crate::action::{Action, Replace, ReplaceSteps};
+use crate::samples::{existing, spec, wanted};
+use crate::volume_version::VolumeVersion;
+use nomad_csi_model::VolumeId;
 
 fn request(id: &str, clone_id: Option<&str>) -> UnresolvedRequest {
     UnresolvedRequest {

@@ -4,13 +4,13 @@
 //! rules of every server.
 
 use super::*;
-use crate::model::{ExternalId, SetName};
-use crate::plan::action::{Action, PlannedVolume};
-use crate::plan::build::build_plan;
-use crate::plan::field_forms::{Field, Form, SHOWN, WRITTEN, bare, fields, least, rules};
-use crate::plan::inputs::{PlanInputs, PlanOptions};
-use crate::plan::ledger::FieldHash;
-use crate::plan::samples::{observed, plugin, spec};
+use crate::action::{Action, PlannedVolume};
+use crate::build::build_plan;
+use crate::field_forms::{Field, Form, SHOWN, WRITTEN, bare, fields, least, rules};
+use crate::inputs::{PlanInputs, PlanOptions};
+use crate::ledger::FieldHash;
+use crate::samples::{observed, plugin, spec};
+use nomad_csi_model::{ExternalId, SetName};
 
 /// Returns the set after an apply of the file, with one hash in another form.
 fn ledger(field: &Field, file: &UnresolvedRequest, hash: Form) -> LedgerSet {

@@ -1,11 +1,11 @@
 use super::*;
-use crate::model::{
+use crate::Ownership;
+use crate::provider_list::UnlistedReason;
+use crate::rules::MergeRules;
+use crate::samples::{bytes, existing, listed, spec, wanted};
+use nomad_csi_model::{
     CapacityRange, ExternalId, MountOptions, Secret, SecretRef, SecretRefs, SetName, VolumeRequest,
 };
-use crate::plan::Ownership;
-use crate::plan::provider_list::UnlistedReason;
-use crate::plan::rules::MergeRules;
-use crate::plan::samples::{bytes, existing, listed, spec, wanted};
 
 fn sent(request: &UnresolvedRequest) -> VolumeRequest {
     request

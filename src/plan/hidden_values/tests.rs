@@ -1,14 +1,14 @@
 //! Hidden values: differences, losses and approvals.
 
 use super::*;
-use crate::diagnostic::Code;
-use crate::model::{SecretRefs, Secrets};
-use crate::plan::action::{Action, PlannedVolume};
-use crate::plan::build::build_plan;
-use crate::plan::inputs::{OwnedSet, PlanInputs, PlanOptions};
-use crate::plan::rules::MergeRules;
-use crate::plan::samples::{bytes, codes, existing, observed, plugin, spec, wanted};
-use crate::spec::Purpose;
+use crate::action::{Action, PlannedVolume};
+use crate::build::build_plan;
+use crate::inputs::{OwnedSet, PlanInputs, PlanOptions};
+use crate::rules::MergeRules;
+use crate::samples::{bytes, codes, existing, observed, plugin, spec, wanted};
+use nomad_csi_model::diagnostic::Code;
+use nomad_csi_model::{SecretRefs, Secrets};
+use nomad_csi_spec::Purpose;
 
 fn plan(
     request: UnresolvedRequest,

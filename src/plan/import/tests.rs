@@ -1,12 +1,12 @@
 use super::*;
-use crate::diagnostic::{Diagnostics, Severity, SourceMap};
-use crate::model::{Capability, ServerVersion, VolumeId};
-use crate::plan::action::Action;
-use crate::plan::build::build_plan;
-use crate::plan::inputs::{PlanInputs, PlanOptions};
-use crate::plan::rules::MergeRules;
-use crate::plan::samples::{existing, observed, plugin};
-use crate::spec::{Defaults, Purpose, Syntax, VolumeSpec, encode_file, parse, validate};
+use crate::action::Action;
+use crate::build::build_plan;
+use crate::inputs::{PlanInputs, PlanOptions};
+use crate::rules::MergeRules;
+use crate::samples::{existing, observed, plugin};
+use nomad_csi_model::diagnostic::{Diagnostics, Severity, SourceMap};
+use nomad_csi_model::{Capability, ServerVersion, VolumeId};
+use nomad_csi_spec::{Defaults, Purpose, Syntax, VolumeSpec, encode_file, parse, validate};
 
 fn written(volume: &Volume, syntax: Syntax) -> Vec<VolumeSpec> {
     let imported = import_volume(volume, &ImportContext::default());
@@ -50,11 +50,11 @@ fn a_plan_after_an_import_is_empty() {
         odd(|volume| volume.mount_options = flags(&["[REDACTED]"])),
         odd(|volume| volume.mount_options = flags(&[])),
         odd(|volume| volume.topology_request = None),
-        odd(|volume| volume.requested_capacity = crate::model::CapacityRange::default()),
+        odd(|volume| volume.requested_capacity = nomad_csi_model::CapacityRange::default()),
         odd(|volume| volume.snapshot_id = Some("snap".into())),
         odd(|volume| strange(&mut volume.context)),
         odd(|volume| strange(&mut volume.parameters)),
-        odd(|volume| volume.namespace = crate::model::Namespace::new("prod")),
+        odd(|volume| volume.namespace = nomad_csi_model::Namespace::new("prod")),
     ];
     let versions = ["1.3.0", "1.4.3", "1.7.7", "2.0.5"];
     let versions = versions.map(|version| version.parse::<ServerVersion>().unwrap());
@@ -86,7 +86,7 @@ fn a_plan_after_an_import_is_empty() {
 #[test]
 fn problems_are_reported() {
     let other = |id: &str, external: Option<&str>| VolumeSummary {
-        namespace: crate::model::Namespace::default(),
+        namespace: nomad_csi_model::Namespace::default(),
         id: VolumeId::new(id),
         name: String::new(),
         external_id: external.map(ExternalId::new),
@@ -101,7 +101,8 @@ fn problems_are_reported() {
         modify_index: 1,
         spec_index: 1,
     };
-    let key = |id: &str| NamespacedId::new(crate::model::Namespace::default(), VolumeId::new(id));
+    let key =
+        |id: &str| NamespacedId::new(nomad_csi_model::Namespace::default(), VolumeId::new(id));
     let context = ImportContext {
         registered: vec![
             other("db", Some("vol-1")),

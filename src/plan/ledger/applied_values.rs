@@ -2,7 +2,7 @@
 
 use super::entry::StoredValue;
 use super::hash::{FieldHash, FieldHashes, LedgerKey};
-use crate::model::{NamespacedId, Secrets};
+use nomad_csi_model::{NamespacedId, Secrets};
 
 /// The names of the hashes of hidden fields.
 pub(super) const SECRETS: &str = "secrets";

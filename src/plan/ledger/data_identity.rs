@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::intent::IntentStep;
-use crate::model::{ExternalId, PluginId, Volume, VolumeRequest, VolumeSummary};
+use nomad_csi_model::{ExternalId, PluginId, Volume, VolumeRequest, VolumeSummary};
 
 /// The name of a volume's data: what the provider of a plugin calls it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -16,7 +16,7 @@ use super::history::SetHistory;
 use super::intent::Intent;
 use super::shard_name::ShardName;
 use super::stored_set::{FORMAT, LedgerProblem};
-use crate::model::{Namespace, NamespacedId, VolumeId};
+use nomad_csi_model::{Namespace, NamespacedId, VolumeId};
 
 /// The document of the head shard: the data of the set as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, btree_map};
 
 use super::entry::Entry;
-use crate::model::NamespacedId;
+use nomad_csi_model::NamespacedId;
 
 /// The entries of a set.
 #[derive(Clone, Debug, Default)]

@@ -46,7 +46,7 @@ pub struct LastVerified {
     /// The time, in nanoseconds since the epoch.
     pub at: i64,
     /// The hash of everything else that the plan of the volume depended on, if the plan left the volume
-    /// unchanged without a warning; see [`crate::plan::NotedVolumes`].
+    /// unchanged without a warning; see [`crate::NotedVolumes`].
     #[serde(rename = "plan", default, skip_serializing_if = "Option::is_none")]
     pub plan_inputs: Option<FieldHash>,
 }
@@ -57,7 +57,7 @@ impl LastVerified {
 
     /// Returns what to record: this verification, or an earlier one that is less than a day older and says
     /// the same. So a set is not written again at each run.
-    pub(in crate::plan) fn after(self, earlier: Option<Self>) -> Self {
+    pub(crate) fn after(self, earlier: Option<Self>) -> Self {
         let says_the_same = |earlier: &Self| {
             earlier.spec_index == self.spec_index && earlier.plan_inputs == self.plan_inputs
         };

@@ -15,7 +15,7 @@ use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::Sha256;
 
-use crate::model::{
+use nomad_csi_model::{
     Bytes, CapacityRange, MountOptions, NamespacedId, PluginId, Secrets, Topology,
     UnresolvedRequest, Volume, VolumeRequest, hex,
 };
@@ -118,7 +118,7 @@ impl LedgerKey {
     }
 
     /// Returns the hash of what the plan of a volume depends on.
-    pub(in crate::plan) fn of_plan_inputs(
+    pub(crate) fn of_plan_inputs(
         &self,
         volume: &NamespacedId,
         inputs: &impl Serialize,

@@ -14,7 +14,7 @@ use super::set::{LedgerSet, parse};
 use super::shard_name::{ShardName, ShardPath, VolumeShard};
 use super::sharding::{PlacedVolume, divide, fits_again, size_in_shard};
 use super::stored_set::{LedgerProblem, ShardChange, StoredSet};
-use crate::model::{Namespace, NamespacedId, VolumeId};
+use nomad_csi_model::{Namespace, NamespacedId, VolumeId};
 
 /// The shards of a stored set.
 #[derive(Clone, Debug, Default)]

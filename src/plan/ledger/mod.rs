@@ -23,7 +23,6 @@ mod shard_name;
 mod sharding;
 mod stored_set;
 
-pub use crate::model::{SetName, SetNameProblem};
 pub use applied_values::AppliedValues;
 pub(crate) use data_identity::changed_data;
 pub use data_identity::{DataIdentity, RecordedData};
@@ -31,6 +30,7 @@ pub use entry::{LastVerified, Ownership, StoredValue};
 pub use hash::{FieldHash, FieldHashes, LedgerKey};
 pub use intent::{Actor, Intent, IntentStep};
 pub use layout::SetLayout;
+pub use nomad_csi_model::{SetName, SetNameProblem};
 pub use set::LedgerSet;
 pub use shard_name::{ShardName, shard_order};
 pub use stored_set::{LedgerProblem, ShardChange, StoredSet, StoredShard};

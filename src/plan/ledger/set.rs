@@ -13,7 +13,7 @@ use super::intent::Intent;
 use super::shard_name::{ShardName, VolumeShard};
 use super::sharding::{assign_to_shards, merge_shards};
 use super::stored_set::{FORMAT, LedgerProblem, ShardChange, StoredSet};
-use crate::model::{
+use nomad_csi_model::{
     HiddenField, MountOptions, NamespacedId, Secret, Secrets, SetName, UnresolvedRequest, Volume,
     VolumeRequest,
 };
@@ -168,7 +168,7 @@ impl LedgerSet {
             .filter_map(|(key, entry)| Some((key, entry.owned.as_ref()?)))
     }
 
-    /// Whether the set notes of any volume that a plan left it unchanged; see [`crate::plan::NotedVolumes`].
+    /// Whether the set notes of any volume that a plan left it unchanged; see [`crate::NotedVolumes`].
     pub fn has_notes(&self) -> bool {
         let is_noted = |owned: &Ownership| owned.last_verified?.plan_inputs;
         self.owned().any(|(_, owned)| is_noted(owned).is_some())

@@ -2,7 +2,7 @@
 
 use sha2::{Digest as _, Sha256};
 
-use crate::model::NamespacedId;
+use nomad_csi_model::NamespacedId;
 
 /// The maximum number of hash bits in a shard's name.
 pub(super) const DEEPEST: u32 = 40;

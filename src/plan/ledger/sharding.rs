@@ -20,7 +20,7 @@ use super::document::{ShardDocument, VolumeRecord};
 use super::entry::Entry;
 use super::shard_name::{DEEPEST, ShardName, ShardPath, VolumeShard};
 use super::stored_set::LedgerProblem;
-use crate::model::NamespacedId;
+use nomad_csi_model::NamespacedId;
 
 /// The maximum size of a shard in bytes. A variable has at most 64 KiB, including the name of the item,
 /// since Nomad 1.5. The locks of sets require 1.7.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::shard_name::ShardName;
-use crate::model::NamespacedId;
+use nomad_csi_model::NamespacedId;
 
 /// The format that this program writes, and the newest that it reads. Format 2 records the data of
 /// each volume, format 3 the plan that left it unchanged, and format 4 the volumes that the set released.

@@ -8,8 +8,8 @@ use super::entry::Entry;
 use super::shard_name::{ShardPath, VolumeShard};
 use super::sharding::{LARGEST, ROOM};
 use super::*;
-use crate::model::HiddenField;
-use crate::model::{
+use nomad_csi_model::HiddenField;
+use nomad_csi_model::{
     AccessMode, AttachmentMode, Bytes, Capability, CapacityRange, MountOptions, Namespace,
     NamespacedId, Secrets, VolumeId, VolumeRequest,
 };

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::model::{
+use nomad_csi_model::{
     AccessMode, AllocId, AttachmentMode, HealthCount, Namespace, PluginId, SecretRefs, Secrets,
     Topology, VolumeId,
 };

@@ -1,21 +1,21 @@
 //! Owned volumes whose registration is gone or changed: what is planned for every kind of evidence.
 
 use super::*;
-use crate::diagnostic::Code;
-use crate::model::SetName;
-use crate::model::{AllocId, ExternalId, ExternalVolume, PluginId};
-use crate::plan::action::Plan;
-use crate::plan::action::PlannedVolume;
-use crate::plan::approval::Approvals;
-use crate::plan::build::build_plan;
-use crate::plan::inputs::{ObservedState, OwnedSet, PlanOptions};
-use crate::plan::ledger::{LedgerKey, LedgerSet, Ownership};
-use crate::plan::provider_list::ProviderList;
-use crate::plan::provider_query::required_lists;
-use crate::plan::risk::{Recovery, Risk};
-use crate::plan::rules::MergeRules;
-use crate::plan::samples::{codes, existing, observed, plugin, sent, spec, wanted};
-use crate::spec::Purpose;
+use crate::action::Plan;
+use crate::action::PlannedVolume;
+use crate::approval::Approvals;
+use crate::build::build_plan;
+use crate::inputs::{ObservedState, OwnedSet, PlanOptions};
+use crate::ledger::{LedgerKey, LedgerSet, Ownership};
+use crate::provider_list::ProviderList;
+use crate::provider_query::required_lists;
+use crate::risk::{Recovery, Risk};
+use crate::rules::MergeRules;
+use crate::samples::{codes, existing, observed, plugin, sent, spec, wanted};
+use nomad_csi_model::SetName;
+use nomad_csi_model::diagnostic::Code;
+use nomad_csi_model::{AllocId, ExternalId, ExternalVolume, PluginId};
+use nomad_csi_spec::Purpose;
 
 const OLD: &str = "vol-1";
 

@@ -1,12 +1,12 @@
 use super::*;
-use crate::model::{Namespace, SecretRefs, UnresolvedRequest, Volume, VolumeId};
-use crate::plan::action::Update;
-use crate::plan::inputs::{OwnedSet, PlanInputs, PlanOptions};
-use crate::plan::ledger::{Actor, Intent, IntentStep, LedgerKey, Ownership, SetName, StoredValue};
-use crate::plan::rules::MergeRules;
-use crate::plan::samples::{existing, observed, plugin, spec, wanted};
-use crate::plan::volume_version::VolumeVersion;
-use crate::spec::VolumeSpec;
+use crate::action::Update;
+use crate::inputs::{OwnedSet, PlanInputs, PlanOptions};
+use crate::ledger::{Actor, Intent, IntentStep, LedgerKey, Ownership, SetName, StoredValue};
+use crate::rules::MergeRules;
+use crate::samples::{existing, observed, plugin, spec, wanted};
+use crate::volume_version::VolumeVersion;
+use nomad_csi_model::{Namespace, SecretRefs, UnresolvedRequest, Volume, VolumeId};
+use nomad_csi_spec::VolumeSpec;
 
 fn set() -> LedgerSet {
     LedgerSet::new(SetName::parse("web").unwrap(), LedgerKey::new([7; 32]))
@@ -87,7 +87,7 @@ fn the_intent_of_an_unplanned_volume_is_closed_without_ownership() {
     ] {
         let mut set = set();
         set.own(key.clone(), Ownership::default());
-        set.record_cleared(&key, crate::model::HiddenField::Secrets);
+        set.record_cleared(&key, nomad_csi_model::HiddenField::Secrets);
         set.record_intent(key.clone(), intent(step));
         let observed = ObservedState::default();
         assert_eq!(interrupted_step_warnings(&set, &observed).len(), 1);
@@ -121,9 +121,9 @@ fn file_with(secrets: &Secrets) -> VolumeSpec {
 fn plan_of(set: &LedgerSet, value: &str) -> Plan {
     let wanted = vec![file_with(&secrets(value))];
     let owned = OwnedSet::of(set, &wanted, |_| Some(secrets(value)));
-    crate::plan::build::build_plan(PlanInputs {
+    crate::build::build_plan(PlanInputs {
         wanted,
-        purpose: crate::spec::Purpose::ByExternalId,
+        purpose: nomad_csi_spec::Purpose::ByExternalId,
         observed: &observed(Some(existing()), plugin(|_| {})),
         rules: MergeRules::AGENT,
         owned: Some(&owned),

@@ -1,7 +1,7 @@
 //! Required permissions and grants, row by row.
 
 use super::*;
-use crate::spec::acl_policy;
+use nomad_csi_spec::acl_policy;
 
 fn grants(rules: &[&str]) -> Grants {
     Grants::of(rules.iter().map(|text| acl_policy(text).unwrap()))
@@ -270,7 +270,7 @@ fn allocations_of_every_namespace_are_read_only_with_the_right_in_each() {
 #[test]
 fn every_set_is_readable_only_if_no_rule_hides_one() {
     let rules = |text: &str| {
-        let policy = crate::spec::acl_policy(text).expect("the policy is valid");
+        let policy = nomad_csi_spec::acl_policy(text).expect("the policy is valid");
         Grants::of([policy]).reads_every_set(&Namespace::default())
     };
     let on = |paths: &[(&str, &str)]| {

@@ -3,15 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::model::UnresolvedRequest;
-use crate::plan::build::build_plan;
-use crate::plan::inputs::PlanOptions;
-use crate::plan::provider_list::ProviderList;
-use crate::plan::rules::MergeRules;
-use crate::plan::samples::{
-    bytes, codes, existing, inputs, listed, observed, plugin, spec, wanted,
-};
-use crate::spec::Purpose;
+use crate::build::build_plan;
+use crate::inputs::PlanOptions;
+use crate::provider_list::ProviderList;
+use crate::rules::MergeRules;
+use crate::samples::{bytes, codes, existing, inputs, listed, observed, plugin, spec, wanted};
+use nomad_csi_model::UnresolvedRequest;
+use nomad_csi_spec::Purpose;
 
 fn lists(ids: &[&str]) -> BTreeMap<PluginId, ProviderList> {
     [(PluginId::new("hostpath"), listed(ids))].into()

@@ -1,7 +1,7 @@
 //! The obstacles to a removal.
 
 use super::*;
-use crate::model::{Alloc, AllocId, ClientStatus, DesiredStatus, ExternalId, NodeId};
+use nomad_csi_model::{Alloc, AllocId, ClientStatus, DesiredStatus, ExternalId, NodeId};
 
 fn alloc(id: &str, desired: DesiredStatus, client: ClientStatus) -> Alloc {
     Alloc {
@@ -23,20 +23,20 @@ fn volume(claims: &[&str], allocs: Vec<Alloc>) -> Volume {
     let document = serde_json::json!({
         "ID": "db", "Namespace": "default", "PluginID": "ebs", "ExternalID": "vol-1",
     });
-    let document = crate::wire::decode_value(&document).unwrap();
+    let document = nomad_csi_wire::decode_value(&document).unwrap();
     Volume {
         write_allocs: claims.iter().map(|id| AllocId::new(*id)).collect(),
         allocs,
-        ..crate::wire::volume_from_wire(&document)
+        ..nomad_csi_wire::volume_from_wire(&document)
     }
 }
 
 fn other(namespace: &str, id: &str, external_id: Option<&str>, plugin: &str) -> VolumeSummary {
     let document = serde_json::json!({"ID": id, "Namespace": namespace, "PluginID": plugin});
-    let document = crate::wire::decode_value(&document).unwrap();
+    let document = nomad_csi_wire::decode_value(&document).unwrap();
     VolumeSummary {
         external_id: external_id.map(ExternalId::new),
-        ..crate::wire::summary_from_wire(&document)
+        ..nomad_csi_wire::summary_from_wire(&document)
     }
 }
 

@@ -1,14 +1,14 @@
 //! Removals and replacements: what is removed, and which option each needs.
 
 use super::*;
-use crate::model::{AllocId, ExternalId, NamespacedId, VolumeId, VolumeSummary};
-use crate::plan::build::build_plan;
-use crate::plan::claiming_alloc::ClaimingAlloc;
-use crate::plan::inputs::{ObservedState, OwnedSet, OwnedVolume, PlanOptions};
-use crate::plan::risk::{LastSnapshot, Recovery, Risk};
-use crate::plan::rules::MergeRules;
-use crate::plan::samples::{codes, existing, observed, plugin, spec, wanted};
-use crate::spec::Purpose;
+use crate::build::build_plan;
+use crate::claiming_alloc::ClaimingAlloc;
+use crate::inputs::{ObservedState, OwnedSet, OwnedVolume, PlanOptions};
+use crate::risk::{LastSnapshot, Recovery, Risk};
+use crate::rules::MergeRules;
+use crate::samples::{codes, existing, observed, plugin, spec, wanted};
+use nomad_csi_model::{AllocId, ExternalId, NamespacedId, VolumeId, VolumeSummary};
+use nomad_csi_spec::Purpose;
 
 struct Case {
     observed: ObservedState,
@@ -208,8 +208,8 @@ fn shared_data_is_not_deleted() {
     let document = serde_json::json!({
         "ID": "alias", "Namespace": "other", "PluginID": "hostpath", "ExternalID": "vol-1",
     });
-    let alias = crate::wire::decode_value(&document).expect("a list's entry");
-    let alias: VolumeSummary = crate::wire::summary_from_wire(&alias);
+    let alias = nomad_csi_wire::decode_value(&document).expect("a list's entry");
+    let alias: VolumeSummary = nomad_csi_wire::summary_from_wire(&alias);
     there.registered = vec![alias];
     let shared = Case {
         observed: there,
@@ -242,7 +242,10 @@ fn data_of_a_declared_volume_is_not_deleted() {
 #[test]
 fn deleting_a_missing_volume_warns_with_a_suggestion() {
     let typed = |namespace: &str, id: &str| {
-        NamespacedId::new(crate::model::Namespace::new(namespace), VolumeId::new(id))
+        NamespacedId::new(
+            nomad_csi_model::Namespace::new(namespace),
+            VolumeId::new(id),
+        )
     };
     for (requested, registered, help) in [
         (
@@ -256,8 +259,8 @@ fn deleting_a_missing_volume_warns_with_a_suggestion() {
         let document = serde_json::json!({
             "ID": "db", "Namespace": registered, "PluginID": "hostpath", "ExternalID": "vol-1",
         });
-        let volume: VolumeSummary = crate::wire::summary_from_wire(
-            &crate::wire::decode_value(&document).expect("an entry"),
+        let volume: VolumeSummary = nomad_csi_wire::summary_from_wire(
+            &nomad_csi_wire::decode_value(&document).expect("an entry"),
         );
         let mut there = observed(None, plugin(|_| {}));
         there.registered = vec![volume];
@@ -279,7 +282,7 @@ fn deleting_a_missing_volume_warns_with_a_suggestion() {
 /// differ from the plugin of the new volume.
 #[test]
 fn missing_abilities_of_the_old_plugin_block_the_replacement() {
-    type Change = fn(&mut crate::model::Plugin);
+    type Change = fn(&mut nomad_csi_model::Plugin);
     let able: Change = |_| {};
     let no_snapshot: Change = |plugin| {
         for instance in plugin.controllers.values_mut() {
@@ -307,7 +310,7 @@ fn missing_abilities_of_the_old_plugin_block_the_replacement() {
         (unhealthy, true, &[Code::PluginUnhealthy]),
     ] {
         let mut there = observed(Some(existing()), plugin(change));
-        let new = crate::model::PluginId::new("another");
+        let new = nomad_csi_model::PluginId::new("another");
         there.plugins.insert(new.clone(), plugin(|_| {}));
         let replaced = Case {
             observed: there.clone(),

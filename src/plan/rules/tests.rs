@@ -6,15 +6,15 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::*;
-use crate::model::{AllocId, Bytes, CapacityRange, MountOptions, PluginId, TopologyRequest};
-use crate::plan::action::{Action, PlannedVolume};
-use crate::plan::build::build_plan;
-use crate::plan::inputs::{PlanInputs, PlanOptions};
-use crate::plan::merge::{Expansion, merge};
-use crate::plan::samples::{
+use crate::action::{Action, PlannedVolume};
+use crate::build::build_plan;
+use crate::inputs::{PlanInputs, PlanOptions};
+use crate::merge::{Expansion, merge};
+use crate::samples::{
     against, bytes, codes, existing, inputs, observed, one, places, plugin, sent, spec, wanted,
 };
-use crate::spec::Purpose;
+use nomad_csi_model::{AllocId, Bytes, CapacityRange, MountOptions, PluginId, TopologyRequest};
+use nomad_csi_spec::Purpose;
 
 fn version(text: &str) -> ServerVersion {
     ServerVersion::parse(text).expect("a version")

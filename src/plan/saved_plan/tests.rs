@@ -1,13 +1,13 @@
 //! Saved plans: what they contain and what they block.
 
 use super::*;
-use crate::model::{MountOptions, SecretRefs, Secrets, Volume, VolumeId};
-use crate::plan::action::ClaimWait;
-use crate::plan::build::build_plan;
-use crate::plan::inputs::PlanInputs;
-use crate::plan::rules::MergeRules;
-use crate::plan::samples::{bytes, codes, existing, observed, plugin, spec, wanted};
-use crate::spec::Purpose;
+use crate::action::ClaimWait;
+use crate::build::build_plan;
+use crate::inputs::PlanInputs;
+use crate::rules::MergeRules;
+use crate::samples::{bytes, codes, existing, observed, plugin, spec, wanted};
+use nomad_csi_model::{MountOptions, SecretRefs, Secrets, Volume, VolumeId};
+use nomad_csi_spec::Purpose;
 
 fn larger() -> UnresolvedRequest {
     let mut request = wanted();

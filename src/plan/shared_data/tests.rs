@@ -1,12 +1,12 @@
 //! Registrations of data that another volume has.
 
 use super::*;
-use crate::model::{Namespace, UnresolvedRequest, VolumeId};
-use crate::plan::build::build_plan;
-use crate::plan::inputs::{ObservedState, PlanOptions};
-use crate::plan::rules::MergeRules;
-use crate::plan::samples::{observed, plugin, spec, wanted};
-use crate::spec::{Purpose, VolumeSpec};
+use crate::build::build_plan;
+use crate::inputs::{ObservedState, PlanOptions};
+use crate::rules::MergeRules;
+use crate::samples::{observed, plugin, spec, wanted};
+use nomad_csi_model::{Namespace, UnresolvedRequest, VolumeId};
+use nomad_csi_spec::{Purpose, VolumeSpec};
 
 fn key(namespace: &str, id: &str) -> NamespacedId {
     NamespacedId::new(Namespace::new(namespace), VolumeId::new(id))
@@ -14,10 +14,10 @@ fn key(namespace: &str, id: &str) -> NamespacedId {
 
 fn registered(namespace: &str, id: &str, external_id: Option<&str>, plugin: &str) -> VolumeSummary {
     let document = serde_json::json!({"ID": id, "Namespace": namespace, "PluginID": plugin});
-    let document = crate::wire::decode_value(&document).unwrap();
+    let document = nomad_csi_wire::decode_value(&document).unwrap();
     VolumeSummary {
         external_id: external_id.map(ExternalId::new),
-        ..crate::wire::summary_from_wire(&document)
+        ..nomad_csi_wire::summary_from_wire(&document)
     }
 }
 

@@ -1,18 +1,18 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::model::{
+use crate::action::{Action, Plan};
+use crate::build::build_plan;
+use crate::field_forms::{Form, SHOWN, WRITTEN, bare, fields, least, rules};
+use crate::inputs::{ObservedState, PlanInputs};
+use crate::ledger::{Actor, Intent, IntentStep, RecordedData};
+use crate::ownership_changes::record_observations;
+use crate::samples::{listed, plugin, spec};
+use nomad_csi_model::{
     AllocId, ExternalId, HiddenField, PluginId, Secret, SecretRef, SecretRefs, SetName,
     UnresolvedRequest, VolumeId, VolumeRequest,
 };
-use crate::plan::action::{Action, Plan};
-use crate::plan::build::build_plan;
-use crate::plan::field_forms::{Form, SHOWN, WRITTEN, bare, fields, least, rules};
-use crate::plan::inputs::{ObservedState, PlanInputs};
-use crate::plan::ledger::{Actor, Intent, IntentStep, RecordedData};
-use crate::plan::ownership_changes::record_observations;
-use crate::plan::samples::{listed, plugin, spec};
-use crate::spec::Purpose;
+use nomad_csi_spec::Purpose;
 
 /// What happens to a volume between the plan that is noted and the next one.
 #[derive(Clone, Debug)]
@@ -279,7 +279,7 @@ impl Situation {
 }
 
 fn summary(volume: &Volume) -> VolumeSummary {
-    crate::wire::summary_from_wire(&crate::wire::stub_to_wire(volume))
+    nomad_csi_wire::summary_from_wire(&nomad_csi_wire::stub_to_wire(volume))
 }
 
 fn situation(stories: &[Story], rules: MergeRules, lists_data: bool) -> Situation {

@@ -9,14 +9,14 @@ use std::collections::HashSet;
 use tokio::sync::oneshot;
 
 use super::state_limits::{LimitReached, StateLimits, StateSizes};
-use crate::claim::Step;
-use crate::model::{
-    AllocId, ExternalId, JobKey, NamespacedId, Node, NodeId, RemoteVolume, VariableKey,
-};
-use crate::ports::JournalError;
-use crate::server::error::NamespaceUser;
-use crate::state::{
+use crate::error::NamespaceUser;
+use crate::journal::JournalError;
+use nomad_csi_claims::claim::Step;
+use nomad_csi_claims::state::{
     Event, EventConflict, Overlay, Phase, State, Subject, apply, check, volumes_sharing,
+};
+use nomad_csi_model::{
+    AllocId, ExternalId, JobKey, NamespacedId, Node, NodeId, RemoteVolume, VariableKey,
 };
 
 /// The state that a commit relies on.

@@ -11,8 +11,8 @@ use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 use tokio_util::task::TaskTracker;
 
-use crate::ports::Journal;
-use crate::state::{SnapshotChanges, State, Subject};
+use crate::journal::Journal;
+use nomad_csi_claims::state::{SnapshotChanges, State, Subject};
 
 /// What changed since a snapshot; `None` is everything.
 type Changed = Option<HashSet<Subject>>;

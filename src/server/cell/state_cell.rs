@@ -24,8 +24,8 @@ use super::snapshots::Snapshots;
 use super::state_limits::StateSizes;
 use super::watch::{CellStopped, Watch, Watches};
 use super::writer::Writer;
-use crate::ports::{Journal, JournalError, JournalErrorKind};
-use crate::state::{Event, ReplayError, State, Topic, replay_changes};
+use crate::journal::{Journal, JournalError, JournalErrorKind};
+use nomad_csi_claims::state::{Event, ReplayError, State, Topic, replay_changes};
 
 /// The state of the agent. A clone is the same cell.
 #[derive(Clone)]

@@ -7,8 +7,8 @@
 use std::collections::HashMap;
 use std::io;
 
-use crate::model::{LimitField, set_limit};
-use crate::state::{Event, State, StoredRecord, Subject, Table, is_growth};
+use nomad_csi_claims::state::{Event, State, StoredRecord, Subject, Table, is_growth};
+use nomad_csi_model::{LimitField, set_limit};
 
 /// The state has as much as it may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 
 use super::{CellOptions, CommitError, Expected, StateCell};
-use crate::model::{NamespacedId, SealedSecrets};
-use crate::ports::JournalErrorKind;
-use crate::ports::fake::{AppendFault, MemoryJournal};
-use crate::state::samples::{definition, key, provided, registered, started};
-use crate::state::{
+use crate::fake::{AppendFault, MemoryJournal};
+use crate::journal::JournalErrorKind;
+use nomad_csi_claims::state::samples::{definition, key, provided, registered, started};
+use nomad_csi_claims::state::{
     Event, EventConflict, EventKind, Phase, State, Subject, Topic, replay, violations,
 };
+use nomad_csi_model::{NamespacedId, SealedSecrets};
 
 fn event(kind: EventKind) -> Event {
     Event::new(1, kind)
@@ -263,7 +263,7 @@ async fn a_snapshot_contains_what_changed_since_the_last_one() {
 
 #[tokio::test]
 async fn an_inconsistent_journal_does_not_open() {
-    let journal = MemoryJournal::with_content(crate::ports::Replay {
+    let journal = MemoryJournal::with_content(crate::journal::Replay {
         snapshot: None,
         accepts_changes: false,
         events: vec![event(started()), updated(&key("default", "db"), "ext")],

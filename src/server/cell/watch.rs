@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use crate::state::{Subject, Table, Topic};
+use nomad_csi_claims::state::{Subject, Table, Topic};
 
 /// The cell has stopped, so nothing changes any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

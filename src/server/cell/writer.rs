@@ -16,8 +16,8 @@ use super::options::CellOptions;
 use super::snapshots::Snapshots;
 use super::state_limits::StateSizes;
 use super::watch::Watches;
-use crate::ports::{Journal, JournalError};
-use crate::state::{Event, Overlay, State, Subject, apply, is_growth};
+use crate::journal::{Journal, JournalError};
+use nomad_csi_claims::state::{Event, Overlay, State, Subject, apply, is_growth};
 
 pub(super) struct Writer {
     pub state: Arc<RwLock<State>>,

@@ -14,8 +14,8 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::step_choice::StepHost;
-use crate::claim::Step;
-use crate::model::RemoteVolume;
+use nomad_csi_claims::claim::Step;
+use nomad_csi_model::RemoteVolume;
 
 /// What the driver attempts for a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -213,7 +213,7 @@ impl Backoff {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{ExternalId, NodeId, PluginId};
+    use nomad_csi_model::{ExternalId, NodeId, PluginId};
 
     #[tokio::test(start_paused = true)]
     async fn attempts_are_counted_until_the_step_succeeds() {

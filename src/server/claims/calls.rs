@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::hosts::NodeHosts;
 use super::step_request::StepContext;
-use crate::claim::{ClaimKey, Step, StepAnswer};
-use crate::model::{AllocId, HostSession, NodeId};
-use crate::ports::{CallOrder, ControllerHost, HostError, NodeHost};
-use crate::server::error::ServerError;
-use crate::server::sealing::VolumeSealer;
+use crate::error::ServerError;
+use crate::sealing::VolumeSealer;
+use nomad_csi_claims::claim::{ClaimKey, Step, StepAnswer};
+use nomad_csi_model::{AllocId, HostSession, NodeId};
+use nomad_csi_ports::{CallOrder, ControllerHost, HostError, NodeHost};
 
 /// Why a step has no answer.
 #[derive(Debug)]

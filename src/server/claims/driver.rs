@@ -21,10 +21,10 @@ use super::step_end::StepEnd;
 use super::step_runner::StepRunner;
 use super::sweep::sweep_node;
 use super::sweep_wait::{SweepWait, SweepWaits};
-use crate::claim::{ClaimKey, Lane, Step};
-use crate::model::{NodeId, RemoteVolume};
-use crate::server::cell::Watch;
-use crate::state::{State, Table, Topic};
+use crate::cell::Watch;
+use nomad_csi_claims::claim::{ClaimKey, Lane, Step};
+use nomad_csi_claims::state::{State, Table, Topic};
+use nomad_csi_model::{NodeId, RemoteVolume};
 
 /// How long a sweep pauses before it looks again.
 const SWEEP_PAUSE: Duration = Duration::from_secs(1);

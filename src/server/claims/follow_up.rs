@@ -7,12 +7,12 @@
 //! which may pause.
 
 use super::step_request::step_started;
-use crate::claim::{
+use crate::cell::Expected;
+use nomad_csi_claims::claim::{
     ClaimEvent, ClaimKey, Claims, EventPlace, Known, Lane, Step, apply, next_steps,
 };
-use crate::model::{AllocId, NodeId, RemoteVolume};
-use crate::server::cell::Expected;
-use crate::state::{AllocRecord, EventKind, State};
+use nomad_csi_claims::state::{AllocRecord, EventKind, State};
+use nomad_csi_model::{AllocId, NodeId, RemoteVolume};
 
 /// A step that is done.
 pub(super) struct DoneStep<'a> {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::model::NodeId;
-use crate::ports::{ControllerHost, NodeHost};
+use nomad_csi_model::NodeId;
+use nomad_csi_ports::{ControllerHost, NodeHost};
 
 /// The hosts of nodes. A clone is the same hosts.
 #[derive(Clone, Default)]

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::retry::RetryPolicy;
-use crate::server::repeated_call::ForwardLimits;
+use crate::repeated_call::ForwardLimits;
+use nomad_csi_model::retry::RetryPolicy;
 
 /// The limits of steps and requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::hosts::NodeHosts;
-use crate::ports::{Clock, ControllerHost, IdSource, Sealer};
-use crate::server::call_lines::CallLines;
-use crate::server::cell::StateCell;
+use crate::call_lines::CallLines;
+use crate::cell::StateCell;
+use crate::sealer::Sealer;
+use nomad_csi_ports::{Clock, ControllerHost, IdSource};
 
 /// The ports of claims. A clone is the same ports.
 #[derive(Clone)]

@@ -4,9 +4,9 @@
 //! unknown, or when its node is lost. A node that is merely silent keeps its claims (W36). Level
 //! triggered: the answer depends on the state alone, so nothing is missed by a crash or a restart.
 
-use crate::claim::{ClaimKey, Claims};
-use crate::model::RemoteVolume;
-use crate::state::State;
+use nomad_csi_claims::claim::{ClaimKey, Claims};
+use nomad_csi_claims::state::State;
+use nomad_csi_model::RemoteVolume;
 
 /// Returns the claims of a volume that must be released, each with the reason.
 pub(super) fn releasable(state: &State, volume: &RemoteVolume) -> Vec<(ClaimKey, &'static str)> {
@@ -29,7 +29,7 @@ pub(super) fn releasable(state: &State, volume: &RemoteVolume) -> Vec<(ClaimKey,
     found.collect()
 }
 
-fn held_claims(claims: &Claims) -> impl Iterator<Item = (&ClaimKey, &crate::model::NodeId)> {
+fn held_claims(claims: &Claims) -> impl Iterator<Item = (&ClaimKey, &nomad_csi_model::NodeId)> {
     let claims = claims.claims.iter();
     let held = claims.filter(|(_, claim)| claim.is_held());
     held.map(|(key, claim)| (key, &claim.node))
@@ -38,12 +38,12 @@ fn held_claims(claims: &Claims) -> impl Iterator<Item = (&ClaimKey, &crate::mode
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::claim::{ClaimEvent, samples};
-    use crate::model::{AccessMode, ExternalId, PluginId};
-    use crate::server::claims::backoff::Backoff;
-    use crate::server::claims::view::claim_statuses;
-    use crate::state::samples::{key, registered, started, state_of};
-    use crate::state::{EventKind, StateSnapshot, StoredRecord};
+    use crate::claims::backoff::Backoff;
+    use crate::claims::view::claim_statuses;
+    use nomad_csi_claims::claim::{ClaimEvent, samples};
+    use nomad_csi_claims::state::samples::{key, registered, started, state_of};
+    use nomad_csi_claims::state::{EventKind, StateSnapshot, StoredRecord};
+    use nomad_csi_model::{AccessMode, ExternalId, PluginId};
 
     /// W53, B89: a claim whose allocation has no record is shown, and it is released.
     #[test]

@@ -6,8 +6,8 @@ use std::collections::{HashMap, HashSet};
 
 use tokio::task::Id;
 
-use crate::claim::{Lane, Step};
-use crate::model::{NodeId, RemoteVolume};
+use nomad_csi_claims::claim::{Lane, Step};
+use nomad_csi_model::{NodeId, RemoteVolume};
 
 /// What a task does.
 #[derive(Clone, Debug, PartialEq, Eq)]

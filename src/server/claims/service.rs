@@ -25,23 +25,23 @@ use super::sweep_wait::SweepWaits;
 use super::view::{ClaimStatus, claim_status, claim_statuses};
 use super::waiters::{Waiter, Waiters};
 use super::writers::{of_keys, writers, writers_on};
-use crate::claim::{
+use crate::cell::{CommitError, Expected};
+use crate::error::{ClaimError, ClaimWriter, ServerError};
+use crate::keyed_limiter::KeyedLimiter;
+use crate::sealing::VolumeSealer;
+use nomad_csi_claims::claim::{
     Admission, AdmissionFacts, Claim, ClaimDenied, ClaimEvent, ClaimKey, ClaimProgress,
     ClaimRequest, ClaimUsage, Claims, StepProblem, admit,
 };
-use crate::model::{
-    AccessMode, AllocId, AttachmentMode, Capability, MountOptions, NamespacedId, NodeId,
-    NodeStatus, PluginId, PublishedStats, RemoteVolume, VolumeAlias,
-};
-use crate::ports::VolumeStatsSample;
-use crate::server::cell::{CommitError, Expected};
-use crate::server::error::{ClaimError, ClaimWriter, ServerError};
-use crate::server::keyed_limiter::KeyedLimiter;
-use crate::server::sealing::VolumeSealer;
-use crate::state::{
+use nomad_csi_claims::state::{
     AllocEvent, ClaimsRecord, Event, EventKind, Phase, State, Subject, Topic, VolumeRecord,
     plugin_status,
 };
+use nomad_csi_model::{
+    AccessMode, AllocId, AttachmentMode, Capability, MountOptions, NamespacedId, NodeId,
+    NodeStatus, PluginId, PublishedStats, RemoteVolume, VolumeAlias,
+};
+use nomad_csi_ports::VolumeStatsSample;
 
 /// A request to use a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,14 +14,14 @@ use tokio::sync::Semaphore;
 
 use super::hosts::NodeHosts;
 use super::ports::ClaimPorts;
-use crate::claim::Known;
-use crate::model::{
+use crate::cell::StateCell;
+use crate::error::ServerError;
+use nomad_csi_claims::claim::Known;
+use nomad_csi_claims::state::{ClaimsRecord, State};
+use nomad_csi_model::{
     AllocId, NamespacedId, NodeId, PluginId, PublishedStats, RemoteVolume, VolumeStats,
 };
-use crate::ports::{StatsRequest, VolumeStatsSample};
-use crate::server::cell::StateCell;
-use crate::server::error::ServerError;
-use crate::state::{ClaimsRecord, State};
+use nomad_csi_ports::{StatsRequest, VolumeStatsSample};
 
 /// How many nodes are asked about one volume at once.
 const MAX_NODES_AT_ONCE: usize = 16;

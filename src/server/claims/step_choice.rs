@@ -1,11 +1,11 @@
 //! Who gets a step, and whom it is for. Pure.
 
-use crate::claim::{ClaimKey, Known, Step};
-use crate::model::{
+use nomad_csi_claims::claim::{ClaimKey, Known, Step};
+use nomad_csi_claims::state::State;
+use nomad_csi_model::{
     AllocId, ControllerCapabilities, ExternalNodeId, NodeCapabilities, NodeId, RemoteVolume,
     shell_quoted,
 };
-use crate::state::State;
 
 /// Returns the held claims that need the step.
 pub(super) fn waiting_for(state: &State, volume: &RemoteVolume, step: &Step) -> Vec<ClaimKey> {

@@ -4,7 +4,7 @@
 //! the result of a commit that succeeded, and whatever else an attempt comes to pauses: a conflict, an
 //! event that does not fit, a journal that refuses.
 
-use crate::server::cell::CommitError;
+use crate::cell::CommitError;
 
 /// A change that was committed. Only [`StepEnd::after`] makes one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

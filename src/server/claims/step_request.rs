@@ -8,20 +8,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::claim::{
+use crate::error::ServerError;
+use crate::sealing::VolumeSealer;
+use nomad_csi_claims::claim::{
     Claim, ClaimEvent, ClaimKey, Claims, Facts, PluginSteps, SetupInputs, Step, next_steps,
 };
-use crate::model::{
+use nomad_csi_claims::state::{ClaimsRecord, State, VolumeRecord};
+use nomad_csi_model::{
     AllocId, CapacityRange, NamespacedId, NodeId, PublishContext, RemoteVolume, SealedSecrets,
     Secrets,
 };
-use crate::ports::{
+use nomad_csi_ports::{
     ControllerPublishRequest, ControllerUnpublishRequest, NodeExpandRequest, PublishRequest,
     StageRequest, UnpublishRequest, UnstageRequest,
 };
-use crate::server::error::ServerError;
-use crate::server::sealing::VolumeSealer;
-use crate::state::{ClaimsRecord, State, VolumeRecord};
 
 /// Returns the event that records the start of a step for this record of the volume's claims.
 pub(super) fn step_started(

@@ -23,14 +23,16 @@ use super::step_choice::{instance_for, lacks_node_id, retry_command, waiting_for
 use super::step_end::StepEnd;
 use super::step_request::{StepContext, step_started};
 use super::waiters::Waiters;
-use crate::claim::{ClaimEvent, ClaimKey, Claims, Known, Step, StepAnswer, is_new_problem};
-use crate::model::{AllocId, RemoteVolume, shell_quoted};
-use crate::ports::HostError;
-use crate::server::call_line::CallClass;
-use crate::server::call_lines::CallPermit;
-use crate::server::cell::{CommitError, Expected};
-use crate::server::sealing::VolumeSealer;
-use crate::state::{Event, EventKind, State};
+use crate::call_line::CallClass;
+use crate::call_lines::CallPermit;
+use crate::cell::{CommitError, Expected};
+use crate::sealing::VolumeSealer;
+use nomad_csi_claims::claim::{
+    ClaimEvent, ClaimKey, Claims, Known, Step, StepAnswer, is_new_problem,
+};
+use nomad_csi_claims::state::{Event, EventKind, State};
+use nomad_csi_model::{AllocId, RemoteVolume, shell_quoted};
+use nomad_csi_ports::HostError;
 
 /// Runs steps.
 pub(super) struct StepRunner {

@@ -10,11 +10,11 @@ use futures_util::{StreamExt as _, stream};
 use super::step_choice::node_instance;
 use super::step_runner::StepRunner;
 use super::sweep_wait::{SweepWait, SweepWaits};
-use crate::claim::Step;
-use crate::model::{NodeId, RemoteVolume};
-use crate::ports::{HostError, SweepOutcome};
-use crate::server::cell::Expected;
-use crate::state::{Event, EventKind, State};
+use crate::cell::Expected;
+use nomad_csi_claims::claim::Step;
+use nomad_csi_claims::state::{Event, EventKind, State};
+use nomad_csi_model::{NodeId, RemoteVolume};
+use nomad_csi_ports::{HostError, SweepOutcome};
 
 /// How many volumes of a node are swept at the same time: one whose plugin does not answer holds up no other.
 const CONCURRENT: usize = 16;

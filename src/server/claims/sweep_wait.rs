@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::model::{AllocId, NodeId, PluginId, RemoteVolume, one_line};
+use nomad_csi_model::{AllocId, NodeId, PluginId, RemoteVolume, one_line};
 
 /// What the sweep of a node waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! Claims as readers get them.
 
 use super::backoff::{Backoff, StepAttempts};
-use crate::claim::{Claim, ClaimKey, ClaimProgress, Known, StepProblem, is_concerned};
-use crate::model::{Capability, NamespacedId, NodeId, RemoteVolume};
-use crate::state::{ClaimsRecord, State};
+use nomad_csi_claims::claim::{Claim, ClaimKey, ClaimProgress, Known, StepProblem, is_concerned};
+use nomad_csi_claims::state::{ClaimsRecord, State};
+use nomad_csi_model::{Capability, NamespacedId, NodeId, RemoteVolume};
 
 /// A claim with what is known of its node.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::claim::ClaimKey;
+use nomad_csi_claims::claim::ClaimKey;
 
 /// The requests that wait. A clone is the same requests.
 #[derive(Clone, Debug, Default)]

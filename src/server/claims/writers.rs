@@ -4,10 +4,10 @@
 //! machine). The agent hears from its nodes: an allocation has ended when its node has reported so. Of a
 //! node that is lost, an operator or a fence has said that nothing writes there any more.
 
-use crate::claim::{Claim, ClaimKey, Claims};
-use crate::model::{AllocId, JobKey, NodeId};
-use crate::server::error::ClaimWriter;
-use crate::state::State;
+use crate::error::ClaimWriter;
+use nomad_csi_claims::claim::{Claim, ClaimKey, Claims};
+use nomad_csi_claims::state::State;
+use nomad_csi_model::{AllocId, JobKey, NodeId};
 
 /// Returns who may still write through these claims, once each. A claim in release counts too where tasks
 /// run: an operator may have cut it off.

@@ -2,9 +2,9 @@
 
 use http::StatusCode;
 
-use crate::claim::{ClaimDenied, ClaimDeniedReason, ClaimKey, StepProblem};
-use crate::diagnostic::Code;
-use crate::model::{AllocId, ExternalId, JobKey, NamespacedId, NodeId, PluginId, shell_quoted};
+use nomad_csi_claims::claim::{ClaimDenied, ClaimDeniedReason, ClaimKey, StepProblem};
+use nomad_csi_model::diagnostic::Code;
+use nomad_csi_model::{AllocId, ExternalId, JobKey, NamespacedId, NodeId, PluginId, shell_quoted};
 
 /// An allocation that may still write.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use http::StatusCode;
 
-use crate::diagnostic::Code;
-use crate::model::{JobKey, shell_quoted};
+use nomad_csi_model::diagnostic::Code;
+use nomad_csi_model::{JobKey, shell_quoted};
 
 /// Why a request about a job, an evaluation or an allocation fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ pub enum JobError {
 }
 
 impl JobError {
-    pub(in crate::server) fn refused(job: &JobKey, text: impl Into<String>) -> Self {
+    pub(crate) fn refused(job: &JobKey, text: impl Into<String>) -> Self {
         Self::Refused {
             job: job.clone(),
             text: text.into(),

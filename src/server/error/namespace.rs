@@ -2,9 +2,9 @@
 
 use http::StatusCode;
 
-use crate::diagnostic::Code;
-use crate::model::{JobKey, Namespace, NamespacedId};
-use crate::state::NamespaceContents;
+use nomad_csi_claims::state::NamespaceContents;
+use nomad_csi_model::diagnostic::Code;
+use nomad_csi_model::{JobKey, Namespace, NamespacedId};
 
 /// How many objects of one kind an error names.
 const NAMED: usize = 3;

@@ -1,10 +1,10 @@
 //! A failed controller call: Nomad's text, the agent's message, and what stays on record.
 
 use super::update_origin::UpdateOrigin;
-use crate::diagnostic::Code;
-use crate::model::{CapacityReport, NamespacedId, PluginId};
-use crate::ports::{PluginError, Rpc, StatusCode};
-use crate::server::forward_error::ForwardError;
+use crate::forward_error::ForwardError;
+use nomad_csi_model::diagnostic::Code;
+use nomad_csi_model::{CapacityReport, NamespacedId, PluginId};
+use nomad_csi_ports::{PluginError, Rpc, StatusCode};
 
 /// A failed controller call.
 #[derive(Clone, Debug)]
@@ -394,9 +394,9 @@ impl ControllerOperation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Namespace, VolumeId};
-    use crate::ports::verdict_of;
-    use crate::server::forward_error::ForwardOutcome;
+    use crate::forward_error::ForwardOutcome;
+    use nomad_csi_model::{Namespace, VolumeId};
+    use nomad_csi_ports::verdict_of;
 
     fn failed(operation: ControllerOperation, code: StatusCode) -> PluginFailure {
         let rpc = operation.rpc();
@@ -414,7 +414,7 @@ mod tests {
                     code,
                     verdict: verdict_of(rpc, code),
                     message: "the reason".into(),
-                    delivery: crate::ports::Delivery::Answered,
+                    delivery: nomad_csi_ports::Delivery::Answered,
                 },
                 outcome: ForwardOutcome::NoEffect,
             },
@@ -490,11 +490,11 @@ mod tests {
     /// W56: a volume that was refused for its size is reported with what is left, in each place that is known.
     #[test]
     fn a_refusal_for_size_names_what_the_provider_has_left() {
-        let bytes = |gib: u64| crate::model::Bytes::new(gib << 30).unwrap();
-        let zone = |name: &str| crate::model::Topology {
+        let bytes = |gib: u64| nomad_csi_model::Bytes::new(gib << 30).unwrap();
+        let zone = |name: &str| nomad_csi_model::Topology {
             segments: [("zone".to_owned(), name.to_owned())].into(),
         };
-        let left = |available, maximum: Option<u64>| crate::model::Capacity {
+        let left = |available, maximum: Option<u64>| nomad_csi_model::Capacity {
             available: bytes(available),
             maximum_volume_size: maximum.map(bytes),
             minimum_volume_size: None,

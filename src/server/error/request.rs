@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 
-use crate::diagnostic::Code;
+use nomad_csi_model::diagnostic::Code;
 
 /// Why a request is malformed.
 #[derive(Clone, Debug, PartialEq, Eq)]

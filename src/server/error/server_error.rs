@@ -17,12 +17,12 @@ use super::request::RequestError;
 use super::snapshot::SnapshotError;
 use super::update_origin::UpdateOrigin;
 use super::variable::VariableError;
-use crate::diagnostic::Code;
-use crate::model::{AllocId, ExternalId, NamespacedId, PluginId, SecretOwner, VolumeId};
-use crate::plan::Refusal;
-use crate::ports::SealError;
-use crate::server::cell::CommitError;
-use crate::server::keyed_limiter::QueueFull;
+use crate::cell::CommitError;
+use crate::keyed_limiter::QueueFull;
+use crate::sealer::SealError;
+use nomad_csi_model::diagnostic::Code;
+use nomad_csi_model::{AllocId, ExternalId, NamespacedId, PluginId, SecretOwner, VolumeId};
+use nomad_csi_plan::Refusal;
 
 /// The error of a request. The request had no effect, unless the variant documents one.
 #[derive(Clone, Debug)]
@@ -784,7 +784,7 @@ fn joined(volumes: &[NamespacedId]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Namespace, VolumeId};
+    use nomad_csi_model::{Namespace, VolumeId};
 
     #[test]
     fn errors_that_nomad_does_not_have_have_their_own_codes() {

@@ -2,8 +2,8 @@
 
 use http::StatusCode;
 
-use crate::diagnostic::Code;
-use crate::model::{NamespacedId, PluginId};
+use nomad_csi_model::diagnostic::Code;
+use nomad_csi_model::{NamespacedId, PluginId};
 
 /// Why a snapshot request is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 use http::StatusCode;
 
 use super::multi_error::multi_error;
-use crate::diagnostic::Code;
+use nomad_csi_model::diagnostic::Code;
 
 /// Why a request for a variable is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,30 +3,32 @@
 //! An event without a word in Nomad, such as the intent to create a volume, gives no notice. A change of
 //! the claims of an external volume gives one notice for each of its registrations.
 
-use crate::claim::ClaimEvent;
-use crate::model::{AllocId, EvaluationId, JobKey, NamespacedId, NodeId, PluginId, RemoteVolume};
-use crate::state::{AllocEvent, EventKind, JobEvent, State, volumes_sharing};
+use nomad_csi_claims::claim::ClaimEvent;
+use nomad_csi_claims::state::{AllocEvent, EventKind, JobEvent, State, volumes_sharing};
+use nomad_csi_model::{
+    AllocId, EvaluationId, JobKey, NamespacedId, NodeId, PluginId, RemoteVolume,
+};
 
 /// What a subscriber hears of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::server) struct Notice {
+pub(crate) struct Notice {
     /// The kind of object.
-    pub(in crate::server) topic: &'static str,
+    pub(crate) topic: &'static str,
     /// What happened.
-    pub(in crate::server) event_type: &'static str,
+    pub(crate) event_type: &'static str,
     /// The ID of the object.
-    pub(in crate::server) key: String,
+    pub(crate) key: String,
     /// Its namespace; empty for nodes and plugins.
-    pub(in crate::server) namespace: String,
+    pub(crate) namespace: String,
     /// Other names by which a topic can name it.
-    pub(in crate::server) filter_keys: Vec<String>,
+    pub(crate) filter_keys: Vec<String>,
     /// The object.
-    pub(in crate::server) subject: NoticeSubject,
+    pub(crate) subject: NoticeSubject,
 }
 
 /// The object of a notice.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::server) enum NoticeSubject {
+pub(crate) enum NoticeSubject {
     Volume(NamespacedId),
     Plugin(PluginId),
     /// A job, and whether it was removed.
@@ -37,7 +39,7 @@ pub(in crate::server) enum NoticeSubject {
 }
 
 /// Returns what subscribers hear of an event. The state is that after the event, or a later one.
-pub(in crate::server) fn notices(state: &State, kind: &EventKind) -> Vec<Notice> {
+pub(crate) fn notices(state: &State, kind: &EventKind) -> Vec<Notice> {
     match kind {
         EventKind::NodeRegistered { node } => vec![of_node("NodeRegistration", &node.id)],
         EventKind::NodeBooted { node, .. }
@@ -199,9 +201,13 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::model::ClientStatus;
-    use crate::state::samples::jobs::{alloc_placed, alloc_reported, job_key, job_registered};
-    use crate::state::samples::{History, key, node_registered, registered, started, state_of};
+    use nomad_csi_claims::state::samples::jobs::{
+        alloc_placed, alloc_reported, job_key, job_registered,
+    };
+    use nomad_csi_claims::state::samples::{
+        History, key, node_registered, registered, started, state_of,
+    };
+    use nomad_csi_model::ClientStatus;
 
     fn heard(state: &State, kind: &EventKind) -> Vec<(&'static str, &'static str, String)> {
         let notices = notices(state, kind).into_iter();

@@ -1,7 +1,7 @@
 //! What a subscriber asked for: topics with keys, in a namespace.
 
 use super::notice::Notice;
-use crate::model::Namespace;
+use nomad_csi_model::Namespace;
 
 /// Selects every topic, or every key.
 const EVERY: &str = "*";
@@ -9,11 +9,11 @@ const EVERY: &str = "*";
 /// A text that is not `Topic` or `Topic:key`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("Invalid topic query: {0}")]
-pub(in crate::server) struct TopicError(String);
+pub(crate) struct TopicError(String);
 
 /// The topics and the namespace of a subscriber.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::server) struct Subscription {
+pub(crate) struct Subscription {
     /// Topics with keys; empty for all.
     topics: Vec<(String, String)>,
     namespace: Namespace,
@@ -21,7 +21,7 @@ pub(in crate::server) struct Subscription {
 
 impl Subscription {
     /// Reads the values of the parameter `topic`. None selects every topic.
-    pub(in crate::server) fn parse<'a>(
+    pub(crate) fn parse<'a>(
         topics: impl IntoIterator<Item = &'a str>,
         namespace: Namespace,
     ) -> Result<Self, TopicError> {
@@ -39,7 +39,7 @@ impl Subscription {
     }
 
     /// Whether the subscriber sees this notice. Nodes and plugins are in no namespace.
-    pub(in crate::server) fn includes(&self, notice: &Notice) -> bool {
+    pub(crate) fn includes(&self, notice: &Notice) -> bool {
         let is_here = notice.namespace.is_empty()
             || self.namespace.as_str() == Namespace::ALL
             || self.namespace.as_str() == notice.namespace;
@@ -57,7 +57,7 @@ impl Subscription {
 mod tests {
     use super::super::notice::NoticeSubject;
     use super::*;
-    use crate::state::samples::key;
+    use nomad_csi_claims::state::samples::key;
 
     fn notice() -> Notice {
         Notice {

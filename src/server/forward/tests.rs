@@ -8,19 +8,19 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::*;
-use crate::model::{
+use crate::call_line::{CallClass, CallWidths};
+use crate::call_lines::CallLines;
+use crate::candidates::candidates;
+use crate::forward_error::ForwardOutcome;
+use nomad_csi_claims::state::PluginAlloc;
+use nomad_csi_model::retry::Verdict;
+use nomad_csi_model::{
     ControllerCapabilities, ControllerInfo, Health, Node, NodeId, NodeStatus, PluginId,
     PluginInstance,
 };
-use crate::ports::PluginConnection;
-use crate::ports::StatusCode;
-use crate::ports::fake::NoCallObserver;
-use crate::retry::Verdict;
-use crate::server::call_line::{CallClass, CallWidths};
-use crate::server::call_lines::CallLines;
-use crate::server::candidates::candidates;
-use crate::server::forward_error::ForwardOutcome;
-use crate::state::PluginAlloc;
+use nomad_csi_ports::PluginConnection;
+use nomad_csi_ports::StatusCode;
+use nomad_csi_testing::NoCallObserver;
 
 struct NoControllers;
 
@@ -58,7 +58,7 @@ fn failure(code: StatusCode, verdict: Verdict) -> PluginError {
         code,
         verdict,
         message: String::new(),
-        delivery: crate::ports::Delivery::Answered,
+        delivery: nomad_csi_ports::Delivery::Answered,
     }
 }
 

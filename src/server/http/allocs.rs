@@ -5,10 +5,10 @@ use super::filtering::Paging;
 use super::job_documents::{PlacedAlloc, placed_allocs};
 use super::reply::Reply;
 use super::request::ApiRequest;
-use crate::model::{AllocId, Namespace};
-use crate::server::error::{JobError, ServerError};
-use crate::state::{State, Table, Topic};
-use crate::wire::AllocationStopResponse;
+use crate::error::{JobError, ServerError};
+use nomad_csi_claims::state::{State, Table, Topic};
+use nomad_csi_model::{AllocId, Namespace};
+use nomad_csi_wire::AllocationStopResponse;
 
 type Result<T = Reply> = std::result::Result<T, ServerError>;
 

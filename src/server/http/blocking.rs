@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use super::parameters::Wait;
 use super::request::ApiRequest;
-use crate::server::error::ServerError;
-use crate::state::{State, Topic};
+use crate::error::ServerError;
+use nomad_csi_claims::state::{State, Topic};
 
 /// The default and the longest wait.
 const MAX_WAIT: Duration = Duration::from_secs(300);

@@ -11,7 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::limits::{FREE_BODY, Limits};
-use crate::server::error::RequestError;
+use crate::error::RequestError;
 
 /// The budget for bodies of all connections. A clone is the same budget.
 #[derive(Clone, Debug)]

@@ -8,15 +8,15 @@ use super::blocking::wait_for_index;
 use super::filtering::Paging;
 use super::reply::Reply;
 use super::request::ApiRequest;
-use crate::claim::{Known, StepProblem};
-use crate::model::{
+use crate::claims::{ClaimStatus, MountRequest};
+use crate::error::{ClaimError, ServerError};
+use nomad_csi_claims::claim::{Known, StepProblem};
+use nomad_csi_claims::state::{State, Table, Topic, volume};
+use nomad_csi_model::{
     AccessMode, AllocId, AttachmentMode, MountOptions, Namespace, NamespacedId, NodeId,
     VolumeAlias, VolumeId,
 };
-use crate::server::claims::{ClaimStatus, MountRequest};
-use crate::server::error::{ClaimError, ServerError};
-use crate::state::{State, Table, Topic, volume};
-use crate::wire::{
+use nomad_csi_wire::{
     ClaimDocument, ClaimProblemDocument, ClaimRequestDocument, GoDuration, ReleaseResponse,
 };
 

@@ -8,11 +8,11 @@ use serde_json::json;
 use super::job_documents::placed_allocs;
 use super::reply::Reply;
 use super::request::ApiRequest;
-use crate::model::{Namespace, PluginId};
-use crate::server::error::{RequestError, ServerError};
-use crate::server::services::AgentInfo;
-use crate::state::{State, VariableFilter, VolumeFilter, plugins, variables, volumes};
-use crate::wire::{MemberDocument, MembersDocument};
+use crate::error::{RequestError, ServerError};
+use crate::services::AgentInfo;
+use nomad_csi_claims::state::{State, VariableFilter, VolumeFilter, plugins, variables, volumes};
+use nomad_csi_model::{Namespace, PluginId};
+use nomad_csi_wire::{MemberDocument, MembersDocument};
 
 /// The largest number of matches of one kind in a search.
 const SEARCH_LIMIT: usize = 20;

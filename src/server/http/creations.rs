@@ -2,10 +2,10 @@
 
 use super::reply::Reply;
 use super::request::ApiRequest;
-use crate::model::{Namespace, NamespacedId, VolumeId};
-use crate::server::error::ServerError;
-use crate::server::volumes::PendingCreation;
-use crate::wire::{CreationDocument, CreationStateDocument, GivenUpDocument};
+use crate::error::ServerError;
+use crate::volumes::PendingCreation;
+use nomad_csi_model::{Namespace, NamespacedId, VolumeId};
+use nomad_csi_wire::{CreationDocument, CreationStateDocument, GivenUpDocument};
 
 type Result<T = Reply> = std::result::Result<T, ServerError>;
 

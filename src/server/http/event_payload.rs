@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::job_documents::{PlacedAlloc, evaluation_document, job_document};
 use super::{nodes, plugins, volume_documents};
-use crate::server::event_stream::NoticeSubject;
-use crate::state::{State, plugin, volume};
-use crate::wire::{AllocationDocument, JobDocument};
+use crate::event_stream::NoticeSubject;
+use nomad_csi_claims::state::{State, plugin, volume};
+use nomad_csi_wire::{AllocationDocument, JobDocument};
 
 /// Returns the payload of a notice.
 pub(super) fn payload(state: &State, subject: &NoticeSubject) -> Value {

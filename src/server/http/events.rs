@@ -17,11 +17,11 @@ use super::event_payload::payload;
 use super::places::StreamPlace;
 use super::reply::Reply;
 use super::request::ApiRequest;
-use crate::server::cell::{StateCell, Watch};
-use crate::server::error::{RequestError, ServerError};
-use crate::server::event_stream::{Subscription, notices};
-use crate::state::{Event, State, Table, Topic};
-use crate::wire::{EventBatchDocument, EventDocument};
+use crate::cell::{StateCell, Watch};
+use crate::error::{RequestError, ServerError};
+use crate::event_stream::{Subscription, notices};
+use nomad_csi_claims::state::{Event, State, Table, Topic};
+use nomad_csi_wire::{EventBatchDocument, EventDocument};
 
 /// The longest time between two lines.
 const HEARTBEAT: Duration = Duration::from_secs(30);

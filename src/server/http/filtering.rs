@@ -9,8 +9,8 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::parameters::Parameters;
-use crate::server::error::{RequestError, ServerError};
-use crate::wire::Filter;
+use crate::error::{RequestError, ServerError};
+use nomad_csi_wire::Filter;
 
 type Result<T> = std::result::Result<T, ServerError>;
 

@@ -19,7 +19,7 @@ use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderValue, Method};
 
-use crate::server::error::RequestError;
+use crate::error::RequestError;
 
 /// The longest part of a header that an error shows.
 const SHOWN: usize = 100;

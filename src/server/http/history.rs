@@ -2,12 +2,12 @@
 
 use super::reply::Reply;
 use super::request::ApiRequest;
-use crate::model::{NamespacedId, VolumeId};
-use crate::server::cell::CommitError;
-use crate::server::error::ServerError;
-use crate::server::history::volume_history;
-use crate::state::{Event, EventKind, event_text};
-use crate::wire::VolumeEventDocument;
+use crate::cell::CommitError;
+use crate::error::ServerError;
+use crate::history::volume_history;
+use nomad_csi_claims::state::{Event, EventKind, event_text};
+use nomad_csi_model::{NamespacedId, VolumeId};
+use nomad_csi_wire::VolumeEventDocument;
 
 /// How many events are returned if the request does not say it, and at most.
 const USUAL: usize = 1000;

@@ -2,16 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::job::LaunchTimes;
-use crate::model::{
-    AllocId, ClientStatus, DesiredStatus, EvaluationId, Job, JobKey, JobType, Node, NodeId, Task,
-};
-use crate::server::jobs::JobPlan;
-use crate::state::{
+use crate::jobs::JobPlan;
+use nomad_csi_claims::state::{
     AllocRecord, EvaluationRecord, EvaluationStatus, EvaluationTrigger, GroupFailure, JobRecord,
     JobVersion, Placement, State,
 };
-use crate::wire::{
+use nomad_csi_model::{
+    AllocId, ClientStatus, DesiredStatus, EvaluationId, Job, JobKey, JobType, Node, NodeId, Task,
+};
+use nomad_csi_spec::job::LaunchTimes;
+use nomad_csi_wire::{
     AllocationDocument, AllocationStub, DesiredUpdatesDocument, EvaluationDocument, EvaluationStub,
     GroupDiffDocument, GroupSummaryDocument, JobChildrenDocument, JobDiffDocument, JobDocument,
     JobPlanResponse, JobStub, JobSummaryDocument, PlacementMetricsDocument,
@@ -133,7 +133,7 @@ impl PlacedAlloc<'_> {
         }
     }
 
-    fn tasks(&self) -> Option<BTreeMap<String, crate::wire::TaskStateDocument>> {
+    fn tasks(&self) -> Option<BTreeMap<String, nomad_csi_wire::TaskStateDocument>> {
         let report = self.placement.report.as_ref()?;
         task_states_to_wire(&report.tasks)
     }

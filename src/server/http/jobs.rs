@@ -14,13 +14,13 @@ use super::job_documents::{
 use super::placement_document::placement_document;
 use super::reply::Reply;
 use super::request::ApiRequest;
-use crate::job::report_text;
-use crate::model::{EvaluationId, Job, JobId, JobKey, Namespace};
-use crate::place::Decision;
-use crate::server::error::{JobError, RequestError, ServerError};
-use crate::server::jobs::{DispatchRequest, JobWritten};
-use crate::state::{Evaluation, JobRecord, State, Table, Topic};
-use crate::wire::{
+use crate::error::{JobError, RequestError, ServerError};
+use crate::jobs::{DispatchRequest, JobWritten};
+use nomad_csi_claims::place::Decision;
+use nomad_csi_claims::state::{Evaluation, JobRecord, State, Table, Topic};
+use nomad_csi_model::{EvaluationId, Job, JobId, JobKey, Namespace};
+use nomad_csi_spec::job::report_text;
+use nomad_csi_wire::{
     EvaluationDocument, JobDeregisterResponse, JobDispatchRequest, JobDispatchResponse,
     JobDocument, JobEvaluateRequest, JobRegisterResponse, JobRequestDocument, JobStub,
     JobValidateResponse, PeriodicForceResponse, ignored_parts, job_from_wire, parse_boolean,

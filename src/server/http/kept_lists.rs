@@ -6,8 +6,8 @@ use super::compressed_list::CompressedGroups;
 use super::kept_stubs::{KeptStubs, Text};
 use super::long_body::Pieces;
 use super::reply::{Reply, not_encoded};
-use crate::server::error::ServerError;
-use crate::state::VolumeView;
+use crate::error::ServerError;
+use nomad_csi_claims::state::VolumeView;
 
 /// Smaller bodies, such as one volume, take longer to compress than to send.
 pub(super) const MIN_COMPRESSED_BODY: u16 = 4096;

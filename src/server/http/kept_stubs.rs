@@ -11,7 +11,7 @@ use std::sync::{Arc, PoisonError, RwLock, Weak};
 use axum::body::Bytes;
 
 use super::volume_documents::volume_stub;
-use crate::state::{ClaimsRecord, PluginStatus, VolumeRecord, VolumeView};
+use nomad_csi_claims::state::{ClaimsRecord, PluginStatus, VolumeRecord, VolumeView};
 
 /// How many volumes are looked up under one lock. What is missing is encoded without a lock.
 const VOLUMES_PER_LOCK: usize = 256;
@@ -156,9 +156,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::model::Namespace;
-    use crate::state::samples::History;
-    use crate::state::{State, VolumeFilter, volumes};
+    use nomad_csi_claims::state::samples::History;
+    use nomad_csi_claims::state::{State, VolumeFilter, volumes};
+    use nomad_csi_model::Namespace;
 
     fn views(state: &State) -> Vec<VolumeView> {
         let filter = VolumeFilter {

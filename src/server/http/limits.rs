@@ -10,7 +10,7 @@
 //!
 //! `docs/security.md` lists the limits; a test compares it with this table.
 
-use crate::model::{self, set_limit};
+use nomad_csi_model::{self as model, set_limit};
 
 /// The bytes of a body that need no reservation.
 pub const FREE_BODY: usize = 8 << 10;

@@ -14,12 +14,12 @@ use tokio_util::sync::CancellationToken;
 use super::places::StreamPlace;
 use super::reply::Reply;
 use super::request::ApiRequest;
-use crate::model::AllocId;
-use crate::ports::{
+use crate::error::{JobError, ServerError};
+use nomad_csi_model::AllocId;
+use nomad_csi_ports::{
     LogChunk, LogOrigin, LogPosition, LogStream, TaskLogError, TaskLogs, TaskOutput,
 };
-use crate::server::error::{JobError, ServerError};
-use crate::wire::{LogFrameDocument, parse_boolean};
+use nomad_csi_wire::{LogFrameDocument, parse_boolean};
 
 /// The largest part of an output in one frame, in bytes.
 const CHUNK: u64 = 64 << 10;

@@ -18,7 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::limits::Limits;
-use crate::server::error::RequestError;
+use crate::error::RequestError;
 
 /// Shorter responses need no reservation: the kernel takes them at once.
 pub(super) const LONG: usize = 16 << 10;

@@ -2,8 +2,8 @@
 
 use super::reply::Reply;
 use super::request::ApiRequest;
-use crate::server::error::ServerError;
-use crate::wire::metrics_summary;
+use crate::error::ServerError;
+use nomad_csi_wire::metrics_summary;
 
 pub(super) fn read(request: &ApiRequest) -> Result<Reply, ServerError> {
     let text = request.services.metrics();

@@ -4,10 +4,10 @@ use super::blocking::wait_for_index;
 use super::filtering::Paging;
 use super::reply::Reply;
 use super::request::ApiRequest;
-use crate::model::Namespace;
-use crate::server::error::{NamespaceError, ServerError};
-use crate::state::{NamespaceRecord, State, Table, Topic};
-use crate::wire::NamespaceDocument;
+use crate::error::{NamespaceError, ServerError};
+use nomad_csi_claims::state::{NamespaceRecord, State, Table, Topic};
+use nomad_csi_model::Namespace;
+use nomad_csi_wire::NamespaceDocument;
 
 type Result<T = Reply> = std::result::Result<T, ServerError>;
 

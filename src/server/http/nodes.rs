@@ -7,14 +7,14 @@ use super::filtering::Paging;
 use super::job_documents::placed_allocs;
 use super::reply::Reply;
 use super::request::ApiRequest;
-use crate::model::{Node, NodeId, PluginInstance};
-use crate::ports::{MountAction, MountEvent};
-use crate::server::claims::ClaimService;
-use crate::server::error::{JobError, ServerError};
-use crate::server::node_events::NodeEvent;
-use crate::server::services::AgentInfo;
-use crate::state::{State, Table, Topic, plugins};
-use crate::wire::{
+use crate::claims::ClaimService;
+use crate::error::{JobError, ServerError};
+use crate::node_events::NodeEvent;
+use crate::services::AgentInfo;
+use nomad_csi_claims::state::{State, Table, Topic, plugins};
+use nomad_csi_model::{Node, NodeId, PluginInstance};
+use nomad_csi_ports::{MountAction, MountEvent};
+use nomad_csi_wire::{
     DrainStrategyDocument, HostVolumeDocument, InstanceDocument, NodeDocument, NodeDrainRequest,
     NodeEligibilityRequest, NodeEventDocument, NodeStub, NodeUpdateResponse, instance_to_wire,
     node_to_wire, time_to_wire,

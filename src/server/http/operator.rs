@@ -14,9 +14,9 @@ use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
 use super::places::Peer;
-use crate::model::shell_quoted;
-use crate::server::error::RequestError;
-use crate::wire::TOKEN;
+use crate::error::RequestError;
+use nomad_csi_model::shell_quoted;
+use nomad_csi_wire::TOKEN;
 
 /// The fewest characters of a token.
 const SHORTEST: usize = 32;

@@ -3,7 +3,7 @@
 use super::operator::OperatorAccess;
 use super::places::{Connection, Peer, Places};
 use super::router::{HttpSettings, router};
-use crate::server::services::Services;
+use crate::services::Services;
 
 /// More connections than a test has.
 const MANY: usize = 4096;

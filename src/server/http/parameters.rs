@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use crate::model::Namespace;
-use crate::server::error::RequestError;
-use crate::wire::{GoDuration, parse_boolean};
+use crate::error::RequestError;
+use nomad_csi_model::Namespace;
+use nomad_csi_wire::{GoDuration, parse_boolean};
 
 /// Names and values, in order.
 #[derive(Clone, Debug, Default)]

@@ -1,9 +1,9 @@
 //! What the scheduler decides about a job, in JSON.
 
-use crate::model::{JobKey, NodeId};
-use crate::place::{Decision, SlotOutcome};
-use crate::state::State;
-use crate::wire::{NodeRefusalDocument, PlacementDocument, PlacementSlotDocument};
+use nomad_csi_claims::place::{Decision, SlotOutcome};
+use nomad_csi_claims::state::State;
+use nomad_csi_model::{JobKey, NodeId};
+use nomad_csi_wire::{NodeRefusalDocument, PlacementDocument, PlacementSlotDocument};
 
 /// What the scheduler decides about each slot of a job.
 pub(super) fn placement_document(

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::server::error::RequestError;
+use crate::error::RequestError;
 
 /// How many clients at least share the places of streams.
 const STREAM_SHARES: usize = 4;

@@ -4,10 +4,10 @@ use super::blocking::wait_for_index;
 use super::filtering::Paging;
 use super::reply::Reply;
 use super::request::ApiRequest;
-use crate::model::PluginId;
-use crate::server::error::ServerError;
-use crate::state::{PluginView, State, Subject, Table, Topic, plugin, plugins};
-use crate::wire::{
+use crate::error::ServerError;
+use nomad_csi_claims::state::{PluginView, State, Subject, Table, Topic, plugin, plugins};
+use nomad_csi_model::PluginId;
+use nomad_csi_wire::{
     PluginDocument, PluginStub, capacity_to_wire, plugin_summary_to_wire, plugin_to_wire,
 };
 

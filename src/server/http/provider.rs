@@ -6,11 +6,11 @@
 use super::parameters::Parameters;
 use super::reply::Reply;
 use super::request::ApiRequest;
-use crate::model::{Namespace, NamespacedId, PluginId, SnapshotId, VolumeId};
-use crate::ports::PageRequest;
-use crate::server::error::{ServerError, SnapshotError};
-use crate::server::volumes::SnapshotRequest;
-use crate::wire::{
+use crate::error::{ServerError, SnapshotError};
+use crate::volumes::SnapshotRequest;
+use nomad_csi_model::{Namespace, NamespacedId, PluginId, SnapshotId, VolumeId};
+use nomad_csi_ports::PageRequest;
+use nomad_csi_wire::{
     ExternalVolumesResponse, SnapshotDocument, SnapshotsRequest, SnapshotsResponse,
     external_volume_to_wire, snapshot_to_wire,
 };

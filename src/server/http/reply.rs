@@ -14,9 +14,9 @@ use serde_json::ser::PrettyFormatter;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::long_body::{LongBody, Pieces};
-use crate::ports::METRICS_CONTENT_TYPE;
-use crate::server::error::{ServerError, shortened};
-use crate::wire::{AGENT, ErrorBody, INDEX, KNOWN_LEADER, LAST_CONTACT, NEXT_TOKEN};
+use crate::error::{ServerError, shortened};
+use nomad_csi_ports::METRICS_CONTENT_TYPE;
+use nomad_csi_wire::{AGENT, ErrorBody, INDEX, KNOWN_LEADER, LAST_CONTACT, NEXT_TOKEN};
 
 /// The longest text of an error in bytes.
 const LONGEST_ERROR: usize = 512 << 10;

@@ -11,10 +11,10 @@ use super::body::ReceivedBody;
 use super::kept_lists::KeptLists;
 use super::parameters::Parameters;
 use super::places::Connection;
-use crate::model::Secrets;
-use crate::server::error::{RequestError, ServerError};
-use crate::server::services::Services;
-use crate::wire::{DecodeLimits, SECRETS, decode_bounded, parse_secrets_header};
+use crate::error::{RequestError, ServerError};
+use crate::services::Services;
+use nomad_csi_model::Secrets;
+use nomad_csi_wire::{DecodeLimits, SECRETS, decode_bounded, parse_secrets_header};
 
 /// Lists of this length are encoded few at a time (`limits`), and on a blocking thread.
 pub(super) const LONG_LIST: usize = 256;

@@ -7,8 +7,8 @@
 use http::Method;
 use percent_encoding::percent_decode_str;
 
-use crate::model::{JobId, JobPathProblem};
-use crate::server::error::{RequestError, ServerError};
+use crate::error::{RequestError, ServerError};
+use nomad_csi_model::{JobId, JobPathProblem};
 
 /// An endpoint with the parameters of its path.
 #[derive(Clone, Debug, PartialEq, Eq)]

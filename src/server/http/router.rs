@@ -31,9 +31,9 @@ use super::{
     allocs, claims, cluster, creations, events, history, jobs, logs, metrics, namespaces, nodes,
     plugins, provider, variables, volumes,
 };
-use crate::server::error::{RequestError, ServerError};
-use crate::server::services::Services;
-use crate::wire::DecodeLimits;
+use crate::error::{RequestError, ServerError};
+use crate::services::Services;
+use nomad_csi_wire::DecodeLimits;
 
 /// What an operator can set for the HTTP API.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

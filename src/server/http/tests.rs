@@ -26,16 +26,17 @@ use tower::ServiceExt as _;
 use super::{
     Connection, HttpSettings, Limits, OperatorAccess, Peer, Places, operator_router, router,
 };
-use crate::diagnostic::Code;
-use crate::model::{NodeId, Secrets, VolumeRequest};
-use crate::ports::fake::{FakeClock, FakeDirectory, FakeSealer, Fault, PluginSettings};
-use crate::ports::{IdSource, Rpc, StatusCode};
-use crate::server::fake::FakeAgent;
-use crate::server::services::Services;
-use crate::server::volumes::{VolumeLimits, VolumePorts};
-use crate::state::samples::jobs::{job, job_key};
-use crate::state::{Event, EventKind};
-use crate::wire::{ErrorBody, INDEX, KNOWN_LEADER, LAST_CONTACT, NEXT_TOKEN, job_to_wire};
+use crate::fake::FakeAgent;
+use crate::fake::FakeSealer;
+use crate::services::Services;
+use crate::volumes::{VolumeLimits, VolumePorts};
+use nomad_csi_claims::state::samples::jobs::{job, job_key};
+use nomad_csi_claims::state::{Event, EventKind};
+use nomad_csi_model::diagnostic::Code;
+use nomad_csi_model::{NodeId, Secrets, VolumeRequest};
+use nomad_csi_ports::{IdSource, Rpc, StatusCode};
+use nomad_csi_testing::{FakeClock, FakeDirectory, Fault, PluginSettings};
+use nomad_csi_wire::{ErrorBody, INDEX, KNOWN_LEADER, LAST_CONTACT, NEXT_TOKEN, job_to_wire};
 
 pub(super) struct Answer {
     pub(super) status: u16,
@@ -954,7 +955,7 @@ async fn a_node_has_a_strategy_while_it_drains() {
     let mut node = state.node(&NodeId::new(FakeAgent::NODE)).unwrap().clone();
     (node.is_draining, node.keeps_system_jobs) = (true, true);
     let kind = EventKind::NodeRegistered { node };
-    crate::state::apply(&mut state, &Event::new(0, kind));
+    nomad_csi_claims::state::apply(&mut state, &Event::new(0, kind));
     let node = state.node(&NodeId::new(FakeAgent::NODE)).unwrap();
     let document = serde_json::to_value(super::nodes::document(&state, node)).unwrap();
     assert_eq!(document["DrainStrategy"]["IgnoreSystemJobs"], json!(true));

@@ -9,13 +9,13 @@ use http::{Method, StatusCode};
 use super::blocking::wait_for_index;
 use super::reply::Reply;
 use super::request::{ApiRequest, LONG_LIST};
-use crate::model::{Namespace, Secrets, VariableKey, VariablePath};
-use crate::server::error::{RequestError, ServerError, VariableError};
-use crate::server::variables::{VariableContents, VariableWrite, VariableWriteOutcome};
-use crate::state::{
+use crate::error::{RequestError, ServerError, VariableError};
+use crate::variables::{VariableContents, VariableWrite, VariableWriteOutcome};
+use nomad_csi_claims::state::{
     State, Subject, Table, Topic, VariableFilter, VariableRecord, VariableToken, variables,
 };
-use crate::wire::{GoDuration, ItemsDocument, LockDocument, VariableDocument};
+use nomad_csi_model::{Namespace, Secrets, VariableKey, VariablePath};
+use nomad_csi_wire::{GoDuration, ItemsDocument, LockDocument, VariableDocument};
 
 type Result<T = Reply> = std::result::Result<T, ServerError>;
 

@@ -1,7 +1,7 @@
 //! The documents of volumes, with the fields that only this agent has.
 
-use crate::state::VolumeView;
-use crate::wire::{VolumeDocument, VolumeStub, stub_to_wire, time_to_wire, volume_to_wire};
+use nomad_csi_claims::state::VolumeView;
+use nomad_csi_wire::{VolumeDocument, VolumeStub, stub_to_wire, time_to_wire, volume_to_wire};
 
 /// Encodes a volume in a list, with the fields that only this agent has.
 pub(super) fn volume_stub(view: &VolumeView) -> VolumeStub {

@@ -14,14 +14,14 @@ use super::parameters::Parameters;
 use super::reply::Reply;
 use super::request::{ApiRequest, LONG_LIST};
 use super::volume_documents::{volume_document, volume_stub};
-use crate::model::{Namespace, NamespacedId, NodeId, PluginId, VolumeId, one_line};
-use crate::server::error::{RequestError, ServerError};
-use crate::server::volumes::{VolumeSubmission, VolumeWriteResult};
-use crate::state::{
+use crate::error::{RequestError, ServerError};
+use crate::volumes::{VolumeSubmission, VolumeWriteResult};
+use nomad_csi_claims::state::{
     State, Subject, Table, Topic, VolumeFilter, VolumePage, VolumeToken, VolumeView, plugin,
     volume, volumes,
 };
-use crate::wire::{
+use nomad_csi_model::{Namespace, NamespacedId, NodeId, PluginId, VolumeId, one_line};
+use nomad_csi_wire::{
     Filter, KeptFilesDocument, ModifyRequest, ModifyResponse, VolumeDocument, VolumeStub,
     WriteRequest, WriteResponse, request_from_wire, stats_to_wire, volume_health_to_wire,
 };

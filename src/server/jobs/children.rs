@@ -4,12 +4,12 @@
 //! restart neither repeats nor forgets one. Launches that were due while no agent ran are one launch, as in Nomad.
 
 use super::forgetting::is_over;
-use crate::job::{LaunchTimes, LaunchTimesProblem};
-use crate::model::{
+use nomad_csi_claims::place::evaluate;
+use nomad_csi_claims::state::{JobRecord, State};
+use nomad_csi_model::{
     Dispatch, Job, JobId, JobKey, JobOrigin, Parameterized, Payload, PayloadRule, TaskEnvironment,
 };
-use crate::place::evaluate;
-use crate::state::{JobRecord, State};
+use nomad_csi_spec::job::{LaunchTimes, LaunchTimesProblem};
 
 /// The number of nanoseconds of a second.
 const SECOND: i64 = 1_000_000_000;

@@ -10,16 +10,20 @@ use async_trait::async_trait;
 
 use super::ports::JobPorts;
 use super::settings::JobSealer;
-use crate::claim::{ClaimEvent, ClaimKey, Known};
-use crate::model::{AllocId, AllocReport, Job, JobVolumeKind, NamespacedId, NodeId, VolumeAlias};
-use crate::ports::{
+use crate::cell::{CommitError, Expected, Watch};
+use crate::claims::{ClaimService, MountRequest};
+use crate::error::{ClaimError, ServerError};
+use nomad_csi_claims::claim::{ClaimEvent, ClaimKey, Known};
+use nomad_csi_claims::state::{
+    AllocEvent, Event, EventKind, Placement, State, Subject, Table, Topic,
+};
+use nomad_csi_model::{
+    AllocId, AllocReport, Job, JobVolumeKind, NamespacedId, NodeId, VolumeAlias,
+};
+use nomad_csi_ports::{
     AssignedAlloc, AssignedAllocs, ControlPlane, ControlPlaneError, LostMount, MountRefused,
     UnreadableAlloc,
 };
-use crate::server::cell::{CommitError, Expected, Watch};
-use crate::server::claims::{ClaimService, MountRequest};
-use crate::server::error::{ClaimError, ServerError};
-use crate::state::{AllocEvent, Event, EventKind, Placement, State, Subject, Table, Topic};
 
 /// How long one attempt waits until a volume is published; the next one continues it.
 const MOUNT_WAIT: Duration = Duration::from_secs(60);

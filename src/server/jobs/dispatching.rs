@@ -2,10 +2,10 @@
 
 use super::children::{DispatchRequest, dispatch_problem, dispatched_job, launched_job};
 use super::service::{CONFLICT_RETRIES, JobService, JobWritten, Result, busy, namespace_of};
-use crate::model::{EvaluationId, Job, JobId, JobKey};
-use crate::server::cell::{CommitError, Expected};
-use crate::server::error::JobError;
-use crate::state::{EvaluationTrigger, Event, JobRecord};
+use crate::cell::{CommitError, Expected};
+use crate::error::JobError;
+use nomad_csi_claims::state::{EvaluationTrigger, Event, JobRecord};
+use nomad_csi_model::{EvaluationId, Job, JobId, JobKey};
 
 /// A job that was made on request.
 #[derive(Clone, Debug, PartialEq, Eq)]

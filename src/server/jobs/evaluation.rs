@@ -3,12 +3,12 @@
 //! A submission or a stop makes a pending evaluation. The scheduler completes it. What could not be placed waits in
 //! a blocked evaluation, which changes only if the reasons do, and is complete when everything is placed.
 
-use crate::model::{AllocId, EvaluationId, JobKey};
-use crate::place::Decision;
-use crate::ports::IdSource;
-use crate::state::{
+use nomad_csi_claims::place::Decision;
+use nomad_csi_claims::state::{
     AllocEvent, Evaluation, EvaluationStatus, EvaluationTrigger, EventKind, JobEvent, JobRecord,
 };
+use nomad_csi_model::{AllocId, EvaluationId, JobKey};
+use nomad_csi_ports::IdSource;
 
 /// Returns the events of a decision; none if nothing changes.
 pub(super) fn events_of(

@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::{AllocId, JobKey};
-use crate::place::{Decision, evaluate};
-use crate::state::{AllocRecord, EventKind, JobEvent, JobRecord, State};
+use nomad_csi_claims::place::{Decision, evaluate};
+use nomad_csi_claims::state::{AllocRecord, EventKind, JobEvent, JobRecord, State};
+use nomad_csi_model::{AllocId, JobKey};
 
 /// How long a purged job without allocations stays on record, so that a client that follows its last evaluation finds it.
 const PURGED_STAY: i64 = 60_000_000_000;
@@ -102,7 +102,7 @@ fn old_launches(state: &State, record: &JobRecord, now: i64) -> Vec<EventKind> {
 
 /// Returns the events that forget jobs and all their allocations at once; `None` if one of them runs something, has a claim
 /// or was not stopped, or if these are more than a commit should have.
-pub(in crate::server) fn forget_stopped(state: &State, jobs: &[JobKey]) -> Option<Vec<EventKind>> {
+pub(crate) fn forget_stopped(state: &State, jobs: &[JobKey]) -> Option<Vec<EventKind>> {
     let mut events = vec![];
     for key in jobs {
         let record = state.job(key).filter(|record| record.is_stopped)?;

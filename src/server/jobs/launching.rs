@@ -5,10 +5,10 @@ use tracing::{info, warn};
 use super::children::{DueLaunch, NextLaunch, has_running_child, launched_job, next_launch};
 use super::ports::JobPorts;
 use super::settings::JobSealer;
-use crate::model::{EvaluationId, JobKey};
-use crate::server::cell::{CommitError, Expected};
-use crate::server::error::ServerError;
-use crate::state::{EvaluationTrigger, Event, EventKind, JobEvent, JobRecord};
+use crate::cell::{CommitError, Expected};
+use crate::error::ServerError;
+use nomad_csi_claims::state::{EvaluationTrigger, Event, EventKind, JobEvent, JobRecord};
+use nomad_csi_model::{EvaluationId, JobKey};
 
 /// The pause after a launch could not be recorded.
 const FAILURE_PAUSE: i64 = 5_000_000_000;

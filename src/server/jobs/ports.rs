@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::ports::{Clock, IdSource, Sealer};
-use crate::server::cell::StateCell;
+use crate::cell::StateCell;
+use crate::sealer::Sealer;
+use nomad_csi_ports::{Clock, IdSource};
 
 /// The ports of jobs.
 #[derive(Clone)]

@@ -14,10 +14,10 @@ use super::evaluation::events_of;
 use super::forgetting::forgotten;
 use super::launching::Launcher;
 use super::ports::JobPorts;
-use crate::model::{JobKey, Node};
-use crate::place::{Decision, evaluate, is_drained};
-use crate::server::cell::{CommitError, Expected, Watch};
-use crate::state::{AllocRecord, Event, EventKind, State, Table, Topic};
+use crate::cell::{CommitError, Expected, Watch};
+use nomad_csi_claims::place::{Decision, evaluate, is_drained};
+use nomad_csi_claims::state::{AllocRecord, Event, EventKind, State, Table, Topic};
+use nomad_csi_model::{JobKey, Node};
 
 /// The longest sleep, because wall time may be changed meanwhile.
 const LONGEST_SLEEP: std::time::Duration = std::time::Duration::from_secs(60);

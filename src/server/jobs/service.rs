@@ -1,16 +1,16 @@
 //! [`JobService`]: what clients want of jobs, recorded and answered at once.
 
-use crate::diagnostic::Severity;
-use crate::job::{JobProblem, report_text, root_tasks, validate};
-use crate::model::{AllocId, EvaluationId, Job, JobKey, JobType, Node, NodeId};
-use crate::place::{Decision, evaluate};
-use crate::server::cell::{CommitError, Expected};
-use crate::server::error::{JobError, NamespaceUser, ServerError};
-use crate::server::keyed_limiter::KeyedLimiter;
-use crate::state::{
+use crate::cell::{CommitError, Expected};
+use crate::error::{JobError, NamespaceUser, ServerError};
+use crate::keyed_limiter::KeyedLimiter;
+use nomad_csi_claims::place::{Decision, evaluate};
+use nomad_csi_claims::state::{
     AllocEvent, AllocRecord, Evaluation, EvaluationTrigger, Event, EventKind, JobEvent, JobRecord,
     JobVersion, Shared, State, Table, Topic,
 };
+use nomad_csi_model::diagnostic::Severity;
+use nomad_csi_model::{AllocId, EvaluationId, Job, JobKey, JobType, Node, NodeId};
+use nomad_csi_spec::job::{JobProblem, report_text, root_tasks, validate};
 
 use super::children::{NextLaunch, next_launch, update_problem};
 use super::evaluation::evaluated;
@@ -442,7 +442,7 @@ impl JobService {
     ///
     /// # Errors
     /// If it cannot be opened.
-    pub(in crate::server) fn complete(&self, record: &JobRecord) -> Result<Job> {
+    pub(crate) fn complete(&self, record: &JobRecord) -> Result<Job> {
         self.sealer.open(&record.current)
     }
 

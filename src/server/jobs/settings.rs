@@ -2,22 +2,22 @@
 
 use std::sync::Arc;
 
-use crate::model::{EvaluationId, Job, JobKey, SealedSecrets, SecretOwner, Secrets};
-use crate::ports::{SealError, Sealer};
-use crate::server::error::ServerError;
-use crate::state::{Evaluation, EvaluationTrigger, EventKind, JobEvent, JobVersion};
+use crate::error::ServerError;
+use crate::sealer::{SealError, Sealer};
+use nomad_csi_claims::state::{Evaluation, EvaluationTrigger, EventKind, JobEvent, JobVersion};
+use nomad_csi_model::{EvaluationId, Job, JobKey, SealedSecrets, SecretOwner, Secrets};
 
 /// Seals and opens jobs. A clone uses the same key.
 #[derive(Clone)]
-pub(in crate::server) struct JobSealer(Arc<dyn Sealer>);
+pub(crate) struct JobSealer(Arc<dyn Sealer>);
 
 impl JobSealer {
-    pub(in crate::server) fn new(sealer: Arc<dyn Sealer>) -> Self {
+    pub(crate) fn new(sealer: Arc<dyn Sealer>) -> Self {
         Self(sealer)
     }
 
     /// What may be secret of a job, sealed.
-    pub(in crate::server) fn seal(&self, key: &JobKey, settings: &Secrets) -> SealedSecrets {
+    pub(crate) fn seal(&self, key: &JobKey, settings: &Secrets) -> SealedSecrets {
         self.0.seal(&SecretOwner::Job(key.clone()), settings)
     }
 
@@ -54,7 +54,7 @@ impl JobSealer {
     }
 
     /// The job of a version without what may be secret, and that; `None` if the version has nothing of it in clear.
-    pub(in crate::server) fn taken_again(
+    pub(crate) fn taken_again(
         &self,
         version: &JobVersion,
     ) -> Result<Option<(Job, Secrets)>, ServerError> {
@@ -64,7 +64,7 @@ impl JobSealer {
     }
 
     /// The complete job.
-    pub(in crate::server) fn open(&self, version: &JobVersion) -> Result<Job, ServerError> {
+    pub(crate) fn open(&self, version: &JobVersion) -> Result<Job, ServerError> {
         let job = version.job.with_settings(&self.settings_of(version)?);
         job.map_err(|_| ServerError::Secrets {
             owner: SecretOwner::Job(version.key()),

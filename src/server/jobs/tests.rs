@@ -5,23 +5,26 @@ mod children;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::diagnostic::Code;
-use crate::model::SecretOwner;
-use crate::model::{
+use crate::StateLimits;
+use crate::error::{JobError, ServerError};
+use crate::fake::AppendFault;
+use crate::fake::FakeAgent;
+use crate::jobs::LocalControlPlane;
+use crate::jobs::forgetting::forgotten;
+use crate::journal::JournalErrorKind;
+use crate::sealer::Sealer as _;
+use nomad_csi_claims::place::Decision;
+use nomad_csi_claims::state::samples::jobs::{alloc_placed, job, job_key, job_registered};
+use nomad_csi_claims::state::{EvaluationRecord, EvaluationStatus, State, Table, Topic};
+use nomad_csi_model::SecretOwner;
+use nomad_csi_model::diagnostic::Code;
+use nomad_csi_model::{
     AccessMode, AllocId, AllocReport, AttachmentMode, ClientStatus, CsiPluginConfig, CsiPluginType,
     EvaluationId, Job, JobKey, JobType, JobVolume, JobVolumeKind, Node, NodeId, ReschedulePolicy,
     TaskEnvironment, VolumeAlias,
 };
-use crate::place::Decision;
-use crate::ports::fake::{AppendFault, PluginSettings};
-use crate::ports::{AssignedAlloc, Clock as _, ControlPlane as _, JournalErrorKind, Sealer as _};
-use crate::server::StateLimits;
-use crate::server::error::{JobError, ServerError};
-use crate::server::fake::FakeAgent;
-use crate::server::jobs::LocalControlPlane;
-use crate::server::jobs::forgetting::forgotten;
-use crate::state::samples::jobs::{alloc_placed, job, job_key, job_registered};
-use crate::state::{EvaluationRecord, EvaluationStatus, State, Table, Topic};
+use nomad_csi_ports::{AssignedAlloc, Clock as _, ControlPlane as _};
+use nomad_csi_testing::PluginSettings;
 
 async fn agent() -> FakeAgent {
     FakeAgent::start(PluginSettings::default()).await.unwrap()

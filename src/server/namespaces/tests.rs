@@ -1,10 +1,10 @@
 //! A deletion and a write into the same namespace: one of them wins, and nothing is left without its
 //! namespace.
 
-use crate::model::{Namespace, VolumeRequest};
-use crate::ports::fake::PluginSettings;
-use crate::server::fake::FakeAgent;
-use crate::state::violations;
+use crate::fake::FakeAgent;
+use nomad_csi_claims::state::violations;
+use nomad_csi_model::{Namespace, VolumeRequest};
+use nomad_csi_testing::PluginSettings;
 
 #[tokio::test(start_paused = true)]
 async fn a_deletion_and_a_creation_exclude_each_other() {

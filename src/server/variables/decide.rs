@@ -5,9 +5,9 @@
 //! is a conflict (Nomad stores a lock that never expires), and a write by the lock's holder keeps the
 //! lock's TTL and delay.
 
-use crate::model::{Namespace, Secrets, VariableKey};
-use crate::server::error::VariableError;
-use crate::state::{VariableLock, VariableRecord};
+use crate::error::VariableError;
+use nomad_csi_claims::state::{VariableLock, VariableRecord};
+use nomad_csi_model::{Namespace, Secrets, VariableKey};
 
 const SECOND: i64 = 1_000_000_000;
 /// The default TTL and delay of a lock.

@@ -15,16 +15,17 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use super::decide::{Decision, VariableWrite, check, decide};
-use crate::model::{SealedSecrets, SecretOwner, Secrets, VariableKey};
-use crate::ports::{Clock, IdSource, Sealer};
-use crate::server::acquire::within;
-use crate::server::cell::{CommitError, Expected, StateCell};
-use crate::server::error::ServerError;
-use crate::server::keyed_limiter::{KeyedLimiter, KeyedPermit};
-use crate::state::{
+use crate::acquire::within;
+use crate::cell::{CommitError, Expected, StateCell};
+use crate::error::ServerError;
+use crate::keyed_limiter::{KeyedLimiter, KeyedPermit};
+use crate::sealer::Sealer;
+use nomad_csi_claims::state::{
     Event, EventKind, LockTerms, Table, Topic, VariableEvent, VariableRecord, expired_locks,
     next_lock_end,
 };
+use nomad_csi_model::{SealedSecrets, SecretOwner, Secrets, VariableKey};
+use nomad_csi_ports::{Clock, IdSource};
 
 /// How many writes may wait for one variable.
 const MAX_WAITING: usize = 1024;

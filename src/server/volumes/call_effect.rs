@@ -1,8 +1,8 @@
 //! What the failure of a controller call proves about its effect.
 
-use crate::ports::StatusCode;
-use crate::server::error::ServerError;
-use crate::server::forward_error::{ForwardError, ForwardOutcome};
+use crate::error::ServerError;
+use crate::forward_error::{ForwardError, ForwardOutcome};
+use nomad_csi_ports::StatusCode;
 
 /// Calls that were sent earlier under the same intent and have no answer on record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,13 +11,13 @@ use futures_util::stream::{self, StreamExt as _};
 use super::limiter::OperationLimiter;
 use super::plugin::VolumePlugin;
 use super::store::VolumeStore;
-use crate::model::{Capacity, CapacityReport, PluginId, Topology};
-use crate::ports::{GetCapacity, Rpc};
-use crate::server::call_line::CallClass;
-use crate::server::candidates::Candidates;
-use crate::server::error::ServerError;
-use crate::server::forward::Forwarder;
-use crate::server::forward_error::ForwardError;
+use crate::call_line::CallClass;
+use crate::candidates::Candidates;
+use crate::error::ServerError;
+use crate::forward::Forwarder;
+use crate::forward_error::ForwardError;
+use nomad_csi_model::{Capacity, CapacityReport, PluginId, Topology};
+use nomad_csi_ports::{GetCapacity, Rpc};
 
 /// How many topologies are asked about.
 pub(super) const MAX_TOPOLOGIES: usize = 32;

@@ -23,13 +23,13 @@ use super::validation::{ValidationTarget, validate_submission};
 use super::warnings::{
     expansion_warnings, ignored_field_warnings, shared_warning, topology_warning,
 };
-use crate::model::{NamespacedId, Volume, VolumeRequest};
-use crate::ports::StatusCode;
-use crate::server::cell::Expected;
-use crate::server::error::{ResidualState, ServerError, UpdateOrigin};
-use crate::server::forward_error::ForwardOutcome;
-use crate::server::sealing::VolumeSealer;
-use crate::state::{CreateRequest, Phase, State, VolumeRecord, VolumeView, volume};
+use crate::cell::Expected;
+use crate::error::{ResidualState, ServerError, UpdateOrigin};
+use crate::forward_error::ForwardOutcome;
+use crate::sealing::VolumeSealer;
+use nomad_csi_claims::state::{CreateRequest, Phase, State, VolumeRecord, VolumeView, volume};
+use nomad_csi_model::{NamespacedId, Volume, VolumeRequest};
+use nomad_csi_ports::StatusCode;
 
 const ORIGIN: UpdateOrigin = UpdateOrigin::Create;
 

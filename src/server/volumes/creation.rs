@@ -20,22 +20,22 @@ use super::capacity::CapacityReader;
 use super::limiter::OperationLimiter;
 use super::plugin::VolumePlugin;
 use super::store::{VolumeStore, conflict, unchanged};
-use crate::model::{CapacityReport, MountOptions, NamespacedId, PluginId, RemoteVolume, Secrets};
-use crate::ports::{CreateVolume, CreatedVolume, GetCapacity, StatusCode, VolumeSource};
-use crate::server::call_line::CallClass;
-use crate::server::call_lines::CallPermit;
-use crate::server::candidates::Candidates;
-use crate::server::cell::{CommitError, Expected};
-use crate::server::early_reply::reply_early;
-use crate::server::error::{
-    CallTarget, ControllerOperation, PluginFailure, ResidualState, ServerError,
-};
-use crate::server::forward::Forwarder;
-use crate::server::forward_error::ForwardError;
-use crate::server::sealing::VolumeSealer;
-use crate::state::{
+use crate::call_line::CallClass;
+use crate::call_lines::CallPermit;
+use crate::candidates::Candidates;
+use crate::cell::{CommitError, Expected};
+use crate::early_reply::reply_early;
+use crate::error::{CallTarget, ControllerOperation, PluginFailure, ResidualState, ServerError};
+use crate::forward::Forwarder;
+use crate::forward_error::ForwardError;
+use crate::sealing::VolumeSealer;
+use nomad_csi_claims::state::{
     CreateRequest, EventKind, Phase, ProviderFacts, VolumeDefinition, VolumeRecord, provider_name,
 };
+use nomad_csi_model::{
+    CapacityReport, MountOptions, NamespacedId, PluginId, RemoteVolume, Secrets,
+};
+use nomad_csi_ports::{CreateVolume, CreatedVolume, GetCapacity, StatusCode, VolumeSource};
 
 /// A recorded intent to create a volume.
 pub(super) struct CreateIntent {

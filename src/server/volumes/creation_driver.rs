@@ -20,13 +20,13 @@ use super::pending::{Controllers, CreationAttempts, CreationPauses, Pause};
 use super::plugin::VolumePlugin;
 use super::ports::{VolumeLimits, VolumePorts};
 use super::service::VolumeService;
-use crate::model::{NamespacedId, PluginId};
-use crate::ports::{Clock, IdSource};
-use crate::retry::{RetryPolicy, Verdict};
-use crate::server::cell::{StateCell, Watch};
-use crate::server::error::ServerError;
-use crate::server::forward_error::ForwardError;
-use crate::state::{State, Table, Topic};
+use crate::cell::{StateCell, Watch};
+use crate::error::ServerError;
+use crate::forward_error::ForwardError;
+use nomad_csi_claims::state::{State, Table, Topic};
+use nomad_csi_model::retry::{RetryPolicy, Verdict};
+use nomad_csi_model::{NamespacedId, PluginId};
+use nomad_csi_ports::{Clock, IdSource};
 
 /// Continues the creations that did not end.
 pub(crate) struct CreationDriver {

@@ -14,21 +14,19 @@ use super::creation::CreationProtocol;
 use super::limiter::{LockedResource, OperationLimiter};
 use super::plugin::VolumePlugin;
 use super::store::{VolumeStore, unchanged};
-use crate::model::{CapacityReport, ExternalId, NamespacedId, Secrets, Volume};
-use crate::ports::StatusCode;
-use crate::retry::Verdict;
-use crate::server::call_line::CallClass;
-use crate::server::call_lines::CallPermit;
-use crate::server::candidates::Candidates;
-use crate::server::cell::Expected;
-use crate::server::early_reply::reply_early;
-use crate::server::error::{
-    CallTarget, ControllerOperation, PluginFailure, ResidualState, ServerError,
-};
-use crate::server::forward::Forwarder;
-use crate::server::forward_error::ForwardError;
-use crate::server::sealing::VolumeSealer;
-use crate::state::{EventKind, Phase, VolumeView, volumes_of_data};
+use crate::call_line::CallClass;
+use crate::call_lines::CallPermit;
+use crate::candidates::Candidates;
+use crate::cell::Expected;
+use crate::early_reply::reply_early;
+use crate::error::{CallTarget, ControllerOperation, PluginFailure, ResidualState, ServerError};
+use crate::forward::Forwarder;
+use crate::forward_error::ForwardError;
+use crate::sealing::VolumeSealer;
+use nomad_csi_claims::state::{EventKind, Phase, VolumeView, volumes_of_data};
+use nomad_csi_model::retry::Verdict;
+use nomad_csi_model::{CapacityReport, ExternalId, NamespacedId, Secrets, Volume};
+use nomad_csi_ports::StatusCode;
 
 /// Deletes volumes.
 pub(super) struct VolumeDeleter {

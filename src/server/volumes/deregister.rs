@@ -9,11 +9,11 @@ use super::creation::CreationProtocol;
 use super::delete::in_use;
 use super::limiter::{LockedResource, OperationLimiter};
 use super::store::{VolumeStore, unchanged};
-use crate::claim::{ClaimEvent, Tombstone};
-use crate::model::NamespacedId;
-use crate::server::claims::writers;
-use crate::server::error::ServerError;
-use crate::state::{EventKind, VolumeRecord, VolumeView};
+use crate::claims::writers;
+use crate::error::ServerError;
+use nomad_csi_claims::claim::{ClaimEvent, Tombstone};
+use nomad_csi_claims::state::{EventKind, VolumeRecord, VolumeView};
+use nomad_csi_model::NamespacedId;
 
 /// Deregisters volumes: all of a request or none.
 pub(super) struct VolumeDeregistrar {

@@ -14,18 +14,18 @@ use tracing::{info, warn};
 use super::call_effect::{PriorCalls, certainly_had_no_effect, is_permanently_refused};
 use super::limiter::OperationLimiter;
 use super::store::{VolumeStore, unchanged};
-use crate::model::{Capability, CapacityRange, CapacityReport, NamespacedId, Secrets};
-use crate::ports::{ExpandVolume, ExpandedVolume};
-use crate::server::call_line::CallClass;
-use crate::server::call_lines::CallPermit;
-use crate::server::candidates::Candidates;
-use crate::server::early_reply::reply_early;
-use crate::server::error::{
+use crate::call_line::CallClass;
+use crate::call_lines::CallPermit;
+use crate::candidates::Candidates;
+use crate::early_reply::reply_early;
+use crate::error::{
     CallTarget, ControllerOperation, PluginFailure, ResidualState, ServerError, UpdateOrigin,
 };
-use crate::server::forward::Forwarder;
-use crate::server::forward_error::ForwardError;
-use crate::state::{EventKind, VolumeRecord, provider_name};
+use crate::forward::Forwarder;
+use crate::forward_error::ForwardError;
+use nomad_csi_claims::state::{EventKind, VolumeRecord, provider_name};
+use nomad_csi_model::{Capability, CapacityRange, CapacityReport, NamespacedId, Secrets};
+use nomad_csi_ports::{ExpandVolume, ExpandedVolume};
 
 /// An expansion that comes before an update.
 #[derive(Debug)]

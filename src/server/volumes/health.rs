@@ -12,17 +12,17 @@ use futures_util::stream::{self, StreamExt as _};
 use super::limiter::OperationLimiter;
 use super::plugin::VolumePlugin;
 use super::store::VolumeStore;
-use crate::model::{
+use crate::call_line::CallClass;
+use crate::candidates::Candidates;
+use crate::error::ServerError;
+use crate::forward::Forwarder;
+use crate::forward_error::ForwardError;
+use crate::sealing::VolumeSealer;
+use nomad_csi_claims::state::VolumeView;
+use nomad_csi_model::{
     AllocId, ExternalId, ExternalVolume, NamespacedId, NodeId, Secrets, VolumeHealth, VolumeStatus,
 };
-use crate::ports::{ListVolumeHealth, NodeVolumeHealth, PageRequest, PluginDirectory, Rpc};
-use crate::server::call_line::CallClass;
-use crate::server::candidates::Candidates;
-use crate::server::error::ServerError;
-use crate::server::forward::Forwarder;
-use crate::server::forward_error::ForwardError;
-use crate::server::sealing::VolumeSealer;
-use crate::state::VolumeView;
+use nomad_csi_ports::{ListVolumeHealth, NodeVolumeHealth, PageRequest, PluginDirectory, Rpc};
 
 /// A list with more pages than this is not read to its end.
 const MAX_PAGES: usize = 1000;

@@ -8,11 +8,11 @@ use super::health::{AdverseVolumes, list_health};
 use super::limiter::OperationLimiter;
 use super::plugin::VolumePlugin;
 use super::store::VolumeStore;
-use crate::model::{PluginId, health_word};
-use crate::ports::VolumeHealthCounts;
-use crate::server::call_line::CallClass;
-use crate::server::forward::Forwarder;
-use crate::state::{State, plugins, volumes_sharing};
+use crate::call_line::CallClass;
+use crate::forward::Forwarder;
+use nomad_csi_claims::state::{State, plugins, volumes_sharing};
+use nomad_csi_model::{PluginId, health_word};
+use nomad_csi_ports::VolumeHealthCounts;
 
 /// Counts volumes by their health.
 pub(super) struct HealthCounter {

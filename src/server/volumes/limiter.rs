@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use super::ports::VolumeLimits;
-use crate::model::{ExternalId, NamespacedId, PluginId, SnapshotId};
-use crate::server::acquire::within;
-use crate::server::call_line::CallClass;
-use crate::server::call_lines::{CallLines, CallPermit};
-use crate::server::error::ServerError;
-use crate::server::keyed_limiter::{KeyedLimiter, KeyedPermit};
+use crate::acquire::within;
+use crate::call_line::CallClass;
+use crate::call_lines::{CallLines, CallPermit};
+use crate::error::ServerError;
+use crate::keyed_limiter::{KeyedLimiter, KeyedPermit};
+use nomad_csi_model::{ExternalId, NamespacedId, PluginId, SnapshotId};
 
 /// What only one operation at a time may change. Acquired in this order, which prevents deadlocks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -11,8 +11,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::health::AdverseVolumes;
-use crate::model::PluginId;
-use crate::ports::PageRequest;
+use nomad_csi_model::PluginId;
+use nomad_csi_ports::PageRequest;
 
 /// How long later pages use what was read.
 const KEPT_FOR: Duration = Duration::from_secs(60);

@@ -13,18 +13,18 @@ use tracing::{info, warn};
 use super::call_effect::{PriorCalls, certainly_had_no_effect, is_permanently_refused};
 use super::limiter::{LockedResource, OperationLimiter};
 use super::store::{VolumeStore, conflict, unchanged};
-use crate::model::{CapacityReport, NamespacedId};
-use crate::ports::ModifyVolume;
-use crate::server::call_line::CallClass;
-use crate::server::early_reply::reply_early;
-use crate::server::error::{
+use crate::call_line::CallClass;
+use crate::early_reply::reply_early;
+use crate::error::{
     CallTarget, ControllerOperation, PluginFailure, ResidualState, ServerError,
     UnsupportedOperation,
 };
-use crate::server::forward::Forwarder;
-use crate::server::forward_error::ForwardError;
-use crate::server::sealing::VolumeSealer;
-use crate::state::{EventKind, Phase, VolumeRecord, provider_name};
+use crate::forward::Forwarder;
+use crate::forward_error::ForwardError;
+use crate::sealing::VolumeSealer;
+use nomad_csi_claims::state::{EventKind, Phase, VolumeRecord, provider_name};
+use nomad_csi_model::{CapacityReport, NamespacedId};
+use nomad_csi_ports::ModifyVolume;
 
 /// The most mutable parameters of a volume.
 pub(super) const MAX_PARAMETERS: usize = 64;

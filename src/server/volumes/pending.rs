@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
 
-use crate::model::{AllocId, NamespacedId};
-use crate::state::{State, VolumeRecord, provider_name};
+use nomad_csi_claims::state::{State, VolumeRecord, provider_name};
+use nomad_csi_model::{AllocId, NamespacedId};
 
 /// The failed attempts of the agent to continue a creation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::model::{
+use crate::candidates::{Candidates, NoController, candidates};
+use crate::error::{CopySource, ServerError};
+use nomad_csi_claims::state::{PluginAlloc, State, plugin};
+use nomad_csi_model::{
     AllocId, ControllerCapabilities, Node, NodeId, Plugin, PluginId, PluginInstance, Topology,
     VolumeRequest,
 };
-use crate::server::candidates::{Candidates, NoController, candidates};
-use crate::server::error::{CopySource, ServerError};
-use crate::state::{PluginAlloc, State, plugin};
 
 /// A plugin as it was at one moment.
 #[derive(Clone, Debug)]

@@ -2,14 +2,12 @@
 
 use super::limiter::OperationLimiter;
 use super::plugin::VolumePlugin;
-use crate::model::{CapacityReport, RemoteVolume, Secrets, Volume};
-use crate::ports::ValidateVolume;
-use crate::server::call_line::CallClass;
-use crate::server::error::{
-    CallTarget, ControllerOperation, PluginFailure, ResidualState, ServerError,
-};
-use crate::server::forward::Forwarder;
-use crate::server::sealing::VolumeSealer;
+use crate::call_line::CallClass;
+use crate::error::{CallTarget, ControllerOperation, PluginFailure, ResidualState, ServerError};
+use crate::forward::Forwarder;
+use crate::sealing::VolumeSealer;
+use nomad_csi_model::{CapacityReport, RemoteVolume, Secrets, Volume};
+use nomad_csi_ports::ValidateVolume;
 
 /// Asks plugins about volumes.
 pub(super) struct VolumeValidator<'a> {

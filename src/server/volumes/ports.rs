@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::ports::{Clock, IdSource, PluginDirectory, Sealer};
-use crate::retry::RetryPolicy;
-use crate::server::call_lines::CallLines;
-use crate::server::cell::StateCell;
-use crate::server::claims::ClaimLimits;
-use crate::server::repeated_call::ForwardLimits;
+use crate::call_lines::CallLines;
+use crate::cell::StateCell;
+use crate::claims::ClaimLimits;
+use crate::repeated_call::ForwardLimits;
+use crate::sealer::Sealer;
+use nomad_csi_model::retry::RetryPolicy;
+use nomad_csi_ports::{Clock, IdSource, PluginDirectory};
 
 /// The ports of volume operations.
 #[derive(Clone)]

@@ -14,21 +14,21 @@ use super::limiter::{LockedResource, OperationLimiter};
 use super::listing_health::ListingHealth;
 use super::plugin::VolumePlugin;
 use super::store::VolumeStore;
-use crate::model::{
-    CapacityReport, ExternalVolume, NamespacedId, PluginId, Secrets, Snapshot, SnapshotId,
-};
-use crate::ports::{CreateSnapshot, ListSnapshots, Page, PageRequest};
-use crate::server::call_line::CallClass;
-use crate::server::candidates::Candidates;
-use crate::server::early_reply::reply_early;
-use crate::server::error::{
+use crate::call_line::CallClass;
+use crate::candidates::Candidates;
+use crate::early_reply::reply_early;
+use crate::error::{
     CallTarget, ControllerOperation, PluginFailure, ResidualState, ServerError, SnapshotError,
     UnsupportedOperation,
 };
-use crate::server::forward::Forwarder;
-use crate::server::forward_error::{ForwardError, ForwardOutcome};
-use crate::server::sealing::VolumeSealer;
-use crate::state::Phase;
+use crate::forward::Forwarder;
+use crate::forward_error::{ForwardError, ForwardOutcome};
+use crate::sealing::VolumeSealer;
+use nomad_csi_claims::state::Phase;
+use nomad_csi_model::{
+    CapacityReport, ExternalVolume, NamespacedId, PluginId, Secrets, Snapshot, SnapshotId,
+};
+use nomad_csi_ports::{CreateSnapshot, ListSnapshots, Page, PageRequest};
 
 /// A snapshot to create.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -20,12 +20,14 @@ use super::validation::{ValidationTarget, validate_submission};
 use super::warnings::{
     expansion_warnings, ignored_field_warnings, shared_warning, topology_warning,
 };
-use crate::model::{ExternalId, NamespacedId, PluginId, RemoteVolume, Volume, VolumeRequest};
-use crate::server::cell::Expected;
-use crate::server::error::{ServerError, UpdateOrigin};
-use crate::server::forward::Forwarder;
-use crate::server::sealing::VolumeSealer;
-use crate::state::{EventKind, Phase, ProviderFacts, VolumeRecord, volume, volumes_sharing};
+use crate::cell::Expected;
+use crate::error::{ServerError, UpdateOrigin};
+use crate::forward::Forwarder;
+use crate::sealing::VolumeSealer;
+use nomad_csi_claims::state::{
+    EventKind, Phase, ProviderFacts, VolumeRecord, volume, volumes_sharing,
+};
+use nomad_csi_model::{ExternalId, NamespacedId, PluginId, RemoteVolume, Volume, VolumeRequest};
 
 const ORIGIN: UpdateOrigin = UpdateOrigin::Register;
 

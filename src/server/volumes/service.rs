@@ -30,15 +30,15 @@ use super::provider::{CreatedSnapshot, ProviderAccess, SnapshotRequest};
 use super::register::VolumeRegistrar;
 use super::store::VolumeStore;
 use super::submission::{VolumeSubmission, VolumeWriteResult};
-use crate::model::{
+use crate::early_reply::EarlyReply;
+use crate::error::ServerError;
+use crate::forward::Forwarder;
+use crate::sealing::VolumeSealer;
+use nomad_csi_model::{
     CapacityReport, ExternalVolume, NamespacedId, PluginId, Secrets, Snapshot, SnapshotId,
     VolumeHealth,
 };
-use crate::ports::{Page, PageRequest, VolumeHealthCounts};
-use crate::server::early_reply::EarlyReply;
-use crate::server::error::ServerError;
-use crate::server::forward::Forwarder;
-use crate::server::sealing::VolumeSealer;
+use nomad_csi_ports::{Page, PageRequest, VolumeHealthCounts};
 
 /// Runs volume operations. A clone is the same service.
 #[derive(Clone)]

@@ -4,11 +4,13 @@ use std::future::Future;
 use std::sync::Arc;
 
 use super::plugin::VolumePlugin;
-use crate::model::{NamespacedId, PluginId};
-use crate::ports::Clock;
-use crate::server::cell::{CommitError, Expected, StateCell};
-use crate::server::error::{NamespaceUser, ServerError};
-use crate::state::{Event, EventKind, State, VolumeRecord, VolumeView, provider_name, volume};
+use crate::cell::{CommitError, Expected, StateCell};
+use crate::error::{NamespaceUser, ServerError};
+use nomad_csi_claims::state::{
+    Event, EventKind, State, VolumeRecord, VolumeView, provider_name, volume,
+};
+use nomad_csi_model::{NamespacedId, PluginId};
+use nomad_csi_ports::Clock;
 
 /// Reads and records volumes. A clone is the same store.
 #[derive(Clone)]

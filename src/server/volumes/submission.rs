@@ -1,8 +1,8 @@
 //! What a client sends to create or register volumes, and what it gets back.
 
-use crate::model::VolumeRequest;
-use crate::state::VolumeView;
-use crate::wire::RequestProblem;
+use nomad_csi_claims::state::VolumeView;
+use nomad_csi_model::VolumeRequest;
+use nomad_csi_wire::RequestProblem;
 
 /// A volume that a client wants to create or register.
 #[derive(Clone, Debug)]

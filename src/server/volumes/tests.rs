@@ -13,16 +13,16 @@ mod recording;
 mod register;
 mod sent_secrets;
 
-use crate::model::{
+use crate::error::ServerError;
+use crate::fake::FakeAgent;
+use crate::volumes::{VolumeSubmission, VolumeWriteResult};
+use nomad_csi_claims::state::{Phase, VolumeRecord, violations};
+use nomad_csi_model::{
     AccessMode, AttachmentMode, Bytes, Capability, CapacityRange, ExternalId, MountOptions,
     Topology, TopologyRequest, VolumeRequest,
 };
-use crate::ports::Rpc;
-use crate::ports::fake::PluginSettings;
-use crate::server::error::ServerError;
-use crate::server::fake::FakeAgent;
-use crate::server::volumes::{VolumeSubmission, VolumeWriteResult};
-use crate::state::{Phase, VolumeRecord, violations};
+use nomad_csi_ports::Rpc;
+use nomad_csi_testing::PluginSettings;
 
 async fn agent() -> FakeAgent {
     FakeAgent::start(PluginSettings::default()).await.unwrap()

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use super::expand::{ExpansionNeed, ExpansionStep};
 use super::plugin::VolumePlugin;
 use super::store::{unchanged, unused};
-use crate::model::{CapacityRange, MountOptions, SealedSecrets, Secrets, Volume, VolumeRequest};
-use crate::plan::{Expansion, MergeRules, SecretsChange, merge};
-use crate::server::cell::Expected;
-use crate::server::error::{ServerError, UpdateOrigin};
-use crate::server::sealing::VolumeSealer;
-use crate::state::{EventKind, VolumeView};
+use crate::cell::Expected;
+use crate::error::{ServerError, UpdateOrigin};
+use crate::sealing::VolumeSealer;
+use nomad_csi_claims::state::{EventKind, VolumeView};
+use nomad_csi_model::{CapacityRange, MountOptions, SealedSecrets, Secrets, Volume, VolumeRequest};
+use nomad_csi_plan::{Expansion, MergeRules, SecretsChange, merge};
 
 /// A write that is decided and not yet made.
 #[derive(Debug)]

@@ -4,9 +4,9 @@
 //! Nomad stores although they can never work.
 
 use super::submission::VolumeSubmission;
-use crate::model::{Bytes, MountOptions, Namespace, VolumeRequest};
-use crate::server::error::{ServerError, UpdateOrigin};
-use crate::wire::RequestProblem;
+use crate::error::{ServerError, UpdateOrigin};
+use nomad_csi_model::{Bytes, MountOptions, Namespace, VolumeRequest};
+use nomad_csi_wire::RequestProblem;
 
 /// What a submission is validated for.
 #[derive(Clone, Copy, Debug)]

@@ -1,8 +1,8 @@
 //! Warnings of a successful create or register: what was ignored, what is still pending.
 
-use crate::model::{AttachmentMode, ExternalId, NamespacedId, VolumeRequest};
-use crate::server::error::UpdateOrigin;
-use crate::state::{State, VolumeRecord, VolumeView, volumes_sharing};
+use crate::error::UpdateOrigin;
+use nomad_csi_claims::state::{State, VolumeRecord, VolumeView, volumes_sharing};
+use nomad_csi_model::{AttachmentMode, ExternalId, NamespacedId, VolumeRequest};
 
 /// Warns of fields that were accepted and have no effect.
 pub(super) fn ignored_field_warnings(request: &VolumeRequest, origin: UpdateOrigin) -> Vec<String> {

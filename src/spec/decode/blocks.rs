@@ -1,10 +1,10 @@
 //! Decodes capabilities and mount options.
 
 use super::reader::{Reader, ScalarConversion};
-use crate::diagnostic::{Code, Diagnostic, Span, closest_match};
-use crate::model::{AccessMode, AttachmentMode, Capability, MountOptions};
-use crate::spec::schema;
-use crate::spec::tree::{Entry, Node, Object, Value};
+use crate::schema;
+use crate::tree::{Entry, Node, Object, Value};
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Span, closest_match};
+use nomad_csi_model::{AccessMode, AttachmentMode, Capability, MountOptions};
 
 /// Other names of access modes: from CSI, Kubernetes, and the template of Nomad up to 1.9.
 const ACCESS_MODE_ALIASES: &[(&str, AccessMode)] = &[

@@ -4,25 +4,25 @@ use std::collections::BTreeMap;
 
 use super::reader::{Document, Reader};
 use super::volume::VolumeForm;
-use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap, Span};
-use crate::model::SetName;
-use crate::spec::schema;
-use crate::spec::syntax::Syntax;
-use crate::spec::tree::{Entry, Object, SpannedText, Value};
-use crate::spec::volume_spec::VolumeSpec;
+use crate::schema;
+use crate::syntax::Syntax;
+use crate::tree::{Entry, Object, SpannedText, Value};
+use crate::volume_spec::VolumeSpec;
+use nomad_csi_model::SetName;
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap, Span};
 
 /// The content of all documents of one text.
 #[derive(Default)]
-pub(in crate::spec) struct Decoded {
-    pub(in crate::spec) volumes: Vec<VolumeSpec>,
+pub(crate) struct Decoded {
+    pub(crate) volumes: Vec<VolumeSpec>,
     /// The named sets, with their positions.
-    pub(in crate::spec) sets: Vec<(SetName, Span)>,
+    pub(crate) sets: Vec<(SetName, Span)>,
     /// Positions of values under unknown keys, which may be secrets.
-    pub(in crate::spec) doubtful: Vec<Span>,
+    pub(crate) doubtful: Vec<Span>,
 }
 
 /// Decodes all documents of one text. A text that names a set may declare no volume.
-pub(in crate::spec) fn decode(
+pub(crate) fn decode(
     documents: &[Object<'_>],
     document: &Document<'_>,
     diagnostics: &mut Diagnostics,

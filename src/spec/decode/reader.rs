@@ -2,22 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, Span};
-use crate::model::Bytes;
-use crate::spec::defaults::Defaults;
-use crate::spec::hcl1;
-use crate::spec::mask;
-use crate::spec::syntax::Syntax;
-use crate::spec::tree::{Entry, Node, Object, Scalar, ScalarKind, Value};
+use crate::defaults::Defaults;
+use crate::hcl1;
+use crate::mask;
+use crate::syntax::Syntax;
+use crate::tree::{Entry, Node, Object, Scalar, ScalarKind, Value};
+use nomad_csi_model::Bytes;
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, Span};
 
 /// The text of a tree.
-pub(in crate::spec) struct Document<'d> {
-    pub(in crate::spec) text: &'d str,
-    pub(in crate::spec) source: SourceId,
-    pub(in crate::spec) syntax: Syntax,
-    pub(in crate::spec) defaults: &'d Defaults,
+pub(crate) struct Document<'d> {
+    pub(crate) text: &'d str,
+    pub(crate) source: SourceId,
+    pub(crate) syntax: Syntax,
+    pub(crate) defaults: &'d Defaults,
     /// Whether it has a key of secrets, whose values may stand under a wrong key.
-    pub(in crate::spec) has_secrets: bool,
+    pub(crate) has_secrets: bool,
 }
 
 /// How a number or a boolean becomes text. YAML always keeps the source text.

@@ -7,10 +7,10 @@
 use std::collections::BTreeMap;
 
 use super::reader::Reader;
-use crate::diagnostic::{Code, Diagnostic, Span, closest_match};
-use crate::model::{Secret, SecretRef, SecretRefs};
-use crate::spec::syntax::Syntax;
-use crate::spec::tree::{Entry, Node, Object, ReferenceSource, SecretReference, Value};
+use crate::syntax::Syntax;
+use crate::tree::{Entry, Node, Object, ReferenceSource, SecretReference, Value};
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Span, closest_match};
+use nomad_csi_model::{Secret, SecretRef, SecretRefs};
 
 impl Reader<'_> {
     /// Returns whether a field is `unknown`. A value beside it is an error.

@@ -4,10 +4,10 @@
 //! volume there.
 
 use super::reader::{Reader, ScalarConversion};
-use crate::diagnostic::{Code, Diagnostic, Span, closest_match};
-use crate::model::SetName;
-use crate::spec::schema;
-use crate::spec::tree::{Entry, Node, Value};
+use crate::schema;
+use crate::tree::{Entry, Node, Value};
+use nomad_csi_model::SetName;
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Span, closest_match};
 
 impl Reader<'_> {
     /// Decodes the set of a file, with its position.

@@ -7,10 +7,10 @@
 use std::collections::BTreeMap;
 
 use super::reader::{Reader, ScalarConversion};
-use crate::diagnostic::{Code, Diagnostic, Span};
-use crate::model::{Topology, TopologyRequest};
-use crate::spec::schema;
-use crate::spec::tree::{Entry, Object, Value};
+use crate::schema;
+use crate::tree::{Entry, Object, Value};
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Span};
+use nomad_csi_model::{Topology, TopologyRequest};
 
 impl Reader<'_> {
     pub(super) fn topology_request(&mut self, entries: &[&Entry<'_>]) -> Option<TopologyRequest> {

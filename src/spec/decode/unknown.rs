@@ -2,11 +2,11 @@
 
 use super::reader::Reader;
 use super::volume::VolumeForm;
-use crate::diagnostic::{Code, Diagnostic, closest_match};
-use crate::spec::mask;
-use crate::spec::schema::{self, Field};
-use crate::spec::syntax::Syntax;
-use crate::spec::tree::{Entry, Value};
+use crate::mask;
+use crate::schema::{self, Field};
+use crate::syntax::Syntax;
+use crate::tree::{Entry, Value};
+use nomad_csi_model::diagnostic::{Code, Diagnostic, closest_match};
 
 /// Returns what to write instead of a key that users of Terraform or Kubernetes expect.
 fn not_supported_yet(key: &str) -> Option<&'static str> {

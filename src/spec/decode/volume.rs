@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::reader::{Reader, ScalarConversion};
-use crate::diagnostic::{Code, Diagnostic, Span, closest_match};
-use crate::model::{
+use crate::schema::{self, FieldPlacement};
+use crate::tree::{Entry, SpannedText, Value};
+use crate::volume_spec::{MAX_VOLUMES, VolumeSpec, too_many_volumes};
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Span, closest_match};
+use nomad_csi_model::{
     CapacityRange, ExternalId, HiddenField, Namespace, PluginId, UnresolvedRequest, VolumeId,
 };
-use crate::spec::schema::{self, FieldPlacement};
-use crate::spec::tree::{Entry, SpannedText, Value};
-use crate::spec::volume_spec::{MAX_VOLUMES, VolumeSpec, too_many_volumes};
 
 /// The form of a volume in a file.
 #[derive(Clone, Copy)]
@@ -240,7 +240,7 @@ impl<'t, 'a> Reader<'_> {
         (!text.is_empty()).then_some(text)
     }
 
-    fn size_field(&mut self, fields: &Fields<'t, 'a>, key: &str) -> Option<crate::model::Bytes> {
+    fn size_field(&mut self, fields: &Fields<'t, 'a>, key: &str) -> Option<nomad_csi_model::Bytes> {
         let entry = self.single(&fields.all(key))?;
         self.size(key, &entry.value)
     }

@@ -5,13 +5,13 @@ use std::ops::Range;
 use super::expression_end::expression_end;
 use super::text;
 use super::token::{self, Kind, Scanner, Token};
-use crate::diagnostic::{Diagnostics, SourceId, SourceMap, Span};
-use crate::spec::parse_error::ParseError;
-use crate::spec::tree::{MAX_DEPTH, Node, Object, ScalarKind, SpannedText, Value, ValueBudget};
+use crate::parse_error::ParseError;
+use crate::tree::{MAX_DEPTH, Node, Object, ScalarKind, SpannedText, Value, ValueBudget};
+use nomad_csi_model::diagnostic::{Diagnostics, SourceId, SourceMap, Span};
 
 /// The version of HCL that decides the meaning of `"${x}"` and `010`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::spec) enum HclVersion {
+pub(crate) enum HclVersion {
     /// Literal text, and octal.
     Hcl1,
     /// An expression, and decimal.
@@ -19,24 +19,24 @@ pub(in crate::spec) enum HclVersion {
 }
 
 /// The value of an expression, with its diagnostics.
-pub(in crate::spec) type Expression<'a> = (Node<'a>, Diagnostics);
+pub(crate) type Expression<'a> = (Node<'a>, Diagnostics);
 
 /// A parsed file.
-pub(in crate::spec) struct ParsedHcl<'a> {
-    pub(in crate::spec) body: Object<'a>,
+pub(crate) struct ParsedHcl<'a> {
+    pub(crate) body: Object<'a>,
     /// Whether the file has expressions, so it is not plain HCL1.
-    pub(in crate::spec) uses_expressions: bool,
+    pub(crate) uses_expressions: bool,
     /// Texts with `${` or `%{`, which HCL2 would evaluate.
-    pub(in crate::spec) templates: Vec<Span>,
+    pub(crate) templates: Vec<Span>,
     /// Whether a number starts with zero, which HCL2 reads as decimal.
-    pub(in crate::spec) has_octal: bool,
+    pub(crate) has_octal: bool,
     /// Diagnostics of the expressions, which are errors.
-    pub(in crate::spec) diagnostics: Diagnostics,
+    pub(crate) diagnostics: Diagnostics,
 }
 
 /// Parses a whole file. `expressions` reads a range of the text that is not an HCL1 value as an
 /// expression.
-pub(in crate::spec) fn parse<'a>(
+pub(crate) fn parse<'a>(
     text: &'a str,
     source: SourceId,
     meaning: HclVersion,

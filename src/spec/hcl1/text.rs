@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 
 use super::token::Heredoc;
-use crate::spec::parse_error::ParseError;
+use crate::parse_error::ParseError;
 
 /// Decodes a quoted text. `inner` is the text between the quotes, and `offset` its position.
 ///
 /// Escape sequences are Go's, except `\'`. Within `${…}` none is decoded.
-pub(in crate::spec) fn unquote(inner: &str, offset: usize) -> Result<Cow<'_, str>, ParseError> {
+pub(crate) fn unquote(inner: &str, offset: usize) -> Result<Cow<'_, str>, ParseError> {
     if !inner.contains(['\\', '\r']) {
         return Ok(Cow::Borrowed(inner));
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::spec::parse_error::ParseError;
+use crate::parse_error::ParseError;
 
 /// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,14 +1,14 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::diagnostic::Diagnostics;
-use crate::model::{
+use crate::tests::harness::read;
+use crate::validate::validate;
+use crate::volume_spec::{Purpose, VolumeSpec};
+use nomad_csi_model::diagnostic::Diagnostics;
+use nomad_csi_model::{
     AllocId, ControllerInfo, ExternalNodeId, Health, HealthCount, NodeCapabilities, NodeId,
     NodeInfo, PluginId, PluginSummary,
 };
-use crate::spec::tests::harness::read;
-use crate::spec::validate::validate;
-use crate::spec::volume_spec::{Purpose, VolumeSpec};
 
 fn instance() -> PluginInstance {
     PluginInstance {

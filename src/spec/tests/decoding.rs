@@ -1,13 +1,13 @@
 //! Trees to volumes: forms, fields, shapes and refusals.
 
 use super::harness::{hcl, json, messages, read, read_as, yaml};
-use crate::diagnostic::{Diagnostics, SourceMap};
-use crate::model::{CapacityRange, Topology, TopologyRequest};
-use crate::spec::defaults::Defaults;
-use crate::spec::parse::parse_text;
-use crate::spec::syntax::Syntax;
-use crate::spec::validate::validate;
-use crate::spec::volume_spec::Purpose;
+use crate::defaults::Defaults;
+use crate::parse::parse_text;
+use crate::syntax::Syntax;
+use crate::validate::validate;
+use crate::volume_spec::Purpose;
+use nomad_csi_model::diagnostic::{Diagnostics, SourceMap};
+use nomad_csi_model::{CapacityRange, Topology, TopologyRequest};
 
 fn ids(text: &str, syntax: Syntax) -> Vec<String> {
     let (specs, messages) = read_as(text, syntax);
@@ -525,11 +525,11 @@ fn maps_and_blocks_mean_what_they_mean_to_nomad() {
         request
             .secrets
             .as_ref()
-            .is_some_and(crate::model::SecretRefs::is_empty)
+            .is_some_and(nomad_csi_model::SecretRefs::is_empty)
     );
     assert_eq!(
         request.mount_options,
-        Some(crate::model::MountOptions::default())
+        Some(nomad_csi_model::MountOptions::default())
     );
     assert_eq!(request.topology_request, Some(TopologyRequest::default()));
     assert_eq!(request.context, None);

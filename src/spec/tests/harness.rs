@@ -1,19 +1,19 @@
 //! Reads texts for tests.
 
-use crate::diagnostic::{Diagnostic, Diagnostics, Severity, SourceMap};
-use crate::spec::defaults::Defaults;
-use crate::spec::parse::parse;
-use crate::spec::syntax::Syntax;
-use crate::spec::volume_spec::VolumeSpec;
+use crate::defaults::Defaults;
+use crate::parse::parse;
+use crate::syntax::Syntax;
+use crate::volume_spec::VolumeSpec;
+use nomad_csi_model::diagnostic::{Diagnostic, Diagnostics, Severity, SourceMap};
 
 /// The result of reading a text: volumes, diagnostics and sources.
-pub(in crate::spec) struct ReadResult {
-    pub(in crate::spec) specs: Vec<VolumeSpec>,
-    pub(in crate::spec) diagnostics: Diagnostics,
-    pub(in crate::spec) sources: SourceMap,
+pub(crate) struct ReadResult {
+    pub(crate) specs: Vec<VolumeSpec>,
+    pub(crate) diagnostics: Diagnostics,
+    pub(crate) sources: SourceMap,
 }
 
-pub(in crate::spec) fn read(text: &str, syntax: Syntax) -> ReadResult {
+pub(crate) fn read(text: &str, syntax: Syntax) -> ReadResult {
     let (mut sources, mut diagnostics) = (SourceMap::default(), Diagnostics::default());
     let source = sources.add("test", text);
     let specs = parse(
@@ -31,13 +31,13 @@ pub(in crate::spec) fn read(text: &str, syntax: Syntax) -> ReadResult {
 }
 
 /// Reads a text to volumes and codes: `code` of an error, `?code` of a warning.
-pub(in crate::spec) fn read_as(text: &str, syntax: Syntax) -> (Vec<VolumeSpec>, Vec<String>) {
+pub(crate) fn read_as(text: &str, syntax: Syntax) -> (Vec<VolumeSpec>, Vec<String>) {
     let read = read(text, syntax);
     let messages = read.diagnostics.iter().map(code).collect();
     (read.specs, messages)
 }
 
-pub(in crate::spec) fn code(diagnostic: &Diagnostic) -> String {
+pub(crate) fn code(diagnostic: &Diagnostic) -> String {
     match diagnostic.severity {
         Severity::Error => diagnostic.code.to_string(),
         Severity::Warning => format!("?{}", diagnostic.code),
@@ -45,7 +45,7 @@ pub(in crate::spec) fn code(diagnostic: &Diagnostic) -> String {
 }
 
 /// Returns the diagnostics of a text with their first positions: `code line:column text`.
-pub(in crate::spec) fn messages(text: &str, syntax: Syntax) -> Vec<String> {
+pub(crate) fn messages(text: &str, syntax: Syntax) -> Vec<String> {
     let ReadResult {
         diagnostics,
         sources,
@@ -63,14 +63,14 @@ pub(in crate::spec) fn messages(text: &str, syntax: Syntax) -> Vec<String> {
 }
 
 /// Returns a complete volume in HCL with additional lines.
-pub(in crate::spec) fn hcl(lines: &str) -> String {
+pub(crate) fn hcl(lines: &str) -> String {
     format!(
         "{lines}\nid = \"a\"\ntype = \"csi\"\nplugin_id = \"p\"\ncapability {{\n  access_mode = \"single-node-writer\"\n  attachment_mode = \"file-system\"\n}}\n"
     )
 }
 
 /// Returns a complete volume in JSON with additional members.
-pub(in crate::spec) fn json(members: &str) -> String {
+pub(crate) fn json(members: &str) -> String {
     format!(
         r#"{{{members}, "id": "a", "type": "csi", "plugin_id": "p",
         "capability": [{{"access_mode": "single-node-writer", "attachment_mode": "file-system"}}]}}"#
@@ -78,13 +78,13 @@ pub(in crate::spec) fn json(members: &str) -> String {
 }
 
 /// Returns a complete volume in YAML with additional lines.
-pub(in crate::spec) fn yaml(lines: &str) -> String {
+pub(crate) fn yaml(lines: &str) -> String {
     format!(
         "{lines}\nid: a\ntype: csi\nplugin_id: p\ncapability:\n  access_mode: single-node-writer\n  attachment_mode: file-system\n"
     )
 }
 
-pub(in crate::spec) fn name_of(text: &str, syntax: Syntax) -> (Option<String>, Vec<String>) {
+pub(crate) fn name_of(text: &str, syntax: Syntax) -> (Option<String>, Vec<String>) {
     let (specs, messages) = read_as(text, syntax);
     (
         specs.into_iter().next().and_then(|spec| spec.request.name),

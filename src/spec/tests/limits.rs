@@ -1,9 +1,9 @@
 //! Input that tries to exhaust memory or the stack is refused.
 
 use super::harness::{ReadResult, read};
-use crate::spec::syntax::Syntax;
-use crate::spec::tree::MAX_VALUES;
-use crate::spec::volume_spec::MAX_VOLUMES;
+use crate::syntax::Syntax;
+use crate::tree::MAX_VALUES;
+use crate::volume_spec::MAX_VOLUMES;
 
 /// Reads on a stack of 2 MiB, the default of a thread, so unbounded recursion fails the test.
 /// Returns the codes.

@@ -8,18 +8,18 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::harness::read_as;
-use crate::diagnostic::{Diagnostics, SourceMap};
-use crate::model::{
+use crate::encode::{WritableSpec, encode, encode_all, encode_file, yaml};
+use crate::hcl::parse as parse_hcl;
+use crate::json::parse as parse_json;
+use crate::syntax::Syntax;
+use crate::tree::{self, Node, Object, SpannedText};
+use crate::yaml::parse as parse_yaml;
+use nomad_csi_model::diagnostic::{Diagnostics, SourceMap};
+use nomad_csi_model::{
     AccessMode, AttachmentMode, Bytes, Capability, CapacityRange, ExternalId, HiddenField,
     MountOptions, Namespace, PluginId, Secret, SecretRef, SecretRefs, SetName, Topology,
     TopologyRequest, UnresolvedRequest, VolumeId,
 };
-use crate::spec::encode::{WritableSpec, encode, encode_all, encode_file, yaml};
-use crate::spec::hcl::parse as parse_hcl;
-use crate::spec::json::parse as parse_json;
-use crate::spec::syntax::Syntax;
-use crate::spec::tree::{self, Node, Object, SpannedText};
-use crate::spec::yaml::parse as parse_yaml;
 
 /// Texts with a special meaning in some syntax.
 const NASTY: &[&str] = &[

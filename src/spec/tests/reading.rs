@@ -1,8 +1,8 @@
 //! Texts to trees: the meaning of each syntax, and the positions of errors.
 
 use super::harness::{hcl, json, messages, name_of, read, read_as, yaml};
-use crate::spec::syntax::Syntax;
-use crate::spec::template::template;
+use crate::syntax::Syntax;
+use crate::template::template;
 
 #[test]
 fn a_flat_file_is_one_volume() {

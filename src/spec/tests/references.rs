@@ -1,9 +1,9 @@
 //! Secret references, and the fields of this program.
 
 use super::harness::{hcl, json, messages, read_as, yaml};
-use crate::model::{HiddenField, SecretRef, SetName};
-use crate::spec::schema;
-use crate::spec::syntax::Syntax;
+use crate::schema;
+use crate::syntax::Syntax;
+use nomad_csi_model::{HiddenField, SecretRef, SetName};
 
 fn secrets(text: &str, syntax: Syntax) -> Vec<(String, String)> {
     let (specs, messages) = read_as(text, syntax);

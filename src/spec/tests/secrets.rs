@@ -3,13 +3,13 @@
 use proptest::prelude::*;
 
 use super::harness::{ReadResult, hcl, json, read, yaml};
-use crate::diagnostic::Span;
-use crate::model::{
+use crate::encode::encode;
+use crate::syntax::Syntax;
+use nomad_csi_model::diagnostic::Span;
+use nomad_csi_model::{
     AccessMode, AttachmentMode, Capability, CapacityRange, MountOptions, Namespace, PluginId,
     SecretRefs, Secrets, UnresolvedRequest, VolumeId,
 };
-use crate::spec::encode::encode;
-use crate::spec::syntax::Syntax;
 
 const CANARY: &str = "hunter2";
 

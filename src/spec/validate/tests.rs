@@ -1,8 +1,8 @@
 //! One table of cases per rule.
 
 use super::*;
-use crate::spec::syntax::Syntax;
-use crate::spec::tests::harness::{hcl, read, yaml};
+use crate::syntax::Syntax;
+use crate::tests::harness::{hcl, read, yaml};
 
 /// Returns the diagnostics of texts: `code` of an error, `?code` of a warning, with the field at
 /// its position.
@@ -25,8 +25,8 @@ fn said_of(texts: &[String], purpose: Purpose) -> Vec<String> {
     let mut diagnostics = Diagnostics::default();
     validate(&specs, purpose, &mut diagnostics);
     let word = |messages: &Diagnostic| match messages.severity {
-        crate::diagnostic::Severity::Error => messages.code.to_string(),
-        crate::diagnostic::Severity::Warning => format!("?{}", messages.code),
+        nomad_csi_model::diagnostic::Severity::Error => messages.code.to_string(),
+        nomad_csi_model::diagnostic::Severity::Warning => format!("?{}", messages.code),
     };
     let place = |messages: &Diagnostic| {
         let at = places[0].location(messages.labels[0].span);
@@ -219,12 +219,12 @@ fn a_volume_declared_in_two_files_is_an_error() {
     let files = |lines: [&str; 2]| lines.map(yaml);
     let distinct = |text: &str| format!("{text}\nname: {}", text.len());
     let twice = files(["name: x", "name: y"]);
-    let (mut sources, mut specs) = (crate::diagnostic::SourceMap::default(), vec![]);
+    let (mut sources, mut specs) = (nomad_csi_model::diagnostic::SourceMap::default(), vec![]);
     let mut diagnostics = Diagnostics::default();
     for (at, text) in twice.iter().enumerate() {
         let source = sources.add(format!("{at}.yaml"), text.as_str());
-        let defaults = crate::spec::defaults::Defaults::default();
-        specs.extend(crate::spec::parse::parse(
+        let defaults = crate::defaults::Defaults::default();
+        specs.extend(crate::parse::parse(
             &mut sources,
             source,
             Syntax::Yaml,

@@ -1,8 +1,8 @@
 //! Conversion of the capacity of a provider.
 
 use super::volume::{topology_from_wire, topology_to_wire};
-use crate::model::{Bytes, Capacity, CapacityReport};
-use crate::wire::capacity::{CapacityDocument, CapacityReportDocument};
+use crate::capacity::{CapacityDocument, CapacityReportDocument};
+use nomad_csi_model::{Bytes, Capacity, CapacityReport};
 
 /// Converts the capacity of a provider to JSON.
 pub fn capacity_to_wire(report: &CapacityReport) -> CapacityReportDocument {
@@ -38,7 +38,7 @@ pub fn capacity_from_wire(document: &CapacityReportDocument) -> CapacityReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Topology;
+    use nomad_csi_model::Topology;
 
     #[test]
     fn a_capacity_survives_the_conversion_and_says_nothing_of_what_is_not_reported() {

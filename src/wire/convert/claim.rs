@@ -1,11 +1,11 @@
 //! Claims of volumes, and creations that did not end, from the agent's JSON.
 
-use crate::model::{
+use crate::claim::{ClaimDocument, ClaimProblemDocument};
+use crate::creation::CreationDocument;
+use nomad_csi_model::{
     AllocId, ClaimProblem, ExternalId, Namespace, NamespacedId, NodeId, PluginId, VolumeAlias,
     VolumeClaim, VolumeCreation, VolumeId,
 };
-use crate::wire::claim::{ClaimDocument, ClaimProblemDocument};
-use crate::wire::creation::CreationDocument;
 
 /// Converts a claim.
 pub fn claim_from_wire(claim: &ClaimDocument) -> VolumeClaim {

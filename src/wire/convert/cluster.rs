@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::model::{BlockedEvaluation, ClientNode, NodeId};
-use crate::wire::evaluation::EvaluationDocument;
-use crate::wire::node::NodeStub;
+use crate::evaluation::EvaluationDocument;
+use crate::node::NodeStub;
+use nomad_csi_model::{BlockedEvaluation, ClientNode, NodeId};
 
 /// Converts a node of a list.
 pub fn client_node_from_wire(stub: &NodeStub) -> ClientNode {

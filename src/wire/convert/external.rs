@@ -3,12 +3,12 @@
 //! Times are seconds in JSON and nanoseconds in the model. Empty strings mean `None`.
 
 use super::volume::non_empty;
-use crate::model::{
+use crate::external::{ExternalVolumeDocument, VolumeHealthDocument, VolumeStatusDocument};
+use crate::snapshot::SnapshotDocument;
+use nomad_csi_model::{
     Bytes, Condition, ExternalId, ExternalNodeId, ExternalVolume, PluginId, Snapshot, SnapshotId,
     VolumeHealth, VolumeStatus, VolumeStatusKind,
 };
-use crate::wire::external::{ExternalVolumeDocument, VolumeHealthDocument, VolumeStatusDocument};
-use crate::wire::snapshot::SnapshotDocument;
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -116,7 +116,7 @@ pub fn snapshot_to_wire(snapshot: &Snapshot, plugin: Option<&PluginId>) -> Snaps
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{ExternalVolumesResponse, SnapshotsResponse, decode};
+    use crate::{ExternalVolumesResponse, SnapshotsResponse, decode};
 
     /// Nomad's clients read the health as a condition, and this program's as it is.
     #[test]

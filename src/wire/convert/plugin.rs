@@ -8,17 +8,17 @@ use std::collections::BTreeMap;
 use super::volume::{
     allocation_from_wire, allocation_to_wire, count, health, topology_from_wire, topology_to_wire,
 };
-use crate::model::{
+use crate::node::{DriverDocument, NodeStub};
+use crate::plugin::{
+    ControllerInfoDocument, InstanceDocument, NodeInfoDocument, PluginDocument, PluginStub,
+    StorageStatusDocument,
+};
+use crate::time;
+use nomad_csi_model::{
     AllocId, AttachmentMode, ControllerCapabilities, ControllerInfo, ExternalNodeId, Health, Job,
     MountConfig, Node, NodeCapabilities, NodeId, NodeInfo, NodeStatus, Plugin, PluginId,
     PluginInstance, PluginSummary, StorageStatus, StorageStatusKind,
 };
-use crate::wire::node::{DriverDocument, NodeStub};
-use crate::wire::plugin::{
-    ControllerInfoDocument, InstanceDocument, NodeInfoDocument, PluginDocument, PluginStub,
-    StorageStatusDocument,
-};
-use crate::wire::time;
 
 /// Converts a plugin from JSON.
 pub fn plugin_from_wire(document: &PluginDocument) -> Plugin {

@@ -8,12 +8,12 @@ use super::volume::{
     capabilities_to_wire, mount_options_from_wire, mount_options_to_wire, non_empty,
     topology_request_from_wire, topology_request_to_wire,
 };
-use crate::model::{
+use crate::request::{SecretsDocument, VolumeWrite};
+use crate::volume::{TopologyDocument, TopologyRequestDocument};
+use nomad_csi_model::{
     AccessMode, AttachmentMode, Bytes, Capability, CapacityRange, ExternalId, MountOptions,
     Namespace, PluginId, VolumeId, VolumeRequest,
 };
-use crate::wire::request::{SecretsDocument, VolumeWrite};
-use crate::wire::volume::{TopologyDocument, TopologyRequestDocument};
 
 /// The kind of a write request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

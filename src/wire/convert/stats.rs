@@ -1,9 +1,9 @@
 //! Conversion of the statistics of published volumes.
 
-use crate::model::{Condition, NodeId, PublishedStats, Quantity, VolumeStats};
-use crate::wire::stats::{
+use crate::stats::{
     ConditionDocument, NodeStatsDocument, PublishedStatsDocument, QuantityDocument,
 };
+use nomad_csi_model::{Condition, NodeId, PublishedStats, Quantity, VolumeStats};
 
 /// Converts the statistics of a volume to JSON.
 pub fn stats_to_wire(stats: &PublishedStats) -> PublishedStatsDocument {

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::{TaskEvent, TaskState};
-use crate::wire::task_state::{TaskEventDocument, TaskStateDocument};
-use crate::wire::time;
+use crate::task_state::{TaskEventDocument, TaskStateDocument};
+use crate::time;
+use nomad_csi_model::{TaskEvent, TaskState};
 
 /// Converts the tasks of an allocation to JSON. Without tasks it is `null`, as before a node reports.
 pub fn task_states_to_wire(
@@ -44,7 +44,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::model::TaskPhase;
+    use nomad_csi_model::TaskPhase;
 
     #[test]
     fn a_task_is_written_in_nomads_words() {

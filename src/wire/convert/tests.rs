@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::model::{
+use crate::{PluginDocument, VolumeDocument, VolumeStub, WriteRequest, decode, decode_value};
+use nomad_csi_model::{
     AccessMode, AttachmentMode, Bytes, Capability, CapacityRange, ClientStatus, DesiredStatus,
     ExternalId, Health, HealthCount, MountOptions, Namespace, NamespacedId, NodeId, PluginId,
     PluginInstance, Secrets, Topology, TopologyRequest, VolumeId, VolumeRequest,
 };
-use crate::wire::{PluginDocument, VolumeDocument, VolumeStub, WriteRequest, decode, decode_value};
 
 /// A response of Nomad's Read Volume API, with the `null` topology that a create leaves.
 const SAMPLE: &str = include_str!("../../../tests/data/wire/volume-2.0.json");
@@ -243,7 +243,7 @@ fn keys_are_sorted_everywhere() {
             check(value, &format!("{at}[{index}]"));
         }
     }
-    let node = crate::model::Node::new(NodeId::new("n"), "", "");
+    let node = nomad_csi_model::Node::new(NodeId::new("n"), "", "");
     let mut volume =
         volume_from_wire(&decode(SAMPLE.as_bytes()).expect("cannot decode the sample"));
     volume.allocs = vec![allocation_from_sample()];
@@ -261,7 +261,7 @@ fn keys_are_sorted_everywhere() {
     }
 }
 
-fn allocation_from_sample() -> crate::model::Alloc {
+fn allocation_from_sample() -> nomad_csi_model::Alloc {
     let stub = json!({"ID": "a1", "NodeID": "n1", "DesiredStatus": "stop", "ClientStatus": "odd",
         "TaskStates": null, "JobVersion": 3, "CreateTime": 5});
     super::volume::allocation_from_wire(&decode_value(&stub).expect("cannot decode the allocation"))

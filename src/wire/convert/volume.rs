@@ -4,15 +4,15 @@
 //! and `Context` are objects, and `RequestedTopologies` is `null` without a request. From JSON,
 //! unknown modes and `null` topologies are omitted.
 
-use crate::model::{
+use crate::allocation::AllocationStub;
+use crate::volume::{
+    CapabilityDocument, KeptFilesDocument, MountOptionsDocument, Null, TopologyDocument,
+    TopologyRequestDocument, VolumeDocument, VolumeStub,
+};
+use nomad_csi_model::{
     AccessMode, Alloc, AllocId, AttachmentMode, Bytes, Capability, CapacityRange, ClientStatus,
     DesiredStatus, ExternalId, HealthCount, KeptFiles, MountOptions, Namespace, NodeId, PluginId,
     Topology, TopologyRequest, Volume, VolumeId, VolumeSummary,
-};
-use crate::wire::allocation::AllocationStub;
-use crate::wire::volume::{
-    CapabilityDocument, KeptFilesDocument, MountOptionsDocument, Null, TopologyDocument,
-    TopologyRequestDocument, VolumeDocument, VolumeStub,
 };
 
 /// Converts a volume from JSON.

@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 use super::expression::{Condition, Expression, Filter, Test};
 use super::problem::FieldProblem;
 use super::selector::Selector;
-use crate::diagnostic::closest_match;
-use crate::wire::boolean::parse_boolean;
+use crate::boolean::parse_boolean;
+use nomad_csi_model::diagnostic::closest_match;
 
 impl Filter {
     /// Whether the expression is true for a list item.

@@ -8,8 +8,8 @@ use super::launching::{ParameterizedDocument, PeriodicDocument};
 use super::policy::{ConstraintDocument, ReschedulePolicyDocument, RestartPolicyDocument};
 use super::task::TaskDocument;
 use super::unsupported::{Unsupported, block, kept_disk};
-use crate::model::TaskEnvironment;
-use crate::wire::volume::MountOptionsDocument;
+use crate::volume::MountOptionsDocument;
+use nomad_csi_model::TaskEnvironment;
 
 /// The body of a request that registers, plans or validates a job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -12,14 +12,14 @@ use super::task::{
     CsiPluginDocument, LifecycleDocument, ResourcesDocument, TaskDocument, VolumeMountDocument,
 };
 use super::unsupported::Unsupported;
-use crate::model::{
+use crate::volume::MountOptionsDocument;
+use nomad_csi_model::{
     AccessMode, AttachmentMode, Constraint, ConstraintOperator, CsiPluginConfig, CsiPluginType,
     DelayFunction, HostAccessMode, Job, JobId, JobType, JobVolume, JobVolumeKind, Lifecycle,
     LifecycleHook, MountOptions, Namespace, Parameterized, PartEffect, PayloadRule, Periodic,
     PluginId, PropagationMode, ReschedulePolicy, Resources, RestartMode, RestartPolicy,
     SelinuxLabel, Task, TaskGroup, VolumeAlias, VolumeMount,
 };
-use crate::wire::volume::MountOptionsDocument;
 
 /// A word or number of a job that has no meaning, in Nomad's text where Nomad has one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

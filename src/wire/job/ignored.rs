@@ -85,7 +85,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::wire::decode_value;
+    use crate::decode_value;
 
     #[test]
     fn what_a_person_wrote_is_named_and_what_a_client_fills_in_is_not() {

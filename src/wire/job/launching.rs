@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Payload, TaskEnvironment};
+use nomad_csi_model::{Payload, TaskEnvironment};
 
 /// The only kind of [`PeriodicDocument::spec_type`].
 pub(super) const CRON: &str = "cron";
@@ -100,7 +100,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::wire::decode_value;
+    use crate::decode_value;
 
     #[test]
     fn recorded_requests_and_responses_keep_their_fields() {

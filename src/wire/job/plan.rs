@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::diff::JobDiffDocument;
-use crate::wire::allocation::AllocationStub;
-use crate::wire::evaluation::EvaluationDocument;
-use crate::wire::placement::PlacementMetricsDocument;
+use crate::allocation::AllocationStub;
+use crate::evaluation::EvaluationDocument;
+use crate::placement::PlacementMetricsDocument;
 
 /// The response to `PUT /v1/job/:id/plan`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,7 +77,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::wire::decode_value;
+    use crate::decode_value;
 
     #[test]
     fn a_recorded_plan_without_a_change_keeps_its_fields() {

@@ -86,7 +86,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::wire::decode_value;
+    use crate::decode_value;
 
     #[test]
     fn recorded_responses_keep_their_fields() {

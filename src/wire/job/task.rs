@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::launching::DispatchPayloadDocument;
 use super::policy::{ConstraintDocument, RestartPolicyDocument};
 use super::unsupported::{Unsupported, block, given_identity};
-use crate::model::{TaskConfig, TaskEnvironment};
+use nomad_csi_model::{TaskConfig, TaskEnvironment};
 
 /// A task. `null` stands for Nomad's default. Durations are in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

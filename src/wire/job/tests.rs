@@ -11,8 +11,8 @@ use serde_json::json;
 use super::document::JobDocument;
 use super::from_wire::job_from_wire;
 use super::to_wire::job_to_wire;
-use crate::model::*;
-use crate::wire::decode::decode_value;
+use crate::decode::decode_value;
+use nomad_csi_model::*;
 
 fn name() -> impl Strategy<Value = String> {
     "[a-z][a-z0-9-]{0,8}"
@@ -337,7 +337,7 @@ fn an_empty_mode_of_a_csi_volume_is_invalid() {
         let document = decode_value(&document).expect("the document is read");
         let (job, problems) = job_from_wire(&document, &Namespace::default());
         assert_eq!(problems, []);
-        let found = crate::job::validate(&job);
+        let found = nomad_csi_spec::job::validate(&job);
         let texts: Vec<_> = found.iter().map(|one| one.text.as_str()).collect();
         let has = |text: &&str| texts.iter().any(|found| found.contains(text));
         assert!(expected.iter().all(has), "{texts:?}");

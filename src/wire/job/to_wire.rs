@@ -8,12 +8,12 @@ use super::policy::{ConstraintDocument, ReschedulePolicyDocument, RestartPolicyD
 use super::task::{
     CsiPluginDocument, LifecycleDocument, ResourcesDocument, TaskDocument, VolumeMountDocument,
 };
-use crate::model::{
+use crate::volume::MountOptionsDocument;
+use nomad_csi_model::{
     AccessMode, AttachmentMode, Constraint, HostAccessMode, Job, JobVolume, JobVolumeKind,
     Parameterized, Periodic, ReschedulePolicy, RestartPolicy, SelinuxLabel, Task, TaskGroup,
     VolumeAlias, VolumeMount,
 };
-use crate::wire::volume::MountOptionsDocument;
 
 /// Converts a job to JSON, as the server answers with it. What only a server sets is zero.
 pub fn job_to_wire(job: &Job) -> JobDocument {

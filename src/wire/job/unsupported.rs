@@ -94,8 +94,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::wire::job::document::TaskGroupDocument;
-    use crate::wire::job::task::TaskDocument;
+    use crate::job::document::TaskGroupDocument;
+    use crate::job::task::TaskDocument;
 
     #[test]
     fn a_block_is_present_also_without_fields() {

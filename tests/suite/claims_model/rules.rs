@@ -5,13 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use nomad_csi::claim::{
+use nomad_csi_claims::claim::{
     Admission, AdmissionFacts, ClaimKey, ClaimRequest, Claims, Effect, Facts, Intent, Known, Lane,
     NodeVolumes, Step, admit, next_steps,
 };
-use nomad_csi::model::{Capability, NodeId};
-use nomad_csi::node::CallLane;
-use nomad_csi::ports::HostOperation;
+use nomad_csi_model::{Capability, NodeId};
+use nomad_csi_node::CallLane;
+use nomad_csi_ports::HostOperation;
 
 use super::world::{Call, Phase, World, done};
 
@@ -408,7 +408,7 @@ fn called(record: &Claims, facts: &Facts) -> BTreeSet<Step> {
 fn without_sharers(
     record: &Claims,
     facts: &Facts,
-    is_seen: impl Fn(&ClaimKey, &nomad_csi::claim::Claim) -> bool,
+    is_seen: impl Fn(&ClaimKey, &nomad_csi_claims::claim::Claim) -> bool,
 ) -> BTreeSet<Step> {
     let alone = |key: &ClaimKey| {
         let mut record = record.clone();

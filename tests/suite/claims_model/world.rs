@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use nomad_csi::claim::{
+use nomad_csi_claims::claim::{
     ClaimEvent, ClaimKey, ClaimRequest, ClaimUsage, Claims, Effect, EventPlace, Facts, Known, Lane,
     PluginSteps, SetupInputs, StartedCall, Step, StepAnswer, apply, is_valid,
 };
-use nomad_csi::model::{AccessMode, AllocId, ExternalNodeId, NamespacedId, NodeId};
+use nomad_csi_model::{AccessMode, AllocId, ExternalNodeId, NamespacedId, NodeId};
 
 use super::Instances;
 use super::rules::{Mutation, Rules};
@@ -466,7 +466,7 @@ pub(super) fn done(step: &Step, started: u64) -> ClaimEvent {
 /// What must hold in every state: `Yes` and `No` are true, what exists has a claim to undo it, one
 /// writer is one.
 pub(super) fn check(world: &World, requests: &Requests, rules: &Rules) -> Result<(), String> {
-    let problems = nomad_csi::claim::violations(&world.record);
+    let problems = nomad_csi_claims::claim::violations(&world.record);
     if let Some(problem) = problems.first() {
         return Err(format!("the record {problem}"));
     }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use nomad_csi::csi::proto;
-use nomad_csi::csi::proto::volume_content_source::Type as Source;
+use nomad_csi_proto as proto;
+use nomad_csi_proto::volume_content_source::Type as Source;
 use tonic::Code;
 
 use super::deviation::Deviation as D;

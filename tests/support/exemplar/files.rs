@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
-use nomad_csi::conformance::{PathKind, WorkloadFiles};
+use nomad_csi_conformance::{PathKind, WorkloadFiles};
 
 use super::deviation::Deviation as D;
 use super::state::{Content, PluginState, SharedState, is_block};

@@ -1,8 +1,8 @@
 //! The health of volumes and storage: every volume is degraded.
 
-use nomad_csi::csi::proto;
-use nomad_csi::csi::proto::node_get_storage_health_response::StorageBackendHealth;
-use nomad_csi::csi::proto::volume_health::VolumeHealthEntry;
+use nomad_csi_proto as proto;
+use nomad_csi_proto::node_get_storage_health_response::StorageBackendHealth;
+use nomad_csi_proto::volume_health::VolumeHealthEntry;
 
 use super::deviation::Deviation as D;
 use super::state::{Answer, PluginState, invalid, not_found};

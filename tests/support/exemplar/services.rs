@@ -1,11 +1,11 @@
 //! The CSI services over the plugin's state.
 
-use nomad_csi::csi::proto;
-use nomad_csi::csi::proto::controller_server::Controller;
-use nomad_csi::csi::proto::group_controller_server::GroupController;
-use nomad_csi::csi::proto::identity_server::Identity;
-use nomad_csi::csi::proto::node_server::Node;
-use nomad_csi::csi::proto::snapshot_metadata_server::SnapshotMetadata;
+use nomad_csi_proto as proto;
+use nomad_csi_proto::controller_server::Controller;
+use nomad_csi_proto::group_controller_server::GroupController;
+use nomad_csi_proto::identity_server::Identity;
+use nomad_csi_proto::node_server::Node;
+use nomad_csi_proto::snapshot_metadata_server::SnapshotMetadata;
 use tonic::{Request, Response, Status, async_trait};
 
 use super::deviation::Deviation as D;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use nomad_csi::csi::proto;
+use nomad_csi_proto as proto;
 use tonic::Code;
 
 use super::deviation::Deviation as D;

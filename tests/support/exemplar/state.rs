@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use nomad_csi::csi::proto;
+use nomad_csi_proto as proto;
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
 

@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-use nomad_csi::csi::proto;
-use nomad_csi::csi::proto::node_get_storage_health_response::StorageBackendHealth;
-use nomad_csi::csi::proto::volume_capability::{AccessType, BlockVolume, MountVolume};
-use nomad_csi::csi::proto::volume_health::VolumeHealthEntry;
-use nomad_csi::model::{
+use nomad_csi_model::{
     AttachmentMode, ExternalId, StorageStatus, StorageStatusKind, VolumeStatus, VolumeStatusKind,
 };
-use nomad_csi::ports::NodeVolumeHealth;
+use nomad_csi_ports::NodeVolumeHealth;
+use nomad_csi_proto as proto;
+use nomad_csi_proto::node_get_storage_health_response::StorageBackendHealth;
+use nomad_csi_proto::volume_capability::{AccessType, BlockVolume, MountVolume};
+use nomad_csi_proto::volume_health::VolumeHealthEntry;
 
 pub(super) fn volume_health(id: String, statuses: Vec<VolumeStatus>) -> proto::VolumeHealth {
     let entries = statuses.into_iter().map(|status| VolumeHealthEntry {

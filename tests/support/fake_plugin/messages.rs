@@ -1,17 +1,17 @@
 //! Converts CSI messages to the types of the model. A message that the specification forbids is an error.
 
-use nomad_csi::csi::convert;
-use nomad_csi::csi::proto;
-use nomad_csi::csi::proto::volume_capability::AccessType;
-use nomad_csi::model::{
+use nomad_csi_csi::convert;
+use nomad_csi_model::{
     AttachmentMode, Bytes, Capability, CapacityRange, ExternalId, ExternalNodeId, ExternalVolume,
     MountOptions, Secrets, Snapshot, SnapshotId, Topology, TopologyRequest,
 };
-use nomad_csi::ports::{
+use nomad_csi_ports::{
     ControllerPublishVolume, ControllerUnpublishVolume, CreateVolume, ExpandVolume, GetCapacity,
     ListSnapshots, NodeExpandVolume, PageRequest, PublishVolume, StageVolume, ValidateVolume,
     VolumeSource,
 };
+use nomad_csi_proto as proto;
+use nomad_csi_proto::volume_capability::AccessType;
 
 pub(super) fn capabilities(
     list: &[proto::VolumeCapability],

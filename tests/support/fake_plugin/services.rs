@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use nomad_csi::csi::proto;
-use nomad_csi::csi::proto::controller_server::Controller;
-use nomad_csi::csi::proto::identity_server::Identity;
-use nomad_csi::csi::proto::list_snapshots_response::Entry;
-use nomad_csi::csi::proto::node_server::Node;
-use nomad_csi::csi::{convert, status};
-use nomad_csi::model::{ExternalId, ExternalNodeId, Secrets, SnapshotId};
-use nomad_csi::ports::fake::{CallError, FakeBackend, FakeLane, ProviderState, Refusal};
-use nomad_csi::ports::{
+use nomad_csi_csi::{convert, status};
+use nomad_csi_model::{ExternalId, ExternalNodeId, Secrets, SnapshotId};
+use nomad_csi_ports::{
     CreateSnapshot, CreatedVolume, ListVolumeHealth, ListedHealth, ModifyVolume, Rpc, StatusCode,
 };
+use nomad_csi_proto as proto;
+use nomad_csi_proto::controller_server::Controller;
+use nomad_csi_proto::identity_server::Identity;
+use nomad_csi_proto::list_snapshots_response::Entry;
+use nomad_csi_proto::node_server::Node;
+use nomad_csi_testing::{CallError, FakeBackend, FakeLane, ProviderState, Refusal};
 use tonic::{Request, Response, Status, async_trait};
 
 use super::connection::ConnectionCutter;
@@ -167,7 +167,7 @@ impl Identity for Service {
 }
 
 impl Service {
-    async fn settings(&self, rpc: Rpc) -> Result<nomad_csi::ports::fake::PluginSettings, Status> {
+    async fn settings(&self, rpc: Rpc) -> Result<nomad_csi_testing::PluginSettings, Status> {
         self.call(rpc, "", |state| Ok(state.settings.clone())).await
     }
 }

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use nomad_csi::csi::proto;
-use nomad_csi::csi::proto::volume_usage::Unit;
-use nomad_csi::model::{ExternalId, ReportedQuantity, StatsUnit};
-use nomad_csi::ports::NodeVolumeStats;
-use nomad_csi::ports::fake::ReportedStats;
+use nomad_csi_model::{ExternalId, ReportedQuantity, StatsUnit};
+use nomad_csi_ports::NodeVolumeStats;
+use nomad_csi_proto as proto;
+use nomad_csi_proto::volume_usage::Unit;
+use nomad_csi_testing::ReportedStats;
 
 pub(super) fn stats_request(request: proto::NodeGetVolumeStatsRequest) -> NodeVolumeStats {
     let staging = request.staging_target_path;

@@ -6,11 +6,12 @@ use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::group_of;
-use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{AllocId, one_line};
-use crate::ports::{ClusterApi, LogRequest, LogStream};
-use crate::reconcile::workflow::{find_allocation, newest_allocation};
-use crate::wire::AllocationDocument;
+use nomad_csi_client::ports::{ClusterApi, LogRequest};
+use nomad_csi_client::reconcile::workflow::{find_allocation, newest_allocation};
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_model::{AllocId, one_line};
+use nomad_csi_ports::LogStream;
+use nomad_csi_wire::AllocationDocument;
 
 /// Prints what a task writes.
 ///

@@ -5,10 +5,10 @@ use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{allocation_detail, allocation_list};
-use crate::diagnostic::{Code, Diagnostic};
-use crate::model::Namespace;
-use crate::ports::ClusterApi;
-use crate::reconcile::workflow::find_allocation;
+use nomad_csi_client::ports::ClusterApi;
+use nomad_csi_client::reconcile::workflow::find_allocation;
+use nomad_csi_model::Namespace;
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
 
 /// Lists allocations, or shows one.
 ///

@@ -4,7 +4,7 @@ use super::args::AllocStopArgs;
 use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::reconcile::workflow::{find_allocation_to_change, stop_allocation};
+use nomad_csi_client::reconcile::workflow::{find_allocation_to_change, stop_allocation};
 
 /// Stops an allocation.
 ///

@@ -6,7 +6,7 @@ use crate::cli::args::{
     OutputArgs, REPORT_FORMAT_HELP, ReportFormat, SYNTAX_HELP, SpecSyntax, not_empty,
 };
 use crate::cli::durations::TimeSpan;
-use crate::reconcile::workflow::JobWait;
+use nomad_csi_client::reconcile::workflow::JobWait;
 
 /// The subcommands of `job`.
 #[derive(Subcommand, Debug)]

@@ -6,12 +6,12 @@ use super::args::JobDispatchArgs;
 use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::diagnostic::{Code, Diagnostic};
-use crate::files::{read_at_most, read_bytes};
-use crate::model::{Payload, TaskEnvironment, one_line};
-use crate::ports::JobDispatch;
-use crate::reconcile::workflow::{JobOutcome, dispatch_job, find_job_to_change};
-use crate::wire::JobDispatchRequest;
+use nomad_csi_client::files::{read_at_most, read_bytes};
+use nomad_csi_client::ports::JobDispatch;
+use nomad_csi_client::reconcile::workflow::{JobOutcome, dispatch_job, find_job_to_change};
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_model::{Payload, TaskEnvironment, one_line};
+use nomad_csi_wire::JobDispatchRequest;
 
 /// Makes a job from a parameterized one, and waits until its allocations run.
 ///

@@ -4,7 +4,7 @@ use super::args::JobForceArgs;
 use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::reconcile::workflow::{JobOutcome, find_job_to_change, launch_job};
+use nomad_csi_client::reconcile::workflow::{JobOutcome, find_job_to_change, launch_job};
 
 /// Launches a periodic job before its time, and waits until its allocations run.
 ///

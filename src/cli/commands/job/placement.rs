@@ -7,10 +7,10 @@ use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{json_text, placement_text};
-use crate::diagnostic::{Code, Diagnostic};
-use crate::ports::{ClusterApi, ServerKind, WithDocument};
-use crate::reconcile::workflow::find_job;
-use crate::wire::PlacementDocument;
+use nomad_csi_client::ports::{ClusterApi, ServerKind, WithDocument};
+use nomad_csi_client::reconcile::workflow::find_job;
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_wire::PlacementDocument;
 
 /// The ends of the names of job files.
 const FILE_ENDS: [&str; 4] = [".hcl", ".json", ".yaml", ".yml"];

@@ -7,8 +7,8 @@ use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{job_plan_text, json_text};
-use crate::reconcile::workflow::report_warnings;
-use crate::wire::DesiredUpdatesDocument;
+use nomad_csi_client::reconcile::workflow::report_warnings;
+use nomad_csi_wire::DesiredUpdatesDocument;
 
 /// Shows what running a job would change.
 ///

@@ -5,9 +5,9 @@ use super::submitted::read_submitted;
 use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::diagnostic::{Code, Diagnostic};
-use crate::ports::JobRegistration;
-use crate::reconcile::workflow::{JobOutcome, run_job};
+use nomad_csi_client::ports::JobRegistration;
+use nomad_csi_client::reconcile::workflow::{JobOutcome, run_job};
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
 
 /// Runs a job, and waits until its allocations run.
 ///

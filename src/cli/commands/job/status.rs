@@ -5,11 +5,11 @@ use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{JobOverview, job_detail, job_list};
-use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{JobKey, Namespace};
-use crate::ports::ClusterApi;
-use crate::reconcile::workflow::find_job;
-use crate::wire::{JobDocument, JobStub};
+use nomad_csi_client::ports::ClusterApi;
+use nomad_csi_client::reconcile::workflow::find_job;
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_model::{JobKey, Namespace};
+use nomad_csi_wire::{JobDocument, JobStub};
 
 /// Lists jobs, or shows one.
 ///

@@ -4,7 +4,7 @@ use super::args::JobStopArgs;
 use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::reconcile::workflow::{find_job_to_change, stop_job};
+use nomad_csi_client::reconcile::workflow::{find_job_to_change, stop_job};
 
 /// Stops a job.
 ///

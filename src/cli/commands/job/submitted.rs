@@ -7,10 +7,10 @@ use super::args::JobFileArgs;
 use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::jobs::{ReadJobs, read_jobs};
-use crate::diagnostic::{Code, Diagnostic};
-use crate::model::shell_quoted;
-use crate::ports::{ClusterApi, ServerKind};
-use crate::wire::{JobDocument, job_to_wire};
+use nomad_csi_client::ports::{ClusterApi, ServerKind};
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_model::shell_quoted;
+use nomad_csi_wire::{JobDocument, job_to_wire};
 
 /// A job that can be sent.
 pub(super) struct SubmittedJob {

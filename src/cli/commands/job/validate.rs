@@ -10,7 +10,7 @@ use crate::cli::exit::Exit;
 use crate::cli::jobs::{ReadJobs, read_jobs};
 use crate::cli::settings::namespace;
 use crate::cli::ui::{diagnostic_json, json_text};
-use crate::diagnostic::Severity;
+use nomad_csi_model::diagnostic::Severity;
 
 /// Validates job files and prints their problems.
 ///

@@ -4,7 +4,7 @@ use clap::{ArgGroup, Args, Subcommand};
 
 use crate::cli::args::{OutputArgs, not_empty};
 use crate::cli::durations::TimeSpan;
-use crate::model::NodeId;
+use nomad_csi_model::NodeId;
 
 /// The subcommands of `node`.
 #[derive(Subcommand, Debug)]

@@ -5,8 +5,8 @@ use super::status::show_nodes;
 use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::ports::DrainChange;
-use crate::reconcile::workflow::{
+use nomad_csi_client::ports::DrainChange;
+use nomad_csi_client::reconcile::workflow::{
     FenceApproval, drain_node, fence_node, find_node_to_change, set_eligibility, unfence_node,
 };
 

@@ -5,9 +5,9 @@ use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{NodeOverview, node_detail, node_list};
-use crate::diagnostic::{Code, Diagnostic};
-use crate::ports::ClusterApi;
-use crate::reconcile::workflow::find_node;
+use nomad_csi_client::ports::ClusterApi;
+use nomad_csi_client::reconcile::workflow::find_node;
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
 
 /// Lists nodes, or shows one.
 ///

@@ -7,13 +7,13 @@ use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::given_secrets::given_secrets;
 use crate::cli::ui::{one_line, orphan_document, orphan_list};
-use crate::diagnostic::Diagnostics;
-use crate::model::PluginId;
-use crate::ports::Document;
-use crate::reconcile::ListedVolume;
-use crate::reconcile::workflow::{
+use nomad_csi_client::ports::Document;
+use nomad_csi_client::reconcile::ListedVolume;
+use nomad_csi_client::reconcile::workflow::{
     OrphanInventory, OrphanRequest, adopt_orphans, delete_orphans, parse_capability,
 };
+use nomad_csi_model::PluginId;
+use nomad_csi_model::diagnostic::Diagnostics;
 
 /// Lists orphans, registers some, or deletes some.
 ///

@@ -13,7 +13,7 @@ use crate::cli::args::{PluginProfileArgs, SecretArgs, TableFormat};
 use crate::cli::durations::TimeSpan;
 #[cfg(feature = "agent")]
 use crate::cli::ui::CheckReportFile;
-use crate::wire::Filter;
+use nomad_csi_wire::Filter;
 
 /// The subcommands of `plugin`.
 #[derive(Subcommand, Debug)]

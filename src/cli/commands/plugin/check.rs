@@ -12,12 +12,12 @@ use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::given_secrets::given_secrets;
 use crate::cli::ui::{CheckProgress, case_list, json_text, report_json, report_text};
-use crate::conformance::{
+use nomad_csi_client::files::{read_pairs, write_over};
+use nomad_csi_conformance::{
     CheckOptions, LocalFiles, Report, Selection, cases, run_checks as carry_out,
 };
-use crate::diagnostic::{Code, Diagnostic};
-use crate::files::{read_pairs, write_over};
-use crate::model::{Bytes, Secrets};
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_model::{Bytes, Secrets};
 
 /// The message of a second Ctrl-C.
 pub(crate) const LEFT: &str = "aborted: volumes and snapshots of the checks may remain; their names begin with nomad-csi-check-";

@@ -8,9 +8,9 @@ use crate::cli::commands::plugin::PluginDiffArgs;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{json_text, profile_diff_json, profile_diff_text};
-use crate::conformance::{ProbeDocument, compare_profiles};
-use crate::diagnostic::{Code, Diagnostic};
-use crate::files::read_text;
+use nomad_csi_client::files::read_text;
+use nomad_csi_conformance::{ProbeDocument, compare_profiles};
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
 
 /// The version of the format that `plugin probe` writes.
 const VERSION: u32 = 1;

@@ -4,9 +4,9 @@ use crate::cli::command_context::CommandContext;
 use crate::cli::commands::status::Layout;
 use crate::cli::error::CliError;
 use crate::cli::ui::{plugin_detail, plugin_list};
-use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{Plugin, PluginId, PluginSummary};
-use crate::ports::{VolumeApi, WithDocument};
+use nomad_csi_client::ports::{VolumeApi, WithDocument};
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_model::{Plugin, PluginId, PluginSummary};
 
 /// How plugins are shown.
 pub(super) const PLUGINS: Layout<PluginSummary, Plugin> = Layout {

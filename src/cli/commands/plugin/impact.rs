@@ -7,8 +7,8 @@ use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{json_text, plugin_impact_json, plugin_impact_text};
-use crate::model::Namespace;
-use crate::reconcile::workflow::{find_node, impact_of_plugin};
+use nomad_csi_client::reconcile::workflow::{find_node, impact_of_plugin};
+use nomad_csi_model::Namespace;
 
 /// Shows what would be lost if a plugin, or its instances on a node, ended.
 ///

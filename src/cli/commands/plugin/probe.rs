@@ -8,9 +8,9 @@ use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::given_secrets::given_secrets;
 use crate::cli::ui::{json_text, probe_json, probe_text};
-use crate::conformance::{ModeAnswer, ModesUnknown, ProbedPlugin, confirmed_modes};
-use crate::diagnostic::{Code, Diagnostic};
-use crate::model::one_line;
+use nomad_csi_conformance::{ModeAnswer, ModesUnknown, ProbedPlugin, confirmed_modes};
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_model::one_line;
 
 /// Prints what a plugin reports, even if that violates the specification.
 ///

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
-use crate::csi::RawClient;
-use crate::diagnostic::{Code, Diagnostic};
+use nomad_csi_csi::RawClient;
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
 
 /// A plugin's socket, and a client for it.
 pub(super) struct Plugin {

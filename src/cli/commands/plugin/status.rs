@@ -8,10 +8,10 @@ use crate::cli::commands::plugin::PluginStatusArgs;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::capacity_report;
-use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{CapacityReport, PluginId, PluginSummary};
-use crate::ports::{ClusterApi, Document, WithDocument};
-use crate::wire::{CapacityReportDocument, Filter, PluginDocument, capacity_to_wire};
+use nomad_csi_client::ports::{ClusterApi, Document, WithDocument};
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_model::{CapacityReport, PluginId, PluginSummary};
+use nomad_csi_wire::{CapacityReportDocument, Filter, PluginDocument, capacity_to_wire};
 
 /// Lists plugins, or shows one.
 ///

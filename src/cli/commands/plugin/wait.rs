@@ -4,8 +4,8 @@ use super::args::PluginWaitArgs;
 use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::model::PluginId;
-use crate::reconcile::workflow::wait_for_plugin;
+use nomad_csi_client::reconcile::workflow::wait_for_plugin;
+use nomad_csi_model::PluginId;
 
 /// Waits until a plugin is healthy.
 ///

@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use crate::cli::ui::{one_line, unreachable_line};
 use crate::cli::workflow::lock_wait_line;
-use crate::diagnostic::{Diagnostic, Diagnostics, Severity, SourceMap};
-use crate::model::{NamespacedId, SetName};
-use crate::plan::{Baseline, DriftState, Plan, VolumeDrift};
-use crate::ports::{Clock, LockHolder};
-use crate::reconcile::workflow::{Reporter, RoundReporter, is_folded};
-use crate::reconcile::{Cause, Outcome, ProgressObserver, Status};
 use crate::telemetry::ReconcileMetrics;
+use nomad_csi_client::ports::LockHolder;
+use nomad_csi_client::reconcile::workflow::{Reporter, RoundReporter, is_folded};
+use nomad_csi_client::reconcile::{Cause, Outcome, ProgressObserver, Status};
+use nomad_csi_model::diagnostic::{Diagnostic, Diagnostics, Severity, SourceMap};
+use nomad_csi_model::{NamespacedId, SetName};
+use nomad_csi_plan::{Baseline, DriftState, Plan, VolumeDrift};
+use nomad_csi_ports::Clock;
 
 /// The log and the metrics of a loop.
 pub(super) struct RoundLog<'a> {

@@ -17,13 +17,16 @@ use crate::cli::exit::Exit;
 use crate::cli::ledger::ledger_access;
 use crate::cli::server_outage::OutageLog;
 use crate::cli::specs::{EmptyFiles, LoadOptions, read_specifications};
-use crate::diagnostic::{Code, Diagnostic, SourceMap};
-use crate::model::SetName;
-use crate::ports::{ClusterApi, METRICS_CONTENT_TYPE, RandomIds, ServerWait};
-use crate::reconcile::workflow::{RoundRequest, Specifications, WorkflowContext, run_round};
-use crate::reconcile::{Cause, RoundEnd, run_loop};
-use crate::spec::Purpose;
 use crate::telemetry::{ReconcileMetrics, serve_metrics};
+use nomad_csi_client::ports::{ClusterApi, ServerWait};
+use nomad_csi_client::reconcile::workflow::{
+    RoundRequest, Specifications, WorkflowContext, run_round,
+};
+use nomad_csi_client::reconcile::{Cause, RoundEnd, run_loop};
+use nomad_csi_model::SetName;
+use nomad_csi_model::diagnostic::{Code, Diagnostic, SourceMap};
+use nomad_csi_ports::{METRICS_CONTENT_TYPE, RandomIds};
+use nomad_csi_spec::Purpose;
 
 /// Runs rounds until the user stops them, which is not an error.
 ///

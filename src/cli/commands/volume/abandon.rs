@@ -4,7 +4,7 @@ use super::args::AbandonArgs;
 use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::reconcile::workflow::abandon_creation;
+use nomad_csi_client::reconcile::workflow::abandon_creation;
 
 /// Gives up a creation that did not end.
 ///

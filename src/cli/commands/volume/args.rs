@@ -12,8 +12,8 @@ use crate::cli::args::{
     SHARE_HELP, SYNTAX_HELP, SecretArgs, ServerWaitArgs, SpecSyntax, one_of, required_paths,
 };
 use crate::cli::durations::TimeSpan;
-use crate::model::{AllocId, ServerVersion};
-use crate::plan::{HiddenField, WaitCondition};
+use nomad_csi_model::{AllocId, ServerVersion};
+use nomad_csi_plan::{HiddenField, WaitCondition};
 
 /// The subcommands of `volume`.
 #[derive(Subcommand, Debug)]

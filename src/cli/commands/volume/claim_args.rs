@@ -6,9 +6,9 @@ use super::cut_off::cuts_off;
 use crate::cli::args::{OutputArgs, one_of};
 use crate::cli::durations::TimeSpan;
 use crate::cli::error::CliError;
-use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{AccessMode, AllocId, AttachmentMode};
-use crate::reconcile::workflow::LONGEST_CLAIM_WAIT;
+use nomad_csi_client::reconcile::workflow::LONGEST_CLAIM_WAIT;
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_model::{AccessMode, AllocId, AttachmentMode};
 
 /// Arguments of `volume claims`.
 #[derive(Args, Debug)]

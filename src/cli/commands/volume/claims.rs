@@ -5,9 +5,9 @@ use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::claim_list;
-use crate::model::{AllocId, Namespace, NamespacedId, VolumeAlias, VolumeId};
-use crate::ports::{VolumeClaimRequest, VolumeReleaseRequest};
-use crate::reconcile::workflow::{claim_volume, list_claims, release_volume};
+use nomad_csi_client::ports::{VolumeClaimRequest, VolumeReleaseRequest};
+use nomad_csi_client::reconcile::workflow::{claim_volume, list_claims, release_volume};
+use nomad_csi_model::{AllocId, Namespace, NamespacedId, VolumeAlias, VolumeId};
 
 /// Lists claims.
 ///

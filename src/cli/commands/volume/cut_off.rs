@@ -1,8 +1,8 @@
 //! The approval that cuts off the tasks of an allocation or of a node: `cuts-off:ID`.
 
 use crate::cli::change_options::cut_off;
-use crate::model::AllocId;
-use crate::plan::CUTS_OFF;
+use nomad_csi_model::AllocId;
+use nomad_csi_plan::CUTS_OFF;
 
 /// Parses the approval, which names the allocation with its full ID.
 ///

@@ -4,7 +4,7 @@ use super::args::DetachArgs;
 use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::reconcile::workflow::detach_volume;
+use nomad_csi_client::reconcile::workflow::detach_volume;
 
 /// Detaches a volume from a node.
 ///

@@ -7,8 +7,10 @@ use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{doctor_json, doctor_text, json_text};
-use crate::doctor::Severity;
-use crate::reconcile::workflow::{DoctorReport, DoctorRequest, diagnose_volumes, fix_findings};
+use nomad_csi_client::reconcile::workflow::{
+    DoctorReport, DoctorRequest, diagnose_volumes, fix_findings,
+};
+use nomad_csi_plan::doctor::Severity;
 
 /// Arguments of `volume doctor`.
 #[expect(clippy::struct_excessive_bools, reason = "one flag per option")]

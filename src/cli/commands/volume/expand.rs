@@ -9,14 +9,14 @@ use crate::cli::exit::Exit;
 use crate::cli::ledger::ledger_access;
 use crate::cli::specs::{EmptyFiles, LoadOptions, load_specifications, parse_set_name};
 use crate::cli::ui::{one_line, volume_detail};
-use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
-use crate::model::{Bytes, Volume};
-use crate::ports::WithDocument;
-use crate::reconcile::workflow::{
+use nomad_csi_client::ports::WithDocument;
+use nomad_csi_client::reconcile::workflow::{
     ExpandRequest, SetSelection, Specifications, WorkflowContext, expand_volume, find_volume,
 };
-use crate::reconcile::{Outcome, Status};
-use crate::spec::Purpose;
+use nomad_csi_client::reconcile::{Outcome, Status};
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
+use nomad_csi_model::{Bytes, Volume};
+use nomad_csi_spec::Purpose;
 
 /// Expands a volume.
 ///

@@ -8,9 +8,9 @@ use crate::cli::commands::status::ask;
 use crate::cli::commands::volume::InitArgs;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::files::write_new;
-use crate::model::shell_quoted;
-use crate::spec::{Syntax, plugin_template, template};
+use nomad_csi_client::files::write_new;
+use nomad_csi_model::shell_quoted;
+use nomad_csi_spec::{Syntax, plugin_template, template};
 
 /// Writes an example. Never overwrites a file.
 ///

@@ -7,11 +7,11 @@ use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::mutable_parameters;
-use crate::diagnostic::{Code, Diagnostic};
-use crate::model::one_line;
-use crate::ports::Document;
-use crate::reconcile::workflow::modify_volume;
-use crate::wire::ModifyResponse;
+use nomad_csi_client::ports::Document;
+use nomad_csi_client::reconcile::workflow::modify_volume;
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_model::one_line;
+use nomad_csi_wire::ModifyResponse;
 
 /// Changes mutable parameters of a volume, and prints all that are in force.
 ///

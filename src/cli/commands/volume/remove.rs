@@ -8,10 +8,10 @@ use crate::cli::exit::Exit;
 use crate::cli::given_secrets::given_secrets;
 use crate::cli::ledger::ledger_access;
 use crate::cli::ui::one_line;
-use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{AllocId, Secrets};
-use crate::plan::Removal;
-use crate::reconcile::workflow::{RemovalRequest, WorkflowContext, remove_volumes};
+use nomad_csi_client::reconcile::workflow::{RemovalRequest, WorkflowContext, remove_volumes};
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_model::{AllocId, Secrets};
+use nomad_csi_plan::Removal;
 
 /// `volume deregister`.
 ///

@@ -2,10 +2,10 @@
 
 use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
-use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
-use crate::model::{Bytes, CapacityRange, MountOptions, SetName, UnresolvedRequest, Volume};
-use crate::reconcile::workflow::Specifications;
-use crate::spec::{Defaults, Syntax, encode, parse};
+use nomad_csi_client::reconcile::workflow::Specifications;
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
+use nomad_csi_model::{Bytes, CapacityRange, MountOptions, SetName, UnresolvedRequest, Volume};
+use nomad_csi_spec::{Defaults, Syntax, encode, parse};
 
 /// Keeps only the volume among the volumes of the files.
 pub(super) fn declared_in_files(

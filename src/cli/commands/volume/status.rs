@@ -11,14 +11,16 @@ use crate::cli::ui::{
     OutputFormat, creation_detail, creation_list, parameters_of_volume, published_stats,
     volume_detail, volume_health, volume_list, volume_overview,
 };
-use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{
+use nomad_csi_client::ports::{
+    ApiError, ClusterApi, Document, VolumeApi, VolumeQuery, WithDocument,
+};
+use nomad_csi_client::reconcile::workflow::{self, pending_creations};
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_model::{
     Namespace, NamespacedId, PluginId, PublishedStats, Volume, VolumeCreation, VolumeHealth,
     VolumeSummary,
 };
-use crate::ports::{ApiError, ClusterApi, Document, VolumeApi, VolumeQuery, WithDocument};
-use crate::reconcile::workflow::{self, pending_creations};
-use crate::wire::{
+use nomad_csi_wire::{
     PublishedStatsDocument, VolumeDocument, VolumeHealthDocument, stats_to_wire,
     volume_health_to_wire,
 };

@@ -4,7 +4,7 @@ use super::args::WaitArgs;
 use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::reconcile::workflow::wait_for_condition;
+use nomad_csi_client::reconcile::workflow::wait_for_condition;
 
 /// Waits until a volume meets a condition.
 ///

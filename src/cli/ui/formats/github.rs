@@ -5,7 +5,7 @@
 //! of ten says how many are left out.
 
 use super::run_report::{Finding, RunReport};
-use crate::diagnostic::Severity;
+use nomad_csi_model::diagnostic::Severity;
 
 /// The number of annotations of one level that GitHub shows for a step.
 const MOST: usize = 10;
@@ -78,7 +78,7 @@ fn property(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnostic::Code;
+    use nomad_csi_model::diagnostic::Code;
 
     /// The name of a volume must not end the command or start another.
     #[test]

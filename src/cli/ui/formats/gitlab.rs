@@ -10,8 +10,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::run_report::{Finding, Place, RunReport};
 use crate::cli::ui::output::json_text;
-use crate::diagnostic::Severity;
-use crate::model::hex;
+use nomad_csi_model::diagnostic::Severity;
+use nomad_csi_model::hex;
 
 pub(super) fn gitlab(report: &RunReport) -> String {
     let mut seen: BTreeMap<(String, &str, &str), usize> = BTreeMap::new();
@@ -48,7 +48,7 @@ fn fingerprint(path: &str, finding: &Finding, order: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnostic::Code;
+    use nomad_csi_model::diagnostic::Code;
 
     #[test]
     fn a_problem_that_moves_keeps_its_fingerprint() {

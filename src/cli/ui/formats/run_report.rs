@@ -1,6 +1,6 @@
 //! What a run reports, in the form that every format is made from.
 
-use crate::diagnostic::{Code, Diagnostic, Severity, SourceMap, Span};
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Severity, SourceMap, Span};
 
 /// The report of one run.
 #[derive(Clone, Debug, Default)]

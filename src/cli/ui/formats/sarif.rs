@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::run_report::{Finding, Place, RunReport};
 use crate::cli::ui::output::json_text;
-use crate::diagnostic::{Code, Severity};
+use nomad_csi_model::diagnostic::{Code, Severity};
 
 const SCHEMA: &str =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";

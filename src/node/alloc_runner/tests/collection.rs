@@ -5,10 +5,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::fixture::{ID, Node, alloc, lasting, policy, task};
-use crate::model::{JobType, Resources};
-use crate::ports::{
-    AssignedAlloc, DriverConfig, LogLimits, MockScript, RunDriver as _, RunRequest,
-};
+use crate::task_run::{DriverConfig, LogLimits, MockScript, RunDriver as _, RunRequest};
+use nomad_csi_model::{JobType, Resources};
+use nomad_csi_ports::AssignedAlloc;
 
 fn batch() -> AssignedAlloc {
     alloc(JobType::Batch, vec![task("web", "main")], &[])
@@ -58,7 +57,7 @@ fn request(task: &str) -> RunRequest {
         alloc: "a".into(),
         resources: Resources::default(),
         task: task.to_owned(),
-        config: DriverConfig::Exec(crate::ports::TaskProgram::default()),
+        config: DriverConfig::Exec(crate::task_run::TaskProgram::default()),
         environment: [].into(),
         user: None,
         mounts: vec![],

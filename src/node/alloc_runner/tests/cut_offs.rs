@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use super::fixture::{ID, Node, alloc, events, lasting, task};
-use crate::model::JobType;
-use crate::ports::MockScript;
+use crate::task_run::MockScript;
+use nomad_csi_model::JobType;
 
 /// A service with two tasks and two volumes; `web` has both, and `log` has only `logs`. Both go on for an hour after they
 /// were asked to stop.
 fn assign(node: &Node) {
     let tasks = vec![task("web", "main"), task("log", "main")];
     let mut assigned = alloc(JobType::Service, tasks, &["data", "logs"]);
-    let mut job = crate::model::Job::clone(&assigned.job);
+    let mut job = nomad_csi_model::Job::clone(&assigned.job);
     job.groups[0].tasks[1]
         .volume_mounts
         .retain(|mount| mount.volume.as_str() == "logs");

@@ -11,21 +11,22 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::super::{AllocRunnerDeps, AllocRunners};
-use crate::model::{
+use crate::call_lanes::CallLanes;
+use crate::fakes::{FakeConnector, FakeObserver, FakePlugin};
+use crate::plugin_tasks::{PluginHost, PluginHostDeps};
+use crate::registry::Registry;
+use crate::task_run::{
+    DriverConfig, LogFile, LogSlice, MockScript, RunDriver, RunEnd, RunError, RunRequest, RunStart,
+    RunStatus,
+};
+use crate::volume_files::{Durability, Place, VolumeRecord, record_source};
+use nomad_csi_model::{
     AllocId, AllocReport, HostVolume, Job, JobType, JobVolume, JobVolumeKind, Lifecycle,
     LifecycleHook, MountConfig, MountRoot, NamespacedId, PropagationMode, RemoteVolume,
     RestartMode, RestartPolicy, TargetPath, Task, TaskConfig, TaskGroup, VolumeMount,
 };
-use crate::node::call_lanes::CallLanes;
-use crate::node::fakes::{FakeConnector, FakeObserver, FakePlugin};
-use crate::node::plugin_tasks::{PluginHost, PluginHostDeps};
-use crate::node::registry::Registry;
-use crate::node::volume_files::{Durability, Place, VolumeRecord, record_source};
-use crate::ports::fake::{CountingIds, FakeControlPlane, FakeMounter, NothingSent};
-use crate::ports::{
-    AssignedAlloc, Clock, DriverConfig, LogFile, LogSlice, LogStream, MockScript, MountEntry,
-    RunDriver, RunEnd, RunError, RunRequest, RunStart, RunStatus, SourceIdentity,
-};
+use nomad_csi_ports::{AssignedAlloc, Clock, LogStream, MountEntry, SourceIdentity};
+use nomad_csi_testing::{CountingIds, FakeControlPlane, FakeMounter, NothingSent};
 
 /// A driver of the crate's mock runs with scripts, by task; the last script of a task repeats. It can mount.
 #[derive(Default)]
@@ -398,7 +399,7 @@ impl Node {
             .into(),
             clock: Arc::new(TokioClock(Instant::now())),
             ids: Arc::new(CountingIds::from(1)),
-            node: Arc::new(crate::model::Node::new("node-1".into(), "laptop", "dc1")),
+            node: Arc::new(nomad_csi_model::Node::new("node-1".into(), "laptop", "dc1")),
             mounter: Arc::new(self.mounter.clone()),
             plugins: self.plugins.insert(plugins).clone(),
             data_directory: self.data.path().to_owned(),

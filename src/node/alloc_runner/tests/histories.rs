@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::fixture::{ID, Node, alloc, policy, task};
-use crate::model::{ClientStatus, JobType};
-use crate::ports::MockScript;
+use crate::task_run::MockScript;
+use nomad_csi_model::{ClientStatus, JobType};
 
 /// A generator of small numbers, the same for the same seed.
 struct Numbers(u64);

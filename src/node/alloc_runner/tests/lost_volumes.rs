@@ -1,8 +1,9 @@
 //! Volumes whose mounts vanish: nothing starts without them, and what runs on them is stopped first.
 
 use super::fixture::{ID, Node, alloc, events, lasting, policy, task};
-use crate::model::{JobType, Task, record_beside};
-use crate::ports::{LostMount, RunEnd};
+use crate::task_run::RunEnd;
+use nomad_csi_model::{JobType, Task, record_beside};
+use nomad_csi_ports::LostMount;
 
 fn restartable(name: &str) -> Task {
     let mut task = task(name, "main");
@@ -24,7 +25,7 @@ fn assign(node: &Node) {
         vec![restartable("web"), restartable("log")],
         &["data", "logs"],
     );
-    let mut job = crate::model::Job::clone(&assigned.job);
+    let mut job = nomad_csi_model::Job::clone(&assigned.job);
     job.groups[0].tasks[1]
         .volume_mounts
         .retain(|mount| mount.volume.as_str() == "logs");
@@ -152,7 +153,7 @@ async fn a_lost_mount_without_tasks_is_noted_at_once() {
     let node = Node::new();
     node.mount("data");
     let assigned = alloc(JobType::Service, vec![task("web", "main")], &[]);
-    let other = crate::ports::AssignedAlloc {
+    let other = nomad_csi_ports::AssignedAlloc {
         id: "other".into(),
         ..assigned
     };
@@ -173,7 +174,7 @@ async fn a_lost_mount_is_noticed_beside_a_damaged_record() {
     std::fs::write(record, [0; 4]).unwrap();
     node.unmount("logs");
     let assigned = alloc(JobType::Service, vec![task("web", "main")], &[]);
-    let other = crate::ports::AssignedAlloc {
+    let other = nomad_csi_ports::AssignedAlloc {
         id: "other".into(),
         ..assigned
     };

@@ -1,7 +1,7 @@
 //! The files of a task that has started are gone: what the server knows of it counts.
 
 use super::fixture::{ID, Node, alloc, task};
-use crate::model::JobType;
+use nomad_csi_model::JobType;
 
 /// Whatever became of the task, it does not start again.
 #[tokio::test(start_paused = true)]

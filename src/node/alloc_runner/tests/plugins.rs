@@ -6,9 +6,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::fixture::{ID, Node, alloc, events, exiting, lasting, policy, task};
-use crate::model::{CsiPluginConfig, CsiPluginType, JobType, PropagationMode};
-use crate::node::fakes::ProbeResponse;
-use crate::ports::{AssignedAlloc, HostError, Mounter as _, RunRequest, TaskMount};
+use crate::fakes::ProbeResponse;
+use crate::task_run::{RunRequest, TaskMount};
+use nomad_csi_model::{CsiPluginConfig, CsiPluginType, JobType, PropagationMode};
+use nomad_csi_ports::{AssignedAlloc, HostError, Mounter as _};
 
 const PLUGIN: &str = "ebs";
 
@@ -20,7 +21,7 @@ fn plugin_alloc() -> AssignedAlloc {
     alloc(JobType::System, vec![plugin], &[])
 }
 
-fn plugin_events(report: &crate::model::AllocReport) -> Vec<String> {
+fn plugin_events(report: &nomad_csi_model::AllocReport) -> Vec<String> {
     let events = events(report, "plugin").into_iter();
     events
         .filter(|event| event.starts_with("Plugin") || event.starts_with("Restart"))

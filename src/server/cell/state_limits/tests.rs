@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use super::super::{CellOptions, CommitError, Expected, StateCell};
 use super::*;
-use crate::diagnostic::Code;
-use crate::model::{AllocId, ClientStatus, Namespace, SealedSecrets, VariableKey, VariablePath};
-use crate::ports::fake::MemoryJournal;
-use crate::server::error::ServerError;
-use crate::state::samples::jobs::{alloc_placed, alloc_reported, job_key, job_registered};
-use crate::state::samples::{key, node_registered, registered, started};
-use crate::state::{AllocEvent, EventKind, JobEvent, NamespaceEvent, VariableEvent};
+use crate::error::ServerError;
+use crate::fake::MemoryJournal;
+use nomad_csi_claims::state::samples::jobs::{
+    alloc_placed, alloc_reported, job_key, job_registered,
+};
+use nomad_csi_claims::state::samples::{key, node_registered, registered, started};
+use nomad_csi_claims::state::{AllocEvent, EventKind, JobEvent, NamespaceEvent, VariableEvent};
+use nomad_csi_model::diagnostic::Code;
+use nomad_csi_model::{AllocId, ClientStatus, Namespace, SealedSecrets, VariableKey, VariablePath};
 
 async fn cell_with(limits: StateLimits) -> StateCell {
     let options = CellOptions {

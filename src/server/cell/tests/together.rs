@@ -4,12 +4,14 @@ use futures_util::future::join_all;
 use proptest::prelude::*;
 
 use super::{after_restart, cell_on, event, started_cell, updated};
-use crate::model::NamespacedId;
-use crate::ports::JournalErrorKind;
-use crate::ports::fake::{AppendFault, MemoryJournal};
-use crate::server::cell::{CellOptions, CommitError, Expected, StateCell};
-use crate::state::samples::{History, key, registered, started};
-use crate::state::{Event, EventConflict, EventKind, Phase, State, apply, check, violations};
+use crate::cell::{CellOptions, CommitError, Expected, StateCell};
+use crate::fake::{AppendFault, MemoryJournal};
+use crate::journal::JournalErrorKind;
+use nomad_csi_claims::state::samples::{History, key, registered, started};
+use nomad_csi_claims::state::{
+    Event, EventConflict, EventKind, Phase, State, apply, check, violations,
+};
+use nomad_csi_model::NamespacedId;
 
 fn at(key: &NamespacedId, index: u64) -> Vec<Expected> {
     vec![Expected::VolumeAt(key.clone(), index)]

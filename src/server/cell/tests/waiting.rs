@@ -6,11 +6,11 @@ use futures_util::future::join_all;
 use tokio::task::JoinSet;
 
 use super::{event, started_cell, updated};
-use crate::model::{ExternalId, NamespacedId};
-use crate::ports::fake::MemoryJournal;
-use crate::server::cell::{CellStopped, Expected, StateCell};
-use crate::state::samples::{key, registered, started};
-use crate::state::{State, Subject, Topic};
+use crate::cell::{CellStopped, Expected, StateCell};
+use crate::fake::MemoryJournal;
+use nomad_csi_claims::state::samples::{key, registered, started};
+use nomad_csi_claims::state::{State, Subject, Topic};
+use nomad_csi_model::{ExternalId, NamespacedId};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const LAST: &str = "last";

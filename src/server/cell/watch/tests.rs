@@ -3,8 +3,8 @@
 use futures_util::FutureExt as _;
 
 use super::*;
-use crate::model::{Namespace, NodeId, PluginId, VariableKey, VariablePath};
-use crate::state::samples::key;
+use nomad_csi_claims::state::samples::key;
+use nomad_csi_model::{Namespace, NodeId, PluginId, VariableKey, VariablePath};
 
 fn volume(namespace: &str, id: &str) -> Subject {
     Subject::Volume(key(namespace, id))

@@ -3,10 +3,10 @@
 mod idle;
 
 use super::*;
-use crate::claim::{ClaimEvent, ClaimRequest, samples};
-use crate::model::{AccessMode, AllocId, NamespacedId, Node};
-use crate::state::samples::{instance, key, registered, started, state_of};
-use crate::state::{Event, EventKind, apply, check};
+use nomad_csi_claims::claim::{ClaimEvent, ClaimRequest, samples};
+use nomad_csi_claims::state::samples::{instance, key, registered, started, state_of};
+use nomad_csi_claims::state::{Event, EventKind, apply, check};
+use nomad_csi_model::{AccessMode, AllocId, NamespacedId, Node};
 
 const CLAIMS: usize = 50;
 

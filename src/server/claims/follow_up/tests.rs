@@ -1,17 +1,17 @@
 //! What follows each step at once.
 
 use super::*;
-use crate::claim::{ClaimRequest, StepAnswer, samples};
-use crate::model::{AccessMode, NodeId, PluginInstance};
-use crate::state::samples::{instance, key, registered, started, state_of};
-use crate::state::{Event, check};
+use nomad_csi_claims::claim::{ClaimRequest, StepAnswer, samples};
+use nomad_csi_claims::state::samples::{instance, key, registered, started, state_of};
+use nomad_csi_claims::state::{Event, check};
+use nomad_csi_model::{AccessMode, NodeId, PluginInstance};
 
 const NODE: &str = "node-1";
 
 fn change(state: &mut State, kind: EventKind) -> u64 {
     let event = Event::new(1, kind);
     assert!(check(state, &event).is_ok(), "{event:?}");
-    crate::state::apply(state, &event);
+    nomad_csi_claims::state::apply(state, &event);
     state.index()
 }
 

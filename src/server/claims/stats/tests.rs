@@ -4,15 +4,15 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, advance};
 
 use super::*;
-use crate::model::{
+use crate::claims::MountRequest;
+use crate::fake::FakeAgent;
+use nomad_csi_model::{
     AccessMode, Condition, ExternalId, NodeCapabilities, Quantity, ReportedQuantity, StatsUnit,
 };
-use crate::ports::fake::{Fault, PluginSettings, ReportedStats};
-use crate::ports::{
+use nomad_csi_ports::{
     CallMeasurements, Measurements, MetricsSource, Rpc, StatusCode, VolumeHealthCounts,
 };
-use crate::server::claims::MountRequest;
-use crate::server::fake::FakeAgent;
+use nomad_csi_testing::{Fault, PluginSettings, ReportedStats};
 
 const RPC: Rpc = Rpc::NodeGetVolumeStats;
 const LONG: Duration = Duration::from_secs(30);

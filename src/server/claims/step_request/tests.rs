@@ -1,12 +1,14 @@
 //! What a step sends is on record, and is sent again unchanged.
 
 use super::*;
-use crate::claim::{ClaimRequest, Known, samples};
-use crate::model::AccessMode;
-use crate::ports::fake::FakeSealer;
-use crate::server::claims::follow_up::claim_event;
-use crate::state::samples::{definition, instance, key, provided, registered, started, state_of};
-use crate::state::{Event, EventKind, apply, check};
+use crate::claims::follow_up::claim_event;
+use crate::fake::FakeSealer;
+use nomad_csi_claims::claim::{ClaimRequest, Known, samples};
+use nomad_csi_claims::state::samples::{
+    definition, instance, key, provided, registered, started, state_of,
+};
+use nomad_csi_claims::state::{Event, EventKind, apply, check};
+use nomad_csi_model::AccessMode;
 
 const NODE: &str = "node-1";
 
@@ -192,7 +194,7 @@ fn what_a_registration_made_is_undone_without_it() {
         if leaves_other {
             story.claim("db", "a2", AccessMode::MultiNodeMultiWriter, true);
         }
-        let tombstone = crate::claim::Tombstone {
+        let tombstone = nomad_csi_claims::claim::Tombstone {
             volume: key("default", "wb"),
             secrets: sealed("wb", "of the tombstone"),
             since: 1,

@@ -8,15 +8,15 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::{agent, get};
-use crate::model::{
+use crate::cell::Expected;
+use crate::fake::FakeAgent;
+use nomad_csi_claims::state::samples::{definition, instance, key, provided, registered};
+use nomad_csi_claims::state::{Event, EventKind, LockTerms, VariableEvent};
+use nomad_csi_model::{
     AllocId, Namespace, NamespacedId, NodeId, PluginId, PluginInstance, SealedSecrets, VariableKey,
     VariablePath,
 };
-use crate::ports::Clock as _;
-use crate::server::cell::Expected;
-use crate::server::fake::FakeAgent;
-use crate::state::samples::{definition, instance, key, provided, registered};
-use crate::state::{Event, EventKind, LockTerms, VariableEvent};
+use nomad_csi_ports::Clock as _;
 
 async fn record(agent: &FakeAgent, kind: EventKind) -> u64 {
     let committed = agent

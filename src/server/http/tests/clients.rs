@@ -4,10 +4,10 @@
 use serde_json::json;
 
 use super::*;
-use crate::model::{JobType, TaskEnvironment};
-use crate::state::samples::jobs::{job, job_key};
-use crate::state::{EvaluationStatus, Table, Topic};
-use crate::wire::job_to_wire;
+use nomad_csi_claims::state::samples::jobs::{job, job_key};
+use nomad_csi_claims::state::{EvaluationStatus, Table, Topic};
+use nomad_csi_model::{JobType, TaskEnvironment};
+use nomad_csi_wire::job_to_wire;
 
 /// A job with a value that no response shows.
 fn secret_job(id: &str) -> Value {

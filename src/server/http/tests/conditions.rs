@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::{Answer, agent, create, get, send_line, volume_body};
-use crate::ports::fake::FakeClock;
-use crate::server::fake::FakeAgent;
-use crate::wire::{INDEX, NEXT_TOKEN};
+use crate::fake::FakeAgent;
+use nomad_csi_testing::FakeClock;
+use nomad_csi_wire::{INDEX, NEXT_TOKEN};
 
 async fn claim(agent: &FakeAgent, id: &str, alloc: &str) -> Answer {
     let body = json!({"AllocID": alloc, "NodeID": FakeAgent::NODE}).to_string();

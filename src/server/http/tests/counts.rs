@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
-use crate::claim::Claim;
-use crate::model::{AllocId, Namespace};
-use crate::server::http::{plugins, volume_documents};
-use crate::state::samples::History;
-use crate::state::{State, VolumeFilter, VolumeRecord, VolumeView, volumes as listed};
-use crate::wire::InstanceDocument;
+use crate::http::{plugins, volume_documents};
+use nomad_csi_claims::claim::Claim;
+use nomad_csi_claims::state::samples::History;
+use nomad_csi_claims::state::{State, VolumeFilter, VolumeRecord, VolumeView, volumes as listed};
+use nomad_csi_model::{AllocId, Namespace};
+use nomad_csi_wire::InstanceDocument;
 
 /// The allocations with such a claim of the volume through its registration, from the table of claims.
 /// Claims of an external volume that had the same ID before are not its own.
@@ -56,7 +56,7 @@ fn counted<'a>(state: &State, instances: impl Iterator<Item = &'a InstanceDocume
 
 /// The counts of every plugin and of its volumes match the instances that the plugin's document shows.
 fn assert_plugin_counts(state: &State, volumes_of_state: &[VolumeView]) {
-    for view in crate::state::plugins(state, "") {
+    for view in nomad_csi_claims::state::plugins(state, "") {
         let document = plugins::document(&view);
         let controllers = counted(state, document.controllers.values());
         let nodes = counted(state, document.nodes.values());

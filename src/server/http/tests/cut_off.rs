@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use super::{agent, create, send_line, send_typed};
-use crate::model::{
+use crate::fake::FakeAgent;
+use nomad_csi_claims::state::samples::jobs::{job, job_key};
+use nomad_csi_claims::state::{State, Table, Topic};
+use nomad_csi_model::{
     AccessMode, AllocId, AttachmentMode, JobVolume, JobVolumeKind, NodeId, VolumeAlias,
 };
-use crate::ports::ControlPlane as _;
-use crate::server::fake::FakeAgent;
-use crate::state::samples::jobs::{job, job_key};
-use crate::state::{State, Table, Topic};
+use nomad_csi_ports::ControlPlane as _;
 
 /// An allocation of job `web` that has volume `data` mounted.
 async fn running(agent: &FakeAgent) -> AllocId {

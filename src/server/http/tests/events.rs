@@ -4,7 +4,7 @@ use axum::body::BodyDataStream;
 use futures_util::StreamExt as _;
 
 use super::*;
-use crate::wire::EventBatchDocument;
+use nomad_csi_wire::EventBatchDocument;
 
 async fn open(agent: &FakeAgent, query: &str) -> (u16, BodyDataStream) {
     let request = Request::get(format!("/v1/event/stream{query}"));

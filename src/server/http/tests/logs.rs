@@ -5,10 +5,12 @@ use std::future::pending;
 use async_trait::async_trait;
 
 use super::*;
-use crate::model::ClientStatus;
-use crate::ports::{LogChunk, LogOrigin, LogPosition, TaskLogError, TaskLogs, TaskOutput};
-use crate::server::http::{Connection, OperatorAccess, Peer, Places};
-use crate::state::samples::jobs::{alloc_placed, alloc_reported, job_key, job_registered};
+use crate::http::{Connection, OperatorAccess, Peer, Places};
+use nomad_csi_claims::state::samples::jobs::{
+    alloc_placed, alloc_reported, job_key, job_registered,
+};
+use nomad_csi_model::ClientStatus;
+use nomad_csi_ports::{LogChunk, LogOrigin, LogPosition, TaskLogError, TaskLogs, TaskOutput};
 
 const LINE: &str = "/v1/client/fs/logs/a1?task=t&type=stdout";
 

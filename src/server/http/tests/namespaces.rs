@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::*;
-use crate::state::samples::jobs::{job, job_key};
-use crate::wire::job_to_wire;
+use nomad_csi_claims::state::samples::jobs::{job, job_key};
+use nomad_csi_wire::job_to_wire;
 
 #[tokio::test(start_paused = true)]
 async fn a_namespace_is_created_changed_and_deleted() {

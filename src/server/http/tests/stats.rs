@@ -3,12 +3,12 @@
 use serde_json::json;
 
 use super::{create, get, send_line};
-use crate::model::{
+use crate::fake::FakeAgent;
+use nomad_csi_model::{
     ControllerCapabilities, NodeCapabilities, ReportedCapacity, ReportedQuantity, StatsUnit,
 };
-use crate::ports::fake::{Fault, PluginSettings, ReportedStats};
-use crate::ports::{Rpc, StatusCode};
-use crate::server::fake::FakeAgent;
+use nomad_csi_ports::{Rpc, StatusCode};
+use nomad_csi_testing::{Fault, PluginSettings, ReportedStats};
 
 /// W56: the document of a volume says that there are statistics, and the route beside it returns them. What is not known
 /// has no field.

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::ports::fake::PluginSettings;
-use crate::server::fake::FakeAgent;
-use crate::server::http::tests::{get, send_line, send_typed};
+use crate::fake::FakeAgent;
+use crate::http::tests::{get, send_line, send_typed};
+use nomad_csi_testing::PluginSettings;
 
 async fn agent() -> FakeAgent {
     FakeAgent::start(PluginSettings::default()).await.unwrap()

@@ -1,12 +1,12 @@
 //! What a decision does to the evaluations of a job.
 
 use super::*;
-use crate::model::NodeId;
-use crate::place::Placed;
-use crate::ports::fake::CountingIds;
-use crate::state::samples::jobs::{job_key, job_registered};
-use crate::state::samples::{node_registered, started, state_of};
-use crate::state::{Event, GroupFailure, State, apply};
+use nomad_csi_claims::place::Placed;
+use nomad_csi_claims::state::samples::jobs::{job_key, job_registered};
+use nomad_csi_claims::state::samples::{node_registered, started, state_of};
+use nomad_csi_claims::state::{Event, GroupFailure, State, apply};
+use nomad_csi_model::NodeId;
+use nomad_csi_testing::CountingIds;
 
 fn with(evaluations: Vec<Evaluation>) -> State {
     let key = job_key("web");
@@ -22,7 +22,7 @@ fn after(state: &mut State, decision: &Decision) -> Vec<(String, EvaluationStatu
     let record = state.job(&key).unwrap().clone();
     for kind in events_of(&record, decision, &ids) {
         let event = Event::new(9, kind);
-        crate::state::check(state, &event).unwrap();
+        nomad_csi_claims::state::check(state, &event).unwrap();
         apply(state, &event);
     }
     let evaluations = &state.job(&key).unwrap().evaluations;

@@ -1,13 +1,13 @@
 //! Periodic and parameterized jobs: what is made from them, when, and with which values.
 
 use super::*;
-use crate::model::{
+use crate::jobs::DispatchRequest;
+use crate::jobs::dispatching::JobDispatched;
+use crate::volumes::VolumeLimits;
+use nomad_csi_model::{
     DelayFunction, JobId, Parameterized, Payload, PayloadRule, Periodic, ReschedulePolicy,
 };
-use crate::ports::fake::FakeClock;
-use crate::server::jobs::DispatchRequest;
-use crate::server::jobs::dispatching::JobDispatched;
-use crate::server::volumes::VolumeLimits;
+use nomad_csi_testing::FakeClock;
 
 const HOUR: Duration = Duration::from_secs(3600);
 /// The first second of the fake clock, which is midnight.

@@ -1,8 +1,8 @@
 //! Every write of missing, unlocked and locked variables.
 
 use super::*;
-use crate::model::{SealedSecrets, VariablePath};
-use crate::state::LockTerms;
+use nomad_csi_claims::state::LockTerms;
+use nomad_csi_model::{SealedSecrets, VariablePath};
 
 const NOW: i64 = 1_000 * SECOND;
 

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use super::*;
-use crate::model::{Namespace, VariablePath};
-use crate::ports::fake::{AppendFault, PluginSettings};
-use crate::ports::{Journal as _, JournalErrorKind};
-use crate::server::fake::FakeAgent;
-use crate::server::volumes::VolumeLimits;
-use crate::state::{replay, violations};
+use crate::fake::AppendFault;
+use crate::fake::FakeAgent;
+use crate::journal::{Journal as _, JournalErrorKind};
+use crate::volumes::VolumeLimits;
+use nomad_csi_claims::state::{replay, violations};
+use nomad_csi_model::{Namespace, VariablePath};
+use nomad_csi_testing::PluginSettings;
 
 async fn agent() -> FakeAgent {
     FakeAgent::start(PluginSettings::default()).await.unwrap()
@@ -220,7 +221,7 @@ async fn a_lock_from_the_future_starts_with_the_agent() {
         agent.ids.clone(),
     );
     drop(agent);
-    let clock = crate::ports::fake::FakeClock::default();
+    let clock = nomad_csi_testing::FakeClock::default();
     let agent = FakeAgent::on(backend, journal, clock, ids, VolumeLimits::default());
     let agent = agent.await.unwrap();
     agent.clock.advance(Duration::from_secs(26));

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use super::*;
-use crate::model::{
+use crate::volumes::capacity::MAX_TOPOLOGIES;
+use nomad_csi_model::{
     Bytes, Capacity, ControllerCapabilities, ExternalNodeId, ReportedCapacity, Topology,
     TopologyRequest,
 };
-use crate::ports::StatusCode;
-use crate::ports::fake::Fault;
-use crate::server::volumes::capacity::MAX_TOPOLOGIES;
+use nomad_csi_ports::StatusCode;
+use nomad_csi_testing::Fault;
 
 const RPC: Rpc = Rpc::GetCapacity;
 
@@ -49,7 +49,7 @@ fn shown(available: u64) -> Capacity {
     }
 }
 
-async fn read(agent: &FakeAgent) -> crate::model::CapacityReport {
+async fn read(agent: &FakeAgent) -> nomad_csi_model::CapacityReport {
     let capacity = agent.volumes.capacity(FakeAgent::PLUGIN.into());
     capacity.await.unwrap()
 }

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use super::recording::record;
 use super::*;
-use crate::model::{Namespace, Secrets};
-use crate::ports::fake::{
-    AppendFault, CountingIds, FakeBackend, FakeClock, FakePlugin, Fault, MemoryJournal,
-};
-use crate::ports::{JournalErrorKind, Replay, StatusCode};
-use crate::server::repeated_call::ForwardLimits;
-use crate::server::volumes::VolumeLimits;
-use crate::state::provider_name;
+use crate::fake::{AppendFault, MemoryJournal};
+use crate::journal::{JournalErrorKind, Replay};
+use crate::repeated_call::ForwardLimits;
+use crate::volumes::VolumeLimits;
+use nomad_csi_claims::state::provider_name;
+use nomad_csi_model::{Namespace, Secrets};
+use nomad_csi_ports::StatusCode;
+use nomad_csi_testing::{CountingIds, FakeBackend, FakeClock, FakePlugin, Fault};
 
 /// The volume has the provider's answer (B13, B20); a second create updates it (B01).
 #[tokio::test(start_paused = true)]

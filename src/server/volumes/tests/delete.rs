@@ -6,11 +6,11 @@ use futures_util::future::join_all;
 
 use super::recording::record;
 use super::*;
-use crate::model::Secrets;
-use crate::ports::StatusCode;
-use crate::ports::fake::Fault;
-use crate::server::repeated_call::ForwardLimits;
-use crate::server::volumes::VolumeLimits;
+use crate::repeated_call::ForwardLimits;
+use crate::volumes::VolumeLimits;
+use nomad_csi_model::Secrets;
+use nomad_csi_ports::StatusCode;
+use nomad_csi_testing::Fault;
 
 #[tokio::test(start_paused = true)]
 async fn a_delete_removes_the_volume_and_its_data() {

@@ -1,11 +1,13 @@
 //! Expanding volumes at the provider and on the nodes.
 
 use super::*;
-use crate::model::{ControllerCapabilities, Secrets};
-use crate::ports::fake::{AppendFault, Fault, MemoryJournal};
-use crate::ports::{JournalErrorKind, Replay, StatusCode};
-use crate::server::volumes::VolumeLimits;
-use crate::state::{Event, EventKind, replay};
+use crate::fake::{AppendFault, MemoryJournal};
+use crate::journal::{JournalErrorKind, Replay};
+use crate::volumes::VolumeLimits;
+use nomad_csi_claims::state::{Event, EventKind, replay};
+use nomad_csi_model::{ControllerCapabilities, Secrets};
+use nomad_csi_ports::StatusCode;
+use nomad_csi_testing::Fault;
 
 fn expanding(node_expansion_required: bool) -> PluginSettings {
     PluginSettings {

@@ -1,16 +1,16 @@
 //! The health of volumes in lists, and of one volume.
 
 use super::*;
-use crate::claim::samples::{capability, key as claim_key};
-use crate::claim::{Claim, ClaimEvent, ClaimUsage, Intent, Known, SealedFlags};
-use crate::model::{
+use crate::claims::MountRequest;
+use nomad_csi_claims::claim::samples::{capability, key as claim_key};
+use nomad_csi_claims::claim::{Claim, ClaimEvent, ClaimUsage, Intent, Known, SealedFlags};
+use nomad_csi_claims::state::EventKind;
+use nomad_csi_model::{
     AccessMode, AllocId, ControllerCapabilities, ExternalNodeId, ExternalVolume, NodeCapabilities,
     NodeId, VolumeStatus, VolumeStatusKind,
 };
-use crate::ports::fake::Fault;
-use crate::ports::{PageRequest, StatusCode};
-use crate::server::claims::MountRequest;
-use crate::state::EventKind;
+use nomad_csi_ports::{PageRequest, StatusCode};
+use nomad_csi_testing::Fault;
 
 fn reporting() -> PluginSettings {
     PluginSettings {

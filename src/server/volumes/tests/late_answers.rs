@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::ports::fake::Fault;
+use nomad_csi_testing::Fault;
 
 /// B30: a request waits for an answer that takes longer than two minutes.
 #[tokio::test(start_paused = true)]

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::model::{ControllerCapabilities, Secrets};
-use crate::ports::StatusCode;
-use crate::ports::fake::Fault;
-use crate::server::volumes::VolumeLimits;
-use crate::server::volumes::modify::{MAX_BYTES, MAX_PARAMETERS};
+use crate::volumes::VolumeLimits;
+use crate::volumes::modify::{MAX_BYTES, MAX_PARAMETERS};
+use nomad_csi_model::{ControllerCapabilities, Secrets};
+use nomad_csi_ports::StatusCode;
+use nomad_csi_testing::Fault;
 
 const RPC: Rpc = Rpc::ControllerModifyVolume;
 

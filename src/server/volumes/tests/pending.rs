@@ -6,10 +6,12 @@ use tokio::time::Instant;
 
 use super::*;
 
-use crate::ports::fake::{AppendFault, FakePlugin, Fault};
-use crate::ports::{JournalErrorKind, StatusCode};
-use crate::server::volumes::{PendingCreation, VolumeLimits};
-use crate::state::{State, Table, Topic, event_text, provider_name};
+use crate::fake::AppendFault;
+use crate::journal::JournalErrorKind;
+use crate::volumes::{PendingCreation, VolumeLimits};
+use nomad_csi_claims::state::{State, Table, Topic, event_text, provider_name};
+use nomad_csi_ports::StatusCode;
+use nomad_csi_testing::{FakePlugin, Fault};
 
 impl FakeAgent {
     async fn wait_for_phase(&self, id: &str, phase: Option<Phase>) {

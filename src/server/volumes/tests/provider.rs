@@ -1,13 +1,13 @@
 //! Listing the volumes of a provider, and its snapshots.
 
 use super::*;
-use crate::model::{
+use crate::error::SnapshotError;
+use crate::volumes::SnapshotRequest;
+use nomad_csi_model::{
     Condition, ControllerCapabilities, ExternalVolume, PluginId, Secrets, Snapshot, SnapshotId,
 };
-use crate::ports::fake::Fault;
-use crate::ports::{Page, PageRequest, StatusCode};
-use crate::server::error::SnapshotError;
-use crate::server::volumes::SnapshotRequest;
+use nomad_csi_ports::{Page, PageRequest, StatusCode};
+use nomad_csi_testing::Fault;
 
 fn capable() -> PluginSettings {
     PluginSettings {

@@ -4,17 +4,17 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 
-use crate::model::{
+use crate::fake::FakeAgent;
+use nomad_csi_model::{
     Capacity, ControllerCapabilities, ExternalId, ExternalVolume, PublishContext, Secrets,
     Snapshot, SnapshotId, VolumeStatus,
 };
-use crate::ports::fake::FakePlugin;
-use crate::ports::{
+use nomad_csi_ports::{
     Controller, ControllerPublishVolume, ControllerUnpublishVolume, CreateSnapshot, CreateVolume,
     CreatedVolume, ExpandVolume, ExpandedVolume, GetCapacity, ListSnapshots, ListVolumeHealth,
     ListedHealth, ModifyVolume, Page, PageRequest, PluginConnection, PluginError, ValidateVolume,
 };
-use crate::server::fake::FakeAgent;
+use nomad_csi_testing::FakePlugin;
 
 #[derive(Default)]
 pub(super) struct Sent {

@@ -5,16 +5,20 @@ use std::time::Duration;
 use super::health::claim_on_new_node;
 use super::recording::record;
 use super::*;
-use crate::model::{Namespace, NamespacedId, PluginId, SecretOwner, Secrets, VolumeId};
-use crate::ports::Sealer as _;
-use crate::ports::fake::{AppendFault, Fault};
-use crate::ports::{JournalErrorKind, StatusCode};
-use crate::server::cell::Expected;
-use crate::server::error::UpdateOrigin;
-use crate::server::volumes::VolumeLimits;
-use crate::server::volumes::validation::{ValidationTarget, validate_submission};
-use crate::state::{Event, EventKind, ProviderFacts, RecordedFlags, RecordedMountOptions};
-use crate::wire::RequestProblem;
+use crate::cell::Expected;
+use crate::error::UpdateOrigin;
+use crate::fake::AppendFault;
+use crate::journal::JournalErrorKind;
+use crate::sealer::Sealer as _;
+use crate::volumes::VolumeLimits;
+use crate::volumes::validation::{ValidationTarget, validate_submission};
+use nomad_csi_claims::state::{
+    Event, EventKind, ProviderFacts, RecordedFlags, RecordedMountOptions,
+};
+use nomad_csi_model::{Namespace, NamespacedId, PluginId, SecretOwner, Secrets, VolumeId};
+use nomad_csi_ports::StatusCode;
+use nomad_csi_testing::Fault;
+use nomad_csi_wire::RequestProblem;
 
 const NEW: ValidationTarget = ValidationTarget {
     origin: UpdateOrigin::Create,
@@ -231,7 +235,7 @@ async fn the_plugin_validates_new_and_changed_registrations() {
         let validations = sent.validations.lock().unwrap();
         assert_eq!(validations.len(), 1);
         // Every field, so that a new one is decided about here.
-        let crate::ports::ValidateVolume {
+        let nomad_csi_ports::ValidateVolume {
             external_id,
             capabilities,
             mount_options,
@@ -391,7 +395,7 @@ async fn the_identity_of_a_volume_is_kept_by_the_state_itself() {
         ..agent.add_external_volume("vol-1", "db")
     };
     agent.register(request).await.unwrap();
-    let claim = crate::server::claims::MountRequest {
+    let claim = crate::claims::MountRequest {
         volume: FakeAgent::key("db"),
         alloc: "a1".into(),
         node: Some(FakeAgent::NODE.into()),
@@ -506,7 +510,7 @@ async fn a_batch_is_one_write_and_all_or_nothing() {
             "{refused}"
         );
     }
-    let claim = crate::server::claims::MountRequest {
+    let claim = crate::claims::MountRequest {
         volume: FakeAgent::key("b"),
         alloc: "a1".into(),
         node: Some(FakeAgent::NODE.into()),

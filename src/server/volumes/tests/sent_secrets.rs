@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::model::{PluginId, Secrets};
-use crate::ports::SentSecretsReader as _;
-use crate::server::sent_secrets::RecordedSecrets;
+use crate::sent_secrets::RecordedSecrets;
+use nomad_csi_model::{PluginId, Secrets};
+use nomad_csi_ports::SentSecretsReader as _;
 
 #[tokio::test]
 async fn secrets_and_flags_of_recorded_volumes_are_known() {

@@ -1,10 +1,10 @@
 //! Volumes without a change cost nothing.
 
 use super::super::*;
-use crate::claim::{ClaimEvent, samples};
-use crate::model::{AccessMode, ExternalId, PluginId};
-use crate::state::samples::{key, registered, started, state_of};
-use crate::state::{Event, EventKind, apply};
+use nomad_csi_claims::claim::{ClaimEvent, samples};
+use nomad_csi_claims::state::samples::{key, registered, started, state_of};
+use nomad_csi_claims::state::{Event, EventKind, apply};
+use nomad_csi_model::{AccessMode, ExternalId, PluginId};
 
 fn remote(id: &str) -> RemoteVolume {
     RemoteVolume {

@@ -1,0 +1,277 @@
+//! The stored data of one volume.
+//!
+//! A volume's record has three parts: the user's request ([`VolumeDefinition`]), the provider's
+//! response ([`ProviderFacts`]), and the sealed secrets. Mount flags are sealed too. Health, counts
+//! and capabilities are not stored; `query` computes them.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::recorded_options::RecordedMountOptions;
+use super::shared::{Shared, TextMap};
+use nomad_csi_model::{
+    Bytes, Capability, CapacityRange, ExternalId, NamespacedId, PluginId, RemoteVolume,
+    SealedSecrets, Text, Topology, TopologyRequest, Volume, VolumeRequest,
+};
+
+/// The user's part of a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeDefinition {
+    /// The namespace and ID.
+    pub key: NamespacedId,
+    /// The name; may be empty.
+    pub name: String,
+    /// The plugin.
+    pub plugin_id: PluginId,
+    /// The supported access and attachment modes.
+    pub capabilities: Shared<Vec<Capability>>,
+    /// The requested size.
+    pub capacity: CapacityRange,
+    /// The requested topologies; `None` if there was no request.
+    pub topology_request: Option<Shared<TopologyRequest>>,
+    /// The provider's ID of the cloned volume.
+    pub clone_id: Option<String>,
+    /// The provider's ID of the restored snapshot.
+    pub snapshot_id: Option<String>,
+    /// The mount options with sealed flags; `None` if there was no request.
+    pub mount_options: Option<RecordedMountOptions>,
+    /// The provider's parameters for creation and validation, opaque.
+    pub parameters: TextMap,
+}
+
+impl VolumeDefinition {
+    /// Creates the definition of a new volume. Missing fields are empty.
+    pub fn new(request: &VolumeRequest, mount_options: Option<RecordedMountOptions>) -> Self {
+        Self {
+            key: request.key(),
+            name: request.name.clone().unwrap_or_default(),
+            plugin_id: request.plugin_id.clone(),
+            capabilities: request.capabilities.clone().into(),
+            capacity: request.capacity,
+            topology_request: request.topology_request.clone().map(Shared::from),
+            clone_id: request.clone_id.clone(),
+            snapshot_id: request.snapshot_id.clone(),
+            mount_options,
+            parameters: request.parameters.clone().unwrap_or_default().into(),
+        }
+    }
+
+    /// Returns the user's part of a merged volume.
+    pub fn of(volume: &Volume, mount_options: Option<RecordedMountOptions>) -> Self {
+        Self {
+            key: volume.key(),
+            name: volume.name.clone(),
+            plugin_id: volume.plugin_id.clone(),
+            capabilities: volume.capabilities.clone().into(),
+            capacity: volume.requested_capacity,
+            topology_request: volume.topology_request.clone().map(Shared::from),
+            clone_id: volume.clone_id.clone(),
+            snapshot_id: volume.snapshot_id.clone(),
+            mount_options,
+            parameters: volume.parameters.clone().into(),
+        }
+    }
+}
+
+/// A request to create a volume that was sent, and may have created it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CreateRequest {
+    /// The user's part of the volume.
+    pub definition: VolumeDefinition,
+    /// The sealed secrets that it was sent with.
+    pub secrets: SealedSecrets,
+}
+
+/// The provider's part of a volume: its response, or for a registered volume the user's values.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProviderFacts {
+    /// The plugin's name at the last write, for a plugin that no longer runs.
+    pub provider: Text,
+    /// The plugin's version at the last write.
+    pub provider_version: Text,
+    /// CSI's `volume_id`; `None` if the volume was registered without it (B35).
+    pub external_id: Option<ExternalId>,
+    /// The size that the provider reported; zero if unknown.
+    pub capacity: Bytes,
+    /// The volume context, opaque; later calls send it back. A value that contains a secret is sealed
+    /// ([`SealedSecrets::to_text`]).
+    pub context: TextMap,
+    /// Where the volume is accessible; empty if everywhere.
+    pub topologies: Shared<Vec<Topology>>,
+}
+
+impl From<&Volume> for ProviderFacts {
+    /// Returns the provider's part of a merged volume.
+    fn from(volume: &Volume) -> Self {
+        Self {
+            provider: volume.provider.as_str().into(),
+            provider_version: volume.provider_version.as_str().into(),
+            external_id: volume.external_id.clone(),
+            capacity: volume.capacity,
+            context: volume.context.clone().into(),
+            topologies: volume.topologies.clone().into(),
+        }
+    }
+}
+
+/// The phase of a volume. A volume without a record does not exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// The intent to create is recorded; CreateVolume may have been sent, and its result is not
+    /// recorded (W14). Nomad's readers do not see the volume.
+    Creating,
+    /// The volume exists.
+    Registered,
+    /// The intent to delete is recorded; DeleteVolume may have been sent (W09).
+    Deleting,
+}
+
+impl std::fmt::Display for Phase {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Creating => "being created",
+            Self::Registered => "registered",
+            Self::Deleting => "being deleted",
+        })
+    }
+}
+
+/// The stored data of one volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeRecord {
+    /// The user's part.
+    pub definition: VolumeDefinition,
+    /// The provider's part; empty during creation.
+    pub provided: ProviderFacts,
+    /// The sealed secrets for the provider.
+    pub secrets: SealedSecrets,
+    /// The phase of the volume.
+    pub phase: Phase,
+    /// During creation, the requests before the current one that were sent and may have created the volume, the
+    /// newest first (W14). Since version 9.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier_creates: Vec<CreateRequest>,
+    /// The requested size of a recorded expansion. ControllerExpandVolume may have been sent, and its
+    /// result is not recorded (W17). Since version 3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expanding: Option<CapacityRange>,
+    /// Whether the provider expanded the volume, and nodes that use it still have to expand it.
+    /// Since version 3.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub node_expansion_pending: bool,
+    /// The mutable parameters that were set and are in force (CSI, ControllerModifyVolume). One that was set stays until it
+    /// is set again. Since version 9.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub mutable_parameters: BTreeMap<String, String>,
+    /// The mutable parameters of a recorded change. ControllerModifyVolume may have been sent, and its result is not
+    /// recorded. Since version 9.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub modifying: Option<BTreeMap<String, String>>,
+    /// The index of the last change of the volume's claims; 0 if there was none. Clients see it as a
+    /// change of the volume, and updates do not compare it (W08). Since version 4.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub used_index: u64,
+    /// The time of the last change of its claims, in nanoseconds since the epoch. Since version 4.
+    #[serde(default, skip_serializing_if = "is_zero_time")]
+    pub used_time: i64,
+    /// The index of the create intent or the registration. It never changes while the record exists,
+    /// so it is also the *generation* in [`provider_name`](super::provider_name::provider_name)
+    /// (W13).
+    pub create_index: u64,
+    /// The index of the last change.
+    pub modify_index: u64,
+    /// The time of the create intent or the registration, in nanoseconds since the epoch.
+    pub create_time: i64,
+    /// The time of the last change, in nanoseconds since the epoch.
+    pub modify_time: i64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it")]
+fn is_zero(index: &u64) -> bool {
+    *index == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it")]
+fn is_zero_time(time: &i64) -> bool {
+    *time == 0
+}
+
+fn sealed_of<'a>(
+    definition: &'a VolumeDefinition,
+    secrets: &'a SealedSecrets,
+) -> Option<&'a SealedSecrets> {
+    let options = definition.mount_options.as_ref();
+    let flags = options.and_then(RecordedMountOptions::sealed);
+    Some(secrets)
+        .filter(|secrets| !secrets.is_empty())
+        .or(flags)
+}
+
+impl VolumeRecord {
+    /// Returns the index of the last change that clients see: of the volume, or of its claims.
+    pub fn visible_index(&self) -> u64 {
+        self.modify_index.max(self.used_index)
+    }
+
+    /// Returns the time of the last change that clients see (W35).
+    pub fn visible_time(&self) -> i64 {
+        self.modify_time.max(self.used_time)
+    }
+
+    /// Returns the external volume; `None` during creation.
+    pub fn remote_volume(&self) -> Option<RemoteVolume> {
+        Some(RemoteVolume {
+            plugin_id: self.definition.plugin_id.clone(),
+            external_id: self.remote_id()?,
+        })
+    }
+
+    /// Returns namespace and ID.
+    pub fn key(&self) -> &NamespacedId {
+        &self.definition.key
+    }
+
+    /// Returns any sealed data of the volume, to test the key.
+    pub fn sealed(&self) -> Option<&SealedSecrets> {
+        let earlier = self.earlier_creates.iter();
+        let mut earlier = earlier.filter_map(|one| sealed_of(&one.definition, &one.secrets));
+        sealed_of(&self.definition, &self.secrets).or_else(|| earlier.next())
+    }
+
+    /// Returns every request that may have created the volume, the newest first.
+    pub fn create_requests(&self) -> Vec<CreateRequest> {
+        let newest = CreateRequest {
+            definition: self.definition.clone(),
+            secrets: self.secrets.clone(),
+        };
+        let earlier = self.earlier_creates.iter().cloned();
+        std::iter::once(newest).chain(earlier).collect()
+    }
+
+    /// Whether Nomad's readers and planners see the volume. One whose creation did not finish is not among the
+    /// volumes (W14); the agent shows it by itself, and continues it under the same name.
+    pub fn is_visible(&self) -> bool {
+        match self.phase {
+            Phase::Creating => false,
+            Phase::Registered | Phase::Deleting => true,
+        }
+    }
+
+    /// Returns the provider's ID: the external ID, or the ID if there is none (B35). `None` during
+    /// creation.
+    pub fn remote_id(&self) -> Option<ExternalId> {
+        self.is_visible().then(|| self.provider_id())
+    }
+
+    /// Returns the provider's ID that the volume has if it exists.
+    pub fn provider_id(&self) -> ExternalId {
+        let id = || ExternalId::new(self.definition.key.id.as_str());
+        self.provided.external_id.clone().unwrap_or_else(id)
+    }
+}

@@ -1,0 +1,44 @@
+//! The interfaces through which this crate uses a server, ledgers, secrets and processes.
+//!
+//! A port is a trait for a role, never for a concrete product. Its doc comment is its contract.
+
+mod access;
+mod allocation_api;
+mod claim_api;
+mod cluster_api;
+mod cluster_reader;
+mod document;
+mod job_api;
+mod ledger;
+mod namespace_api;
+mod node_api;
+mod process_table;
+mod provider_api;
+mod secret_source;
+mod server_wait;
+mod variable_api;
+mod volume_api;
+mod volume_watch;
+
+#[cfg(test)]
+pub(crate) mod fake;
+
+pub use access::{AccessReader, Policy, TokenKind};
+pub use allocation_api::{AllocationApi, LogReader, LogRequest};
+pub use claim_api::{ClaimApi, ClaimQuery, VolumeClaimRequest, VolumeReleaseRequest};
+pub use cluster_api::ClusterApi;
+pub use cluster_reader::ClusterReader;
+pub use document::Document;
+pub use job_api::{JobApi, JobDispatch, JobRegistration};
+pub use ledger::{Ledger, LedgerError, LedgerFailure, LockHolder, SetLock};
+pub use namespace_api::NamespaceApi;
+pub use node_api::{DrainChange, NodeApi};
+pub use process_table::{ProcessIdentity, ProcessState, ProcessTable};
+pub use provider_api::{ProviderReader, SnapshotApi, SnapshotRequest};
+pub use secret_source::{ResolvedSecret, SecretProblem, SecretSource};
+pub use server_wait::{OutageObserver, ServerWait};
+pub use variable_api::VariableReader;
+pub use volume_api::{
+    ApiError, ServerKind, VolumeApi, VolumeQuery, VolumeReader, WithDocument, WriteReply,
+};
+pub use volume_watch::{VolumeWatch, WatchRequest, WatchResponse};

@@ -1,0 +1,49 @@
+//! What a plan is carried out with.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::outcome::Outcome;
+use super::reconnect::Reconnect;
+use super::record::Record;
+use super::resolve::Resolved;
+use crate::ports::{SnapshotApi, VolumeApi};
+use nomad_csi_model::VolumeSummary;
+use nomad_csi_plan::{DataIdentity, MergeRules};
+
+/// Observes the progress of a plan.
+pub trait ProgressObserver: Sync {
+    /// Work on the volume at this position of the plan has started.
+    fn started(&self, position: usize);
+    /// Work on the volume has ended.
+    fn finished(&self, position: usize, outcome: &Outcome);
+    /// The server has not found a plugin again, and the steps that need it wait.
+    fn plugin_unreachable(&self, at_most: Duration);
+}
+
+/// What a plan is carried out with.
+pub struct Execution<'a> {
+    /// The server.
+    pub api: &'a dyn VolumeApi,
+    /// The same server, for snapshots.
+    pub snapshots: &'a dyn SnapshotApi,
+    /// The registrations of all data, as far as the plan had to list them.
+    pub registered: &'a [VolumeSummary],
+    /// The data that providers had before, and that no creation may be answered with.
+    pub existing: &'a [DataIdentity],
+    /// How the server merges updates.
+    pub rules: MergeRules,
+    /// The requests of all volumes to change, with their secrets.
+    pub resolved: &'a Resolved,
+    /// The largest number of concurrent changes.
+    pub parallelism: usize,
+    /// Nothing new starts once this is cancelled.
+    pub stop: &'a CancellationToken,
+    /// Observes the progress.
+    pub progress: &'a dyn ProgressObserver,
+    /// Records every step.
+    pub record: &'a dyn Record,
+    /// The wait for a plugin that the server has not found again.
+    pub reconnect: &'a Reconnect,
+}

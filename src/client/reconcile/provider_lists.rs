@@ -1,0 +1,105 @@
+//! Asks providers which volumes they have: one list per plugin, in parallel.
+//!
+//! A list that cannot be read in time is not an error. It says why, and proves nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use futures_util::{StreamExt as _, stream};
+use tokio::time::timeout;
+
+use crate::ports::ProviderReader;
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_model::{Namespace, PluginId, Secrets};
+use nomad_csi_plan::{AskedPlugins, PluginState, ProviderList, UnlistedReason};
+
+/// How long the list of one provider is waited for.
+const LIST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Reads the list of each plugin's provider. Plugins that are known not to list volumes are not asked.
+pub(super) async fn provider_lists(
+    provider: &(impl ProviderReader + ?Sized),
+    plugins: &BTreeMap<PluginId, PluginState>,
+    asked: &AskedPlugins,
+    parallelism: usize,
+) -> BTreeMap<PluginId, ProviderList> {
+    let reads = asked.iter().map(async |(plugin, namespace)| {
+        let list = match plugins.get(plugin) {
+            Some(state) if !may_list(state) => ProviderList::Unknown(UnlistedReason::Unsupported),
+            Some(_) | None => list(provider, plugin, namespace).await,
+        };
+        (plugin.clone(), list)
+    });
+    let lists = stream::iter(reads).buffered(parallelism.max(1));
+    lists.collect().await
+}
+
+/// Returns the snapshots that each provider lists, by their IDs. A list that cannot be read is left out.
+pub(super) async fn snapshot_ids(
+    provider: &(impl ProviderReader + ?Sized),
+    asked: &AskedPlugins,
+) -> BTreeMap<PluginId, BTreeSet<String>> {
+    let mut found = BTreeMap::new();
+    for (plugin, namespace) in asked {
+        let none = Secrets::default();
+        let listing = provider.list_snapshots(plugin, namespace, &none);
+        if let Ok(Ok(listed)) = timeout(LIST_TIMEOUT, listing).await {
+            let ids = listed.into_iter().map(|snapshot| snapshot.id.to_string());
+            found.insert(plugin.clone(), ids.collect());
+        }
+    }
+    found
+}
+
+/// Warns of lists that could not be read.
+pub(super) fn unread_lists(lists: &BTreeMap<PluginId, ProviderList>) -> Vec<Diagnostic> {
+    let failed = lists.iter().filter_map(|(plugin, list)| match list {
+        ProviderList::Unknown(UnlistedReason::Failed(why)) => Some((plugin, why)),
+        ProviderList::Unknown(UnlistedReason::NotAsked | UnlistedReason::Unsupported)
+        | ProviderList::Listed(_) => None,
+    });
+    let warnings = failed.map(|(plugin, why)| {
+        let message = format!("the volumes of the provider of plugin `{plugin}` are unknown");
+        Diagnostic::warning(Code::PlanProviderUnread, message)
+            .note(why.clone())
+            .note("it is not checked whether the provider still has the data of the volumes")
+            .help(Code::PlanProviderUnread.advice())
+    });
+    warnings.collect()
+}
+
+/// Whether a plugin may list volumes. Only the server knows that of a plugin that cannot be read.
+fn may_list(plugin: &PluginState) -> bool {
+    match plugin {
+        PluginState::Known(plugin) => plugin
+            .controllers
+            .values()
+            .filter_map(|instance| instance.controller.as_ref())
+            .any(|controller| controller.capabilities.list_volumes),
+        PluginState::Missing => false,
+        PluginState::Unknown => true,
+    }
+}
+
+async fn list(
+    provider: &(impl ProviderReader + ?Sized),
+    plugin: &PluginId,
+    namespace: &Namespace,
+) -> ProviderList {
+    let listing = provider.list_external_volumes(plugin, namespace);
+    match timeout(LIST_TIMEOUT, listing).await {
+        Ok(Ok(listed)) => {
+            let listed = listed.into_iter();
+            ProviderList::Listed(listed.map(|one| (one.external_id.clone(), one)).collect())
+        }
+        Ok(Err(error)) if error.code == Code::PluginUnsupported => {
+            ProviderList::Unknown(UnlistedReason::Unsupported)
+        }
+        Ok(Err(error)) => ProviderList::Unknown(UnlistedReason::Failed(error.message)),
+        Err(_) => {
+            let seconds = LIST_TIMEOUT.as_secs();
+            let why = format!("timed out after {seconds}s");
+            ProviderList::Unknown(UnlistedReason::Failed(why))
+        }
+    }
+}

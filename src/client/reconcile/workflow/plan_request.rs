@@ -1,0 +1,88 @@
+//! What a plan is made from, and the plan with what it was made from.
+
+use crate::ports::ServerKind;
+use crate::reconcile::observe::Observation;
+use crate::reconcile::unread_volumes::NamespaceLists;
+use nomad_csi_model::ServerVersion;
+use nomad_csi_model::diagnostic::Diagnostics;
+use nomad_csi_plan::{Approvals, CutOffs, LedgerSet, MergeRules, Plan, PlanOptions};
+use nomad_csi_spec::Purpose;
+
+use super::specifications::Specifications;
+
+/// What the command line requests besides the files.
+#[derive(Clone, Debug, Default)]
+pub struct ChangeOptions {
+    /// The server's version, if it is given rather than read.
+    pub server_version: Option<ServerVersion>,
+    /// Changes that the files alone do not request.
+    pub plan: PlanOptions,
+    /// Risks that are approved.
+    pub approvals: Approvals,
+}
+
+/// What a plan is made from.
+pub struct PlanRequest<'a> {
+    /// The wanted volumes.
+    pub specifications: &'a Specifications,
+    /// What they are wanted for.
+    pub purpose: Purpose,
+    /// What is requested besides.
+    pub options: ChangeOptions,
+    /// Whether to keep the server's own JSON of the volumes.
+    pub keeps_documents: bool,
+    /// Whether to read every volume of the set, even if neither a file names it nor it would be removed.
+    pub reads_whole_set: bool,
+    /// Which providers are asked for their volumes.
+    pub provider_check: ProviderCheck,
+    /// The set in the ledger; `None` if no set owns the volumes.
+    pub set: Option<&'a LedgerSet>,
+    /// Which volumes are read.
+    pub reading: Reading,
+}
+
+/// Which volumes a plan reads.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reading {
+    /// All.
+    Everything,
+    /// Those that the plan may not leave unchanged, by the notes of the set and these lists; see
+    /// [`nomad_csi_plan::noted_volumes`].
+    WhatMayHaveChanged(NamespaceLists),
+}
+
+/// Which providers a plan asks for their volumes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProviderCheck {
+    /// Those that may have the data of an owned volume whose registration is gone or changed.
+    WhenRequired,
+    /// All that list volumes.
+    Always,
+}
+
+/// A plan with what it was made from.
+#[derive(Debug)]
+pub struct PreparedPlan {
+    /// The plan.
+    pub plan: Plan,
+    /// What was read from the server.
+    pub observation: Observation,
+    /// How the server merges updates.
+    pub rules: MergeRules,
+    /// The kind of the server.
+    pub server: ServerKind,
+    /// What a person approved to cut off.
+    pub cut_off: CutOffs,
+}
+
+impl PreparedPlan {
+    /// Returns warnings and the reasons why volumes are blocked, in one list.
+    pub fn diagnostics(&self) -> Diagnostics {
+        let mut diagnostics = self.plan.remarks.clone();
+        for planned in &self.plan.volumes {
+            diagnostics.extend(planned.warnings.iter().cloned());
+            diagnostics.extend(planned.action.reasons().iter().cloned());
+        }
+        diagnostics.into_iter().collect()
+    }
+}

@@ -1,0 +1,281 @@
+//! One round of `reconcile`: read once, report drift, and reverse it if requested.
+//!
+//! Drift, plan and changes come from the same reading of the server, so nothing is changed whose drift
+//! was not reported. A round that applies reads under the set's lock. It never asks: a change that is
+//! blocked, unapproved or not permitted waits for a person, and the rest waits with it.
+
+use std::collections::BTreeSet;
+
+use tokio_util::sync::CancellationToken;
+
+use super::applied_record::AppliedRecord;
+use super::context::WorkflowContext;
+use super::error::WorkflowError;
+use super::ledger_access::{LedgerAccess, SetSelection};
+use super::other_owners::check_owners;
+use super::plan_execution::{ExecutionRequest, execute_plan};
+use super::plan_request::{ChangeOptions, PlanRequest, PreparedPlan, ProviderCheck, Reading};
+use super::preflight::preflight_plan;
+use super::prepare::prepare_plan;
+use super::reporter::Reporter;
+use super::secret_lookup::look_up_secrets;
+use super::server_away::fold_server_away;
+use super::set_lock::with_set_lock;
+use super::specifications::Specifications;
+use crate::reconcile::drift::{DriftQuery, find_drift};
+use crate::reconcile::ledger::SetLedger;
+use crate::reconcile::outcome::Outcome;
+use crate::reconcile::permissions::Preflight;
+use crate::reconcile::recorded_scope::RecordedScope;
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
+use nomad_csi_model::{SetName, shell_quoted};
+use nomad_csi_plan::{
+    DriftInputs, Plan, PlannedVolume, Unapproved, VolumeDrift, detect_drift, has_unrecorded_data,
+    ownership_changes,
+};
+use nomad_csi_spec::Purpose;
+
+/// Reports what rounds find and do.
+pub trait RoundReporter: Reporter {
+    /// Reports the drift of every volume of a set.
+    fn drift(&self, set: &str, volumes: &[VolumeDrift]);
+
+    /// Reports what a round could not check. Empty if it checked everything.
+    fn unchecked(&self, remarks: Vec<Diagnostic>);
+
+    /// Reports what a person must resolve before anything is changed. Empty if nothing.
+    fn blocked(&self, reasons: Vec<Diagnostic>, sources: &SourceMap);
+
+    /// Reports how the changes of a plan ended. Returns the failures.
+    /// `server_away` is the problem of a server that stopped responding.
+    fn outcomes(
+        &self,
+        plan: &Plan,
+        outcomes: &[Outcome],
+        server_away: Option<Diagnostic>,
+    ) -> Diagnostics;
+}
+
+/// One round of `reconcile`.
+pub struct RoundRequest<'a> {
+    /// The specifications.
+    pub specifications: &'a Specifications,
+    /// The ledger that records the set; `None` if no ledger is used.
+    pub ledger: Option<LedgerAccess>,
+    /// Fields whose drift is ignored.
+    pub ignore: &'a BTreeSet<String>,
+    /// Whether the providers are asked which volumes they have.
+    pub asks_providers: bool,
+    /// How drift is reversed; `None` if it is only reported.
+    pub changes: Option<ChangeOptions>,
+}
+
+/// Runs one round. `reporter` is the context's reporter.
+///
+/// # Errors
+/// If the server or the ledger cannot be used, or a change failed.
+pub async fn run_round(
+    context: &WorkflowContext<'_>,
+    reporter: &dyn RoundReporter,
+    request: RoundRequest<'_>,
+) -> Result<(), WorkflowError> {
+    let set_name = request.specifications.set.as_ref();
+    let Some(options) = &request.changes else {
+        let reading = report_drift(context, reporter, &request);
+        return context.unless_interrupted(reading).await?;
+    };
+    let selection = SetSelection::new(request.ledger.clone(), set_name);
+    let round = Round {
+        context,
+        reporter,
+        request: &request,
+        options,
+        selection: selection.as_ref(),
+    };
+    let Some(selection) = &selection else {
+        return round.reverse_drift(None, context.interrupt).await;
+    };
+    with_set_lock(context, selection, async |set, stop| {
+        round.reverse_drift(Some(set), stop).await
+    })
+    .await
+}
+
+/// Reads the server and reports drift. Changes nothing.
+async fn report_drift(
+    context: &WorkflowContext<'_>,
+    reporter: &dyn RoundReporter,
+    request: &RoundRequest<'_>,
+) -> Result<(), WorkflowError> {
+    let set_name = request.specifications.set.as_ref();
+    let record = AppliedRecord::read(request.ledger.as_ref(), set_name).await?;
+    let query = DriftQuery {
+        wanted: &request.specifications.volumes,
+        set: record.set(),
+        ignore: request.ignore,
+        asks_providers: request.asks_providers,
+        parallelism: context.parallelism,
+    };
+    let found = find_drift(context.api, query).await?;
+    reporter.drift(set_name.map_or("", SetName::as_str), &found.volumes);
+    reporter.unchecked(unread_providers(found.warnings));
+    Ok(())
+}
+
+/// A round that reverses drift.
+struct Round<'a> {
+    context: &'a WorkflowContext<'a>,
+    reporter: &'a dyn RoundReporter,
+    request: &'a RoundRequest<'a>,
+    options: &'a ChangeOptions,
+    selection: Option<&'a SetSelection>,
+}
+
+impl Round<'_> {
+    /// Reports drift, and reverses it from the same reading of the server.
+    async fn reverse_drift(
+        &self,
+        set: Option<&mut SetLedger>,
+        stop: &CancellationToken,
+    ) -> Result<(), WorkflowError> {
+        let (context, reporter) = (self.context, self.reporter);
+        let specifications = self.request.specifications;
+        let plan_request = PlanRequest {
+            specifications,
+            purpose: Purpose::ByExternalId,
+            options: self.options.clone(),
+            keeps_documents: false,
+            reads_whole_set: true,
+            provider_check: ProviderCheck::Always,
+            set: set.as_deref().map(SetLedger::set),
+            reading: Reading::Everything,
+        };
+        let mut prepared = prepare_plan(context, &plan_request).await?;
+        if let Some(access) = &self.request.ledger {
+            check_owners(context, &mut prepared, plan_request.set, access).await?;
+        }
+        self.report_drift_of(&prepared, set.as_deref());
+        reporter.unchecked(unread_providers(prepared.plan.remarks.clone()));
+        let reasons = self.blocking_reasons(&prepared).await?;
+        let is_blocked = !reasons.is_empty();
+        reporter.blocked(reasons, &specifications.sources);
+        let plan = &prepared.plan;
+        let observed = &prepared.observation.observed;
+        let changes_ownership = plan_request.set.is_some_and(|set| {
+            !ownership_changes(plan, set).is_empty() || has_unrecorded_data(set, observed)
+        });
+        let changes_volumes = plan.counts().changes() > 0;
+        if is_blocked || !changes_volumes && !changes_ownership {
+            return Ok(());
+        }
+        if changes_volumes {
+            reporter.diagnostics(&prepared.diagnostics(), &specifications.sources);
+        }
+        let owner = set.as_deref().map(SetLedger::set);
+        let resolved = look_up_secrets(context, specifications, plan, owner).await?;
+        let execution = ExecutionRequest {
+            prepared: &prepared,
+            resolved: &resolved,
+            set,
+            saved_plan: None,
+            scope: RecordedScope::WholeRequest,
+            stop,
+        };
+        let mut outcomes = execute_plan(context, execution).await?;
+        let server_away = fold_server_away(plan, &mut outcomes);
+        let failures = reporter.outcomes(plan, &outcomes, server_away);
+        if failures.is_empty() {
+            return Ok(());
+        }
+        Err(failures.into())
+    }
+
+    fn report_drift_of(&self, prepared: &PreparedPlan, set: Option<&SetLedger>) {
+        let specifications = self.request.specifications;
+        let drift = detect_drift(&DriftInputs {
+            wanted: &specifications.volumes,
+            // A set that was never applied does not record that a volume never existed.
+            set: set.filter(|set| set.exists()).map(SetLedger::set),
+            volumes: &prepared.observation.observed.volumes,
+            rules: prepared.rules,
+            provided: &prepared.observation.observed.provided,
+            ignore: self.request.ignore,
+        });
+        let set_name = specifications.set.as_ref().map_or("", SetName::as_str);
+        self.reporter.drift(set_name, &drift);
+    }
+
+    /// Returns what a person must resolve. Unhealthy plugins are not waited for: the next round checks
+    /// them again.
+    async fn blocking_reasons(
+        &self,
+        prepared: &PreparedPlan,
+    ) -> Result<Vec<Diagnostic>, WorkflowError> {
+        let plan = &prepared.plan;
+        let mut reasons: Vec<Diagnostic> = plan
+            .volumes
+            .iter()
+            .flat_map(|planned| planned.action.reasons())
+            .cloned()
+            .collect();
+        let by_person = plan.volumes.iter();
+        let by_person = by_person.filter(|planned| planned.action.requires_own_approval());
+        reasons.extend(by_person.map(only_by_a_person));
+        let missing = self.options.approvals.missing(plan);
+        let missing = missing.iter().filter(|one| !one.is_own);
+        reasons.extend(missing.map(unapproved));
+        if !reasons.is_empty() {
+            return Ok(reasons);
+        }
+        match preflight_plan(self.context, prepared, self.selection).await? {
+            Preflight::Granted => Ok(vec![]),
+            Preflight::Missing(missing) => Ok(vec![*missing]),
+            Preflight::Unknown(why) => {
+                let line = format!("the token's permissions are unknown: {why}; continuing");
+                self.reporter.status(&line);
+                Ok(vec![])
+            }
+        }
+    }
+}
+
+fn unread_providers(remarks: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    let mut remarks = remarks;
+    remarks.retain(|remark| remark.code == Code::PlanProviderUnread);
+    remarks
+}
+
+/// Explains that `reconcile` never puts other data in the place of a volume's data.
+fn only_by_a_person(planned: &PlannedVolume) -> Diagnostic {
+    let key = &planned.key;
+    let message = format!(
+        "volume {key}: `reconcile` never changes which data a volume has",
+        key = key.quoted()
+    );
+    let mut problem = Diagnostic::error(Code::PlanDataUnconfirmed, message);
+    for warning in &planned.warnings {
+        problem = problem.note(warning.message.clone());
+        problem.notes.extend(warning.notes.iter().cloned());
+        problem.help.extend(warning.help.iter().cloned());
+    }
+    if let Some(impact) = &planned.impact {
+        let risk = impact.risk;
+        problem = problem.help(format!(
+            "to change it, run `nomad-csi apply` with `--approve {}`",
+            shell_quoted(format_args!("{risk}:{}/{}", key.namespace, key.id))
+        ));
+    }
+    problem
+}
+
+fn unapproved(unapproved: &Unapproved) -> Diagnostic {
+    let (key, risk) = (&unapproved.key, unapproved.risk);
+    let message = format!(
+        "volume {key}: risk {risk} is not approved",
+        key = key.quoted()
+    );
+    Diagnostic::error(Code::CliApprovalNeeded, message).help(format!(
+        "to approve it, add `--approve {}`",
+        shell_quoted(format_args!("{risk}:{}/{}", key.namespace, key.id))
+    ))
+}

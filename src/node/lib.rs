@@ -1,0 +1,57 @@
+//! The client half of the agent: the plugins that run on this node.
+//!
+//! A [`Supervisor`] keeps the task of one plugin running. It registers the plugin's connection in the
+//! [`Registry`], where the server half finds it, and reports the plugin's health to
+//! [`nomad_csi_ports::PluginObserver`]; a [`PluginHost`] does so for plugins that are tasks of jobs.
+//! [`VolumeManager`] and [`LocalControllerHost`] carry out the steps of
+//! claims that the server decides, one at a time for a volume ([`CallLanes`]). Processes, sockets, mounts
+//! and gRPC are behind ports.
+
+mod alloc_directory;
+mod alloc_runner;
+mod call_lane;
+mod call_lanes;
+mod controller_host;
+pub mod driver;
+#[cfg(test)]
+mod fake_host;
+#[cfg(test)]
+mod fakes;
+mod fingerprint;
+mod host_mounts;
+mod host_volume_mounts;
+mod interpolation;
+mod laned_controller;
+pub mod mounts;
+mod plugin_tasks;
+mod process_run;
+mod published_source;
+mod registry;
+mod source_comparison;
+mod supervisor;
+mod task_driver;
+mod task_identity;
+mod task_logs;
+mod task_mounts;
+mod task_program;
+mod task_record;
+mod task_run;
+mod volume_files;
+mod volume_manager;
+mod volume_steps;
+
+pub use alloc_runner::{AllocRunnerDeps, AllocRunners, interrupt_alloc};
+pub use call_lane::{CallLane, LaneRefusal};
+pub use call_lanes::CallLanes;
+pub use controller_host::LocalControllerHost;
+pub use plugin_tasks::{PluginHost, PluginHostDeps};
+pub use process_run::ProcessRun;
+pub use registry::{Registry, RunningInstance};
+pub use supervisor::{PluginTask, Supervisor, SupervisorDeps, TaskStatus, wait_until_healthy};
+pub use task_driver::{DriverError, StoppedProcess, Task, TaskCommand, TaskDriver};
+pub use task_logs::NodeTaskLogs;
+pub use task_run::{
+    DriverConfig, LimitReached, LimitsReached, LogFile, LogLimits, LogSlice, MockScript, RunDriver,
+    RunEnd, RunError, RunRequest, RunStart, RunStatus, TaskMount, TaskProgram, TaskUser,
+};
+pub use volume_manager::{MountDirectories, VolumeManager};

@@ -1,0 +1,247 @@
+//! Remedies that several rules offer, with their commands.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::facts::VolumeFacts;
+use super::finding::{Remedy, SafeFix};
+use crate::{CUTS_OFF, ClaimDrops, DetachRule};
+use nomad_csi_model::{
+    Alloc, AllocId, NodeId, NodeSight, Plugin, PluginInstance, Volume, one_line, shell_quoted,
+};
+
+/// Returns a remedy with a command for a person.
+pub(super) fn run(action: impl Into<String>, command: String) -> Remedy {
+    Remedy {
+        action: action.into(),
+        command: Some(command),
+        fix: None,
+    }
+}
+
+/// Returns a remedy outside of this program.
+pub(super) fn act(action: impl Into<String>) -> Remedy {
+    Remedy {
+        action: action.into(),
+        command: None,
+        fix: None,
+    }
+}
+
+fn volume_command(volume: &Volume, words: &str) -> String {
+    let id = shell_quoted(volume.id.as_str());
+    let namespace = shell_quoted(volume.namespace.as_str());
+    let (verb, rest) = words.split_once(' ').unwrap_or((words, ""));
+    let rest = if rest.is_empty() {
+        String::new()
+    } else {
+        format!(" {rest}")
+    };
+    format!("nomad-csi volume {verb} {id}{rest} --namespace {namespace}")
+}
+
+/// What makes the server release a claim whose allocation has ended. `is_safe` if no allocation uses the volume on
+/// the node. Only what works on this server is offered.
+pub(super) fn release_again(facts: &VolumeFacts<'_>, node: &NodeId, is_safe: bool) -> Vec<Remedy> {
+    match facts.detach {
+        DetachRule::Releases
+            if !matches!(facts.nodes.sight(node), NodeSight::Up | NodeSight::Unread) =>
+        {
+            vec![]
+        }
+        DetachRule::Releases => {
+            let words = format!("detach {}", shell_quoted(node.as_str()));
+            vec![Remedy {
+                action: "try the release again now".to_owned(),
+                command: Some(volume_command(facts.volume, &words)),
+                fix: (is_safe && facts.nodes.sight(node) == NodeSight::Up)
+                    .then(|| SafeFix::Detach(node.clone())),
+            }]
+        }
+        DetachRule::NeverWorks | DetachRule::Unknown => vec![wait_for_server(facts)],
+    }
+}
+
+/// Nomad repeats a release by itself. Its collector (`nomad system gc`) is never offered: it releases nothing that fails,
+/// and removes the records of allocations, so that no one can tell any more what still writes, and the clients stop
+/// unmounting (measured on 2.0.6).
+pub(super) fn wait_for_server(facts: &VolumeFacts<'_>) -> Remedy {
+    Remedy {
+        action: "wait: Nomad repeats the release by itself; if nothing moves, look at the logs of the plugin's allocations, and restart the one on that node".to_owned(),
+        ..run(
+            "",
+            volume_command(facts.volume, "wait --for unclaimed --timeout 15m"),
+        )
+    }
+}
+
+/// Stops the jobs that wait for the volume: the server gives it to them as soon as it drops a claim, which it does with any
+/// change of any volume.
+pub(super) fn stop_waiting_jobs(facts: &VolumeFacts<'_>) -> Vec<Remedy> {
+    let waiting = facts.evaluations.iter().filter(|evaluation| {
+        let mut reasons = evaluation.reasons.iter();
+        reasons.any(|reason| names_volume(reason, facts.volume.id.as_str()))
+    });
+    let jobs: BTreeSet<&str> = waiting.map(|one| one.job_id.as_str()).collect();
+    if jobs.is_empty() {
+        let text =
+            "stop the jobs that wait for the volume: Nomad may give it to them at any moment";
+        return vec![act(text)];
+    }
+    let stop = |job: &&str| {
+        stop_job(
+            facts,
+            job,
+            "which waits for the volume and may get it at any moment",
+        )
+    };
+    jobs.iter().map(stop).collect()
+}
+
+/// Stops a job, for this reason.
+pub(super) fn stop_job(facts: &VolumeFacts<'_>, job: &str, why: &str) -> Remedy {
+    let namespace = shell_quoted(facts.volume.namespace.as_str());
+    run(
+        format!("stop job `{}`, {why}", one_line(job)),
+        format!(
+            "nomad job stop -namespace {namespace} {}",
+            shell_quoted(job)
+        ),
+    )
+}
+
+/// Whether the scheduler's reason is about the volume: `CSI volume ID …`.
+pub(super) fn names_volume(reason: &str, id: &str) -> bool {
+    let rest = reason
+        .strip_prefix("CSI volume ")
+        .and_then(|rest| rest.strip_prefix(id));
+    rest.is_some_and(|rest| rest.starts_with(' '))
+}
+
+/// Drops the claims from the server's record, and keeps the data. `None` if that would be refused, because an
+/// allocation may still write.
+pub(super) fn deregister_by_force(facts: &VolumeFacts<'_>) -> Option<Remedy> {
+    let mut drops = ClaimDrops {
+        nodes: facts.nodes.clone(),
+        ..ClaimDrops::default()
+    };
+    let unapproved = drops.unapproved(facts.volume);
+    let approved = unapproved.iter().map(|claim| claim.id.clone());
+    drops.cut_off = approved.collect();
+    if !drops.problems(facts.volume).is_empty() {
+        return None;
+    }
+    let approvals: String = drops
+        .cut_off
+        .iter()
+        .map(|id| format!(" --approve {}", shell_quoted(format!("{CUTS_OFF}:{id}"))))
+        .collect();
+    let action = if approvals.is_empty() {
+        "if no node has the volume mounted, drop its claims with its registration, then register it again; the data stays"
+    } else {
+        "if the machines of the allocations are off or cut off from the storage, drop the claims with the registration, then register the volume again; the data stays"
+    };
+    let words = format!("deregister --force{approvals}");
+    Some(run(action, volume_command(facts.volume, &words)))
+}
+
+/// Waits until nothing claims the volume.
+pub(super) fn wait_unclaimed(facts: &VolumeFacts<'_>) -> Remedy {
+    run(
+        "wait until the volume is unclaimed",
+        volume_command(facts.volume, "wait --for unclaimed"),
+    )
+}
+
+/// Waits until an allocation that uses the volume can be placed.
+pub(super) fn wait_schedulable(facts: &VolumeFacts<'_>) -> Remedy {
+    run(
+        "wait until the volume is schedulable",
+        volume_command(facts.volume, "wait --for schedulable"),
+    )
+}
+
+/// Looks at the claims.
+pub(super) fn show_claims(facts: &VolumeFacts<'_>) -> Remedy {
+    run(
+        "watch the claims and their next attempts",
+        volume_command(facts.volume, "claims"),
+    )
+}
+
+/// Gives the volume back.
+pub(super) fn release(facts: &VolumeFacts<'_>, alloc: &AllocId) -> Remedy {
+    let words = format!("release --alloc {}", shell_quoted(alloc.as_str()));
+    run(
+        "if the allocation does not need the volume any more, give it back",
+        volume_command(facts.volume, &words),
+    )
+}
+
+/// Looks at the plugin.
+pub(super) fn plugin_status(facts: &VolumeFacts<'_>) -> Remedy {
+    let plugin = shell_quoted(facts.volume.plugin_id.as_str());
+    run(
+        "check the plugin",
+        format!("nomad-csi plugin status {plugin}"),
+    )
+}
+
+/// Which service of a plugin is away.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Service<'n> {
+    /// The controller.
+    Controller,
+    /// The node service on one node.
+    Node(&'n NodeId),
+    /// The node service on every node.
+    Nodes,
+    /// All of them.
+    All,
+}
+
+/// Starts a service of the plugin: names the job that has run it, if the server shows one.
+pub(super) fn start_plugin(facts: &VolumeFacts<'_>, service: Service<'_>) -> Remedy {
+    let plugin = &facts.volume.plugin_id;
+    let what = match service {
+        Service::Controller => format!("the controller of plugin `{plugin}`"),
+        Service::Node(node) => {
+            format!("plugin `{plugin}` on node `{}`", facts.node_name(node))
+        }
+        Service::Nodes => format!("plugin `{plugin}` on the nodes"),
+        Service::All => format!("plugin `{plugin}`"),
+    };
+    let job = facts
+        .known_plugin()
+        .and_then(|known| job_of(known, service));
+    match job {
+        Some(job) => run(
+            format!("start job `{}` again, which runs {what}", one_line(job)),
+            format!("nomad job status {}", shell_quoted(job)),
+        ),
+        None => Remedy {
+            action: format!("start the job that runs {what}, then check the plugin"),
+            ..plugin_status(facts)
+        },
+    }
+}
+
+/// Returns the job whose allocation is or was this service; another job of the plugin does not help.
+fn job_of<'p>(plugin: &'p Plugin, service: Service<'_>) -> Option<&'p str> {
+    let is_instance = |instances: &BTreeMap<NodeId, PluginInstance>, alloc: &Alloc| {
+        instances.values().any(|one| one.alloc_id == alloc.id)
+    };
+    let is_meant = |alloc: &&Alloc| match service {
+        Service::Controller => is_instance(&plugin.controllers, alloc),
+        Service::Node(node) => alloc.node_id == *node && is_instance(&plugin.nodes, alloc),
+        Service::Nodes => is_instance(&plugin.nodes, alloc),
+        Service::All => true,
+    };
+    let named = plugin
+        .allocs
+        .iter()
+        .filter(|alloc| !alloc.job_id.is_empty());
+    named
+        .filter(is_meant)
+        .map(|alloc| alloc.job_id.as_str())
+        .next()
+}

@@ -1,0 +1,78 @@
+//! The interfaces between the agent's server, its node, plugins and the system, so that each can be tested alone.
+//!
+//! A port is a trait for a role, never for a concrete product. An adapter implements it over one
+//! external crate, a fake in memory. The doc comment of a port is its contract. A fake is as strict
+//! as the adapter, so a test finds the errors that production would.
+
+mod attachment;
+mod block_storage;
+mod call_observer;
+mod capacity;
+mod clock;
+mod connector;
+mod contained;
+mod control_plane;
+mod controller_host;
+mod health;
+mod host_error;
+mod ids;
+mod measurements;
+mod mount_observer;
+mod mounter;
+mod node_host;
+mod observer;
+mod plugin;
+mod plugins;
+mod stats;
+mod step_text;
+mod storage;
+mod task_logs;
+mod verdict;
+
+pub use attachment::{ControllerPublishVolume, ControllerUnpublishVolume, NodeExpandVolume};
+pub use block_storage::{
+    AttachOptions, AttachedDevice, BlockStorage, BlockStorageFeatures, CopyMethod, DeviceTuning,
+    FileContent, FileSystem, LoopDevice,
+};
+pub use call_observer::{CallLoad, CallObserver};
+pub use capacity::GetCapacity;
+pub use clock::{Clock, SystemClock};
+pub use connector::{Connector, PeerProcess, PluginConnection, SentSecrets, SentSecretsReader};
+pub use contained::{ContainedPanic, contained};
+pub use control_plane::{
+    AssignedAlloc, AssignedAllocs, ControlPlane, ControlPlaneError, LostMount, MountRefused,
+    UnreadableAlloc,
+};
+pub use controller_host::{ControllerHost, ControllerPublishRequest, ControllerUnpublishRequest};
+pub use health::{ListVolumeHealth, ListedHealth, NodeVolumeHealth};
+pub use host_error::{HostError, HostFileError, HostOperation};
+pub use ids::{IdSource, RandomIds};
+pub use measurements::{
+    CallMeasurements, METRICS_CONTENT_TYPE, Measurements, MetricsSource, NoMeasurements,
+    VolumeHealthCounts, VolumeStatsSample,
+};
+pub use mount_observer::{MountAction, MountEvent, MountObserver};
+pub use mounter::{
+    MountCalls, MountChanges, MountEntry, MountError, MountFlags, MountIdentity, Mounter,
+    SourceIdentity,
+};
+pub use node_host::{
+    CallOrder, NodeExpandRequest, NodeHost, PublishRequest, StageRequest, StatsRequest,
+    SweepOutcome, UnpublishRequest, UnstageRequest,
+};
+pub use observer::{PluginObserver, ReportRefused};
+pub use plugin::{
+    Controller, CreateVolume, CreatedVolume, Delivery, Identity, NodeDescription, NodeService,
+    PluginCapabilities, PluginError, PluginInfo, PublishVolume, Rpc, StageVolume, StatusCode,
+    ValidateVolume, VolumeSource,
+};
+pub use plugins::PluginDirectory;
+pub use stats::NodeVolumeStats;
+pub use step_text::{StepSubject, nomad_step_text};
+pub use storage::{
+    CreateSnapshot, ExpandVolume, ExpandedVolume, ListSnapshots, ModifyVolume, Page, PageRequest,
+};
+pub use task_logs::{
+    LogChunk, LogOrigin, LogPosition, LogStream, TaskLogError, TaskLogs, TaskOutput,
+};
+pub use verdict::{verdict_of, verdict_unsent};

@@ -1,0 +1,182 @@
+//! A journal in memory with injected failures.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+
+use crate::journal::{Journal, JournalError, JournalErrorKind, Replay};
+use nomad_csi_claims::state::{Event, SnapshotChanges, State, StateSnapshot};
+
+/// A fault of one append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AppendFault {
+    /// Nothing is written, and an error is returned.
+    NotWritten(JournalErrorKind),
+    /// The events are written, and an error is returned, like a failed fsync.
+    WrittenButFailed,
+}
+
+/// A journal in memory. A clone is the same journal, so a test can restart an agent on it.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryJournal(Arc<Mutex<Content>>);
+
+#[derive(Debug, Default)]
+struct Content {
+    snapshot: Option<StateSnapshot>,
+    events: BTreeMap<u64, Event>,
+    /// Events that a snapshot replaced.
+    history: BTreeMap<u64, Event>,
+    faults: VecDeque<AppendFault>,
+    appends: Vec<usize>,
+    snapshots: Vec<usize>,
+}
+
+impl MemoryJournal {
+    /// Creates a journal with this content.
+    pub fn with_content(replay: Replay) -> Self {
+        let start = replay
+            .snapshot
+            .as_ref()
+            .map_or(FIRST, |s| s.numbers.index + 1);
+        Self(Arc::new(Mutex::new(Content {
+            events: (start..).zip(replay.events).collect(),
+            snapshot: replay.snapshot,
+            ..Content::default()
+        })))
+    }
+
+    /// Makes the next appends fail, one per fault, in order.
+    pub fn fail_next(&self, faults: impl IntoIterator<Item = AppendFault>) {
+        self.content().faults.extend(faults);
+    }
+
+    /// Forgets the faults that have not happened yet.
+    pub fn accept(&self) {
+        self.content().faults.clear();
+    }
+
+    /// Returns the number of faults that have not happened yet.
+    pub fn faults_left(&self) -> usize {
+        self.content().faults.len()
+    }
+
+    /// Returns the current content.
+    pub fn replay(&self) -> Replay {
+        let content = self.content();
+        Replay {
+            snapshot: content.snapshot.clone(),
+            accepts_changes: content.snapshot.is_some(),
+            events: content.events.values().cloned().collect(),
+        }
+    }
+
+    /// Returns the number of events in each successful append, in order.
+    pub fn append_sizes(&self) -> Vec<usize> {
+        self.content().appends.clone()
+    }
+
+    /// Returns the number of objects in each snapshot that was written, in order.
+    pub fn snapshot_sizes(&self) -> Vec<usize> {
+        self.content().snapshots.clone()
+    }
+
+    /// Drops the events up to this index, as a journal does that keeps a bounded history.
+    pub fn forget_events(&self, last: u64) {
+        let mut content = self.content();
+        content.history.retain(|index, _| *index > last);
+        content.events.retain(|index, _| *index > last);
+    }
+
+    fn content(&self) -> MutexGuard<'_, Content> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+const NAME: &str = "memory";
+
+/// The index of the first event.
+const FIRST: u64 = State::FIRST_INDEX + 1;
+
+impl Content {
+    fn next(&self) -> u64 {
+        let after_events = self.events.keys().next_back().map(|last| last + 1);
+        let after_snapshot = self.snapshot.as_ref().map(|s| s.numbers.index + 1);
+        after_events.max(after_snapshot).unwrap_or(FIRST)
+    }
+
+    fn write(&mut self, first: u64, events: &[Event]) -> Result<(), JournalError> {
+        self.events.split_off(&first);
+        if self.next() != first {
+            return Err(error(JournalErrorKind::Damaged, "a gap between events"));
+        }
+        self.events.extend((first..).zip(events.iter().cloned()));
+        Ok(())
+    }
+}
+
+fn error(kind: JournalErrorKind, reason: &'static str) -> JournalError {
+    JournalError {
+        kind,
+        operation: "append to",
+        path: PathBuf::from(NAME),
+        source: Arc::from(Box::<dyn std::error::Error + Send + Sync>::from(reason)),
+    }
+}
+
+#[async_trait]
+impl Journal for MemoryJournal {
+    fn path(&self) -> &Path {
+        Path::new(NAME)
+    }
+
+    async fn load(&self) -> Result<Replay, JournalError> {
+        Ok(self.replay())
+    }
+
+    async fn append(&self, first: u64, events: Arc<[Event]>) -> Result<(), JournalError> {
+        // Lets other tasks run, as a disk write does.
+        tokio::task::yield_now().await;
+        let mut content = self.content();
+        match content.faults.pop_front() {
+            None => content.write(first, &events)?,
+            Some(AppendFault::NotWritten(kind)) => return Err(error(kind, "an injected fault")),
+            Some(AppendFault::WrittenButFailed) => {
+                content.write(first, &events)?;
+                let kind = JournalErrorKind::Unavailable;
+                return Err(error(kind, "an injected fault after the write"));
+            }
+        }
+        content.appends.push(events.len());
+        Ok(())
+    }
+
+    async fn read_events(
+        &self,
+        after: u64,
+        most: usize,
+    ) -> Result<Vec<(u64, Event)>, JournalError> {
+        let content = self.content();
+        let all = content.history.iter().chain(&content.events);
+        let later = all.filter(|(index, _)| **index > after);
+        let later = later.map(|(index, event)| (*index, event.clone()));
+        Ok(later.take(most).collect())
+    }
+
+    async fn write_snapshot(&self, changes: SnapshotChanges) -> Result<(), JournalError> {
+        tokio::task::yield_now().await;
+        let mut content = self.content();
+        let later = content.events.split_off(&(changes.numbers.index + 1));
+        let replaced = std::mem::replace(&mut content.events, later);
+        content.history.extend(replaced);
+        content.snapshots.push(changes.records.len());
+        let before = content.snapshot.take();
+        content.snapshot = Some(StateSnapshot::changed(before, changes));
+        Ok(())
+    }
+
+    async fn close(&self) -> Result<(), JournalError> {
+        Ok(())
+    }
+}

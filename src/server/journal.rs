@@ -1,0 +1,125 @@
+//! The agent's durable state.
+//!
+//! A journal stores committed events in order, each under its index, and at most one snapshot that
+//! replaces all events up to its own index. The newest of the replaced events stay for a while as
+//! history, which no start reads. It does not interpret events. `server::cell` is its only
+//! writer; `store::lock` keeps other processes out.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use nomad_csi_claims::state::{Event, SnapshotChanges, StateSnapshot};
+use nomad_csi_model::diagnostic::Code;
+
+/// The content of a journal.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Replay {
+    /// Replaces all events up to its index.
+    pub snapshot: Option<StateSnapshot>,
+    /// Whether the next snapshot may contain only what changed since this one.
+    pub accepts_changes: bool,
+    /// The events after the snapshot, in order and without gaps.
+    pub events: Vec<Event>,
+}
+
+/// The kind of a journal failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum JournalErrorKind {
+    /// The disk is full. The journal works again when there is free space.
+    DiskFull,
+    /// The operating system returned an error, or the file cannot be opened.
+    Unavailable,
+    /// Another process has the journal open.
+    InUse,
+    /// Another program wrote the content, or the content is damaged.
+    Damaged,
+    /// A later version of this program wrote the content.
+    TooNew,
+}
+
+impl JournalErrorKind {
+    /// Returns the code of this kind.
+    pub const fn code(self) -> Code {
+        match self {
+            Self::DiskFull => Code::JournalDiskFull,
+            Self::Unavailable => Code::JournalUnavailable,
+            Self::InUse => Code::JournalInUse,
+            Self::Damaged => Code::JournalDamaged,
+            Self::TooNew => Code::JournalTooNew,
+        }
+    }
+}
+
+/// A journal operation failed and changed nothing.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("cannot {operation} the agent's journal `{}`", path.display())]
+pub struct JournalError {
+    /// The kind of failure.
+    pub kind: JournalErrorKind,
+    /// The failed operation: `append to`, `read`, `open`.
+    pub operation: &'static str,
+    /// The file of the journal.
+    pub path: PathBuf,
+    /// The underlying error.
+    #[source]
+    pub source: Arc<dyn std::error::Error + Send + Sync>,
+}
+
+/// Stores events and snapshots.
+#[async_trait]
+pub trait Journal: Send + Sync {
+    /// Returns the path for messages.
+    fn path(&self) -> &Path;
+
+    /// Reads the whole journal.
+    ///
+    /// # Errors
+    /// Fails if any part is torn, damaged, missing or of a later version. Returns no partial content.
+    async fn load(&self) -> Result<Replay, JournalError>;
+
+    /// Appends all events or none; the first has index `first`. On success they survive a power
+    /// failure.
+    ///
+    /// Replaces existing events from `first` on. Those were never acknowledged: an earlier append
+    /// wrote them and then returned an error. If the process exits before the next append, the next
+    /// load returns them completely.
+    ///
+    /// # Errors
+    /// Fails if `first` does not follow the last event.
+    async fn append(&self, first: u64, events: Arc<[Event]>) -> Result<(), JournalError>;
+
+    /// Returns up to `most` events after this index, with their indexes, in order. Those that a snapshot
+    /// replaced may be gone: then the first one that is left is the first.
+    ///
+    /// # Errors
+    /// Fails if an event cannot be read.
+    async fn read_events(&self, after: u64, most: usize)
+    -> Result<Vec<(u64, Event)>, JournalError>;
+
+    /// Writes a snapshot of acknowledged events and deletes the events that it replaces, except the
+    /// newest of them. It has
+    /// everything, or every change since the last snapshot that was written without an error. Appends
+    /// may run at the same time, and each waits for a small part of it at most. After a crash the
+    /// journal has either the old snapshot and its events, or the new one. Later snapshots remove
+    /// leftovers.
+    ///
+    /// # Errors
+    /// After an error the old snapshot or the new one is valid. The next snapshot must contain these
+    /// changes too.
+    async fn write_snapshot(&self, changes: SnapshotChanges) -> Result<(), JournalError>;
+
+    /// Whether the disk is full, as far as the journal knows. Events that grow the state are then refused, and
+    /// others are recorded with space that was kept for them.
+    fn is_full(&self) -> bool {
+        false
+    }
+
+    /// Finishes the current operation and closes the file, so that another process can open it. The
+    /// next call opens the file again.
+    ///
+    /// # Errors
+    /// Acknowledged events are durable even after an error.
+    async fn close(&self) -> Result<(), JournalError>;
+}

@@ -1,0 +1,69 @@
+//! The server half of the agent: state, volume and variable operations, HTTP API.
+
+mod acquire;
+mod call_line;
+mod call_lines;
+mod candidates;
+mod cell;
+mod claims;
+mod clear_secrets;
+mod early_reply;
+mod error;
+mod event_stream;
+#[cfg(any(test, feature = "testing"))]
+pub mod fake;
+mod forward;
+mod forward_error;
+mod history;
+pub mod http;
+mod jobs;
+mod journal;
+mod keyed_limiter;
+mod namespaces;
+mod node_events;
+mod observer;
+mod repeated_call;
+mod sealer;
+mod sealing;
+mod sent_secrets;
+mod services;
+pub mod store;
+mod variables;
+mod volumes;
+
+pub use call_line::{CallClass, CallWidths};
+pub use call_lines::{CallLines, CallPermit};
+pub use candidates::{Candidates, NoController, candidates};
+pub use cell::{
+    CellOptions, CellStopped, CommitError, Expected, STATE_LIMITS, StateCell, StateLimits, Watch,
+};
+pub use claims::{
+    ClaimDriver, ClaimHosts, ClaimLimits, ClaimOutcome, ClaimPorts, ClaimService, ClaimStatus,
+    MountRequest, NodeHosts, StepAttempts,
+};
+pub use clear_secrets::with_sealed_secrets;
+pub use error::{
+    CallTarget, ClaimError, ClaimWriter, ControllerOperation, CopySource, JobError, NamespaceError,
+    NamespaceUser, PluginFailure, RequestError, ResidualState, ServerError, SnapshotError,
+    UnsupportedOperation, UpdateOrigin, VariableError,
+};
+pub use forward::Forwarder;
+pub use forward_error::{ForwardError, ForwardOutcome};
+pub use history::volume_history;
+pub use jobs::{JobPlan, JobPorts, JobScheduler, JobService, JobWritten, LocalControlPlane};
+pub use journal::{Journal, JournalError, JournalErrorKind, Replay};
+pub use keyed_limiter::{KeyedLimiter, KeyedPermit, QueueFull};
+pub use namespaces::NamespaceService;
+pub use node_events::{NodeEvent, NodeEvents};
+pub use observer::RecordingObserver;
+pub use repeated_call::ForwardLimits;
+pub use sealer::{SealError, Sealer};
+pub use sent_secrets::RecordedSecrets;
+pub use services::{AgentInfo, Services};
+pub use variables::{
+    VariableContents, VariablePorts, VariableService, VariableWrite, VariableWriteOutcome,
+};
+pub use volumes::{
+    CreatedSnapshot, CreationAttempts, GivenUp, PendingCreation, SnapshotRequest, VolumeLimits,
+    VolumePorts, VolumeService, VolumeSubmission, VolumeWriteResult,
+};

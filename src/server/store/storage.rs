@@ -1,0 +1,212 @@
+//! The file of the embedded database as a trait, so tests can use disks that are full, fail, or lose
+//! power.
+//!
+//! An incompletely created database looks damaged and would be refused. The file is therefore created
+//! under another name and renamed when it is complete; an interrupted first start is repeated.
+//! A file beside it holds space for what must be recorded when the disk is full: the database gets it then, piece by piece,
+//! because whatever fills the disk takes what is given free.
+//! The files are private (`private`): a link or a file of another user is not opened.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use redb::StorageBackend;
+use redb::backends::FileBackend;
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
+
+use nomad_csi_model::private;
+
+/// The space that is kept for a full disk: some thousand releases. On a small disk, it is a sixteenth.
+const RESERVE_BYTES: u64 = 16 << 20;
+/// How much of that space is given free at once, and taken by the database at once.
+const PIECE: u64 = 256 << 10;
+
+/// The storage of the database.
+pub trait Storage: Send + Sync + 'static {
+    /// The backend of the database.
+    type Backend: StorageBackend;
+
+    /// Returns the path for messages.
+    fn path(&self) -> &Path;
+
+    /// Opens the published file; `None` if there is none.
+    ///
+    /// # Errors
+    /// Returns the error of the operating system.
+    fn open(&self) -> io::Result<Option<Self::Backend>>;
+
+    /// Creates an empty file, and replaces one that was created but not published.
+    ///
+    /// # Errors
+    /// Returns the error of the operating system.
+    fn create(&self) -> io::Result<Self::Backend>;
+
+    /// Frees the space that was kept for a full disk. Returns whether there was any.
+    ///
+    /// # Errors
+    /// Returns the error of the operating system.
+    fn free_reserve(&self) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    /// Keeps space for a full disk, unless it is kept already. Returns whether it is kept, or this storage keeps none.
+    ///
+    /// # Errors
+    /// Returns the error of the operating system.
+    fn keep_reserve(&self) -> io::Result<bool> {
+        Ok(true)
+    }
+
+    /// Publishes the created file, which must be closed. Durable on return.
+    ///
+    /// # Errors
+    /// Returns the error of the operating system.
+    fn publish(&self) -> io::Result<()>;
+}
+
+/// A file that only its owner can read.
+#[derive(Clone, Debug)]
+pub struct FileStorage {
+    path: PathBuf,
+}
+
+impl FileStorage {
+    /// Uses the file at this path.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
+    fn unpublished(&self) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        name.push(".new");
+        name.into()
+    }
+
+    fn reserve(&self) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        name.push(".reserve");
+        name.into()
+    }
+
+    /// Syncs the directory, because a power failure could otherwise lose the name of a new file.
+    fn sync_directory(&self) -> io::Result<()> {
+        let parent = self.path.parent().filter(|p| !p.as_os_str().is_empty());
+        File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+    }
+}
+
+impl Storage for FileStorage {
+    type Backend = FileBackend;
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn open(&self) -> io::Result<Option<FileBackend>> {
+        match private::open_existing(&self.path) {
+            Ok(file) => {
+                self.sync_directory()?;
+                backend(file).map(Some)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn create(&self) -> io::Result<FileBackend> {
+        let file = private::open_or_create(&self.unpublished())?;
+        file.set_len(0)?;
+        backend(file)
+    }
+
+    fn free_reserve(&self) -> io::Result<bool> {
+        if let Err(error) = hand_over(&self.reserve(), &self.path) {
+            tracing::debug!(%error, "the space that was kept for a full disk is given free as a whole");
+        }
+        match std::fs::remove_file(self.reserve()) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn keep_reserve(&self) -> io::Result<bool> {
+        let file = private::open_or_create(&self.reserve())?;
+        let disk = rustix::fs::fstatvfs(&file)?;
+        let size = RESERVE_BYTES.min(disk.f_blocks * disk.f_frsize / 16);
+        if file.metadata()?.len() >= size {
+            return Ok(true);
+        }
+        // With less, the next write would need it at once.
+        if disk.f_bavail * disk.f_frsize < 2 * size {
+            drop(file);
+            self.free_reserve()?;
+            return Ok(false);
+        }
+        fallocate(&file, FallocateFlags::empty(), 0, size)?;
+        Ok(true)
+    }
+
+    fn publish(&self) -> io::Result<()> {
+        std::fs::rename(self.unpublished(), &self.path)?;
+        self.sync_directory()
+    }
+}
+
+/// Gives the space of a reserve to a file: to the holes in it, then behind its end, where it grows. Between a piece that is
+/// given free and the one that is taken, another program may get it, so there are many pieces.
+///
+/// # Errors
+/// If the file system cannot do this.
+fn hand_over(reserve: &Path, file: &Path) -> io::Result<()> {
+    let reserve = private::open_existing(reserve)?;
+    let file = private::open_existing(file)?;
+    let mut kept = reserve.metadata()?.len();
+    let end = file.metadata()?.len() + kept;
+    let mut start = 0;
+    while start < end {
+        let piece = PIECE.min(end - start);
+        match fallocate(&file, FallocateFlags::KEEP_SIZE, start, piece) {
+            Ok(()) => start += piece,
+            Err(Errno::NOSPC | Errno::DQUOT) if kept > 0 => {
+                kept = kept.saturating_sub(PIECE);
+                reserve.set_len(kept)?;
+            }
+            Err(Errno::NOSPC | Errno::DQUOT) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+fn backend(file: File) -> io::Result<FileBackend> {
+    FileBackend::new(file).map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
+    use super::*;
+
+    /// The file gets the space, whether it has holes or grows, and keeps its content.
+    #[test]
+    fn a_file_gets_the_space_of_a_reserve_without_a_change_of_its_content() {
+        let directory = tempfile::tempdir().unwrap();
+        let storage = FileStorage::new(directory.path().join("database"));
+        let content = |file: &Path| std::fs::read(file).unwrap();
+        let file = private::open_or_create(storage.path()).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, b"content", 3 << 20).unwrap();
+        let before = content(storage.path());
+        assert!(!storage.free_reserve().unwrap(), "nothing is kept");
+        let reserve = private::open_or_create(&storage.reserve()).unwrap();
+        fallocate(&reserve, FallocateFlags::empty(), 0, 1 << 20).unwrap();
+        assert!(storage.free_reserve().unwrap());
+        assert!(!storage.reserve().exists());
+        assert_eq!(content(storage.path()), before);
+        let blocks = file.metadata().unwrap().blocks() * 512;
+        assert!(blocks >= 4 << 20, "{blocks}");
+    }
+}

@@ -1,0 +1,317 @@
+//! Assigns the entries of a block to the keys that Nomad knows, and reports all others.
+
+use std::collections::BTreeSet;
+
+use crate::job::place::{JobPlace, JobPlaces};
+use crate::job::schema::{self, Form, Handling, Key};
+use crate::{Entry, Object, Syntax, Value};
+use nomad_csi_model::PartEffect;
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, Span, closest_match};
+
+/// Decodes the values of one job.
+pub(super) struct Reader<'d> {
+    pub(super) text: &'d str,
+    pub(super) syntax: Syntax,
+    pub(super) diagnostics: &'d mut Diagnostics,
+    pub(super) places: JobPlaces,
+    /// Keys that are ignored, each once, with the first position of one of them.
+    pub(super) ignored: BTreeSet<&'static str>,
+    pub(super) first_ignored: Option<Span>,
+    /// Positions of ignored values, in which expressions do not matter.
+    pub(super) ignored_spans: Vec<Span>,
+}
+
+/// A block with its name, from its label or from the key of an object.
+pub(super) struct Named<'t, 'a> {
+    pub(super) name: String,
+    /// The position of the key and the name.
+    pub(super) header: Span,
+    pub(super) object: &'t Object<'a>,
+}
+
+/// The entries of one block by key.
+pub(super) struct Fields<'t, 'a> {
+    pub(super) place: JobPlace,
+    entries: Vec<(&'static str, &'t Entry<'a>)>,
+}
+
+impl<'t, 'a> Fields<'t, 'a> {
+    /// Returns all entries of a key.
+    pub(super) fn all(&self, key: &str) -> Vec<&'t Entry<'a>> {
+        let of_key = self.entries.iter().filter(|(name, _)| *name == key);
+        of_key.map(|(_, entry)| *entry).collect()
+    }
+}
+
+impl<'t, 'a> Reader<'_> {
+    pub(super) fn error(
+        &mut self,
+        code: Code,
+        message: impl Into<String>,
+        span: Span,
+        label: &str,
+    ) {
+        let error = Diagnostic::error(code, message).label(span, label);
+        self.diagnostics.push(error);
+    }
+
+    /// Assigns the entries of a block. A misspelt key is read as the key that it resembles, so the
+    /// key is not reported as missing. `what` names the block in messages: "a group".
+    pub(super) fn fields(
+        &mut self,
+        object: &'t Object<'a>,
+        keys: &'static [Key],
+        what: &str,
+        place: JobPlace,
+    ) -> Fields<'t, 'a> {
+        let mut fields = Fields {
+            place,
+            entries: Vec::with_capacity(object.entries.len()),
+        };
+        let mut misspelt = vec![];
+        for entry in &object.entries {
+            let key = &*entry.key.text;
+            let is_comment = self.syntax == Syntax::Json && key == "//";
+            match keys.iter().find(|known| known.name == key) {
+                _ if is_comment => {}
+                Some(known) => match known.handling {
+                    Handling::Read => {
+                        self.check_form(entry, known);
+                        fields.entries.push((known.name, entry));
+                    }
+                    Handling::Ignored => self.ignore(entry, known),
+                    Handling::Refused(decides) => self.refuse(entry, known, decides),
+                },
+                None if key == "dynamic" => self.dynamic(entry),
+                None if key == "config" && keys == schema::VOLUME => {
+                    misspelt.extend(self.nested_config(entry));
+                }
+                None => {
+                    let meant = self.unknown_key(entry, keys, what);
+                    misspelt.extend(meant.map(|key| (key, entry)));
+                }
+            }
+        }
+        misspelt.retain(|(key, _)| fields.all(key).is_empty());
+        fields.entries.extend(misspelt);
+        for (key, entry) in &fields.entries {
+            let place = fields.place.field(key);
+            self.places.insert(place, field_span(entry));
+        }
+        fields
+    }
+
+    /// Returns whether an entry of HCL is written with `=`.
+    fn is_assigned(&self, entry: &Entry<'_>) -> bool {
+        let between = entry.key.span.range().end..entry.value.span.range().start;
+        let is_hcl = self.syntax == Syntax::Hcl;
+        is_hcl
+            && self
+                .text
+                .get(between)
+                .is_some_and(|text| text.contains('='))
+    }
+
+    fn check_form(&mut self, entry: &Entry<'_>, known: &Key) {
+        let key = known.name;
+        if known.form == Form::Block && self.is_assigned(entry) {
+            let message = format!("`{key}` is a block, not a value");
+            self.error(
+                Code::SpecWrongType,
+                message,
+                entry.key.span,
+                "write it without `=`",
+            );
+        }
+    }
+
+    fn ignore(&mut self, entry: &Entry<'_>, known: &Key) {
+        self.ignored.insert(known.name);
+        self.first_ignored.get_or_insert(entry.key.span);
+        self.ignored_spans.push(entry.key.span.to(entry.value.span));
+    }
+
+    /// Reports a part whose loss could change what happens to volumes. One that is null says nothing.
+    fn refuse(&mut self, entry: &Entry<'_>, known: &Key, decides: PartEffect) {
+        self.ignored_spans.push(entry.key.span.to(entry.value.span));
+        if matches!(entry.value.value, Value::Null) {
+            return;
+        }
+        let (name, decides) = (known.name, decides.as_str());
+        let message = format!("`{name}` is not supported: it decides {decides}");
+        self.diagnostics.push(
+            Diagnostic::error(Code::JobNotSupported, message)
+                .label(entry.key.span, "this program cannot carry it out")
+                .help(Code::JobNotSupported.advice()),
+        );
+    }
+
+    fn dynamic(&mut self, entry: &Entry<'_>) {
+        self.diagnostics.push(
+            Diagnostic::error(
+                Code::JobExpression,
+                "cannot evaluate a `dynamic` block: expressions are not supported in job files",
+            )
+            .label(entry.key.span, "not evaluated")
+            .help("write each block that it stands for"),
+        );
+        self.ignored_spans.push(entry.key.span.to(entry.value.span));
+    }
+
+    /// Reports the form of a volume before Nomad 0.9, `config { source = … }` (B82). Returns its
+    /// fields, so that they are not reported as missing.
+    fn nested_config(&mut self, entry: &'t Entry<'a>) -> Vec<(&'static str, &'t Entry<'a>)> {
+        let message = "`config` is obsolete: its fields belong directly in the `volume` block";
+        let span = entry.key.span;
+        self.error(Code::SpecNestedConfig, message, span, "remove this level");
+        let Value::Object(object) = &entry.value.value else {
+            return vec![];
+        };
+        let known =
+            |inner: &Entry<'_>| schema::VOLUME.iter().find(|key| key.name == inner.key.text);
+        let fields = object.entries.iter();
+        fields
+            .filter_map(|inner| Some((known(inner)?.name, inner)))
+            .collect()
+    }
+
+    fn unknown_key(
+        &mut self,
+        entry: &Entry<'_>,
+        keys: &'static [Key],
+        what: &str,
+    ) -> Option<&'static str> {
+        let key = &*entry.key.text;
+        let span = entry.key.span;
+        self.ignored_spans.push(span.to(entry.value.span));
+        let plain = key.to_ascii_lowercase().replace('-', "_");
+        let known = || keys.iter().map(|known| known.name);
+        let near = known().find(|name| *name == plain);
+        let near = near.or_else(|| closest_match(key, known()));
+        let message = format!("`{key}` is not a field of {what}");
+        let problem = Diagnostic::error(Code::SpecUnknownField, message);
+        self.diagnostics.push(match near {
+            Some(near) => problem
+                .label(span, format!("did you mean `{near}`?"))
+                .replace(span, self.quoted_like(span, near), "a similar field exists"),
+            None => problem.label(span, "Nomad refuses this"),
+        });
+        near
+    }
+
+    /// Quotes a word like the text at `span`.
+    pub(super) fn quoted_like(&self, span: Span, word: &str) -> String {
+        let written = self.text.get(span.range()).unwrap_or_default();
+        match written.chars().next() {
+            Some(quote @ ('"' | '\'')) => format!("{quote}{word}{quote}"),
+            _ => word.to_owned(),
+        }
+    }
+
+    /// Returns the entry of a key that must be unique. A repetition is an error.
+    pub(super) fn single(&mut self, fields: &Fields<'t, 'a>, key: &str) -> Option<&'t Entry<'a>> {
+        let entries = fields.all(key);
+        let (first, others) = entries.split_first()?;
+        for other in others {
+            self.diagnostics.push(
+                Diagnostic::error(Code::SpecDuplicateField, format!("duplicate field `{key}`"))
+                    .label(other.key.span, "repeated here")
+                    .label(first.key.span, "first here"),
+            );
+        }
+        Some(first)
+    }
+
+    /// Returns the object of a block without a label; `None` if it is missing or no object.
+    pub(super) fn block(&mut self, entry: &'t Entry<'a>) -> Option<&'t Object<'a>> {
+        if let Some(label) = entry.labels.first() {
+            let message = format!("`{}` cannot have a label", entry.key.text);
+            self.error(
+                Code::SpecUnexpectedLabel,
+                message,
+                label.span,
+                "remove this",
+            );
+        }
+        self.object(entry)
+    }
+
+    /// Returns the object of the only block of a key.
+    pub(super) fn single_block(
+        &mut self,
+        fields: &Fields<'t, 'a>,
+        key: &str,
+    ) -> Option<&'t Object<'a>> {
+        let entry = self.single(fields, key)?;
+        self.block(entry)
+    }
+
+    fn object(&mut self, entry: &'t Entry<'a>) -> Option<&'t Object<'a>> {
+        match &entry.value.value {
+            Value::Object(object) => Some(object),
+            Value::Null | Value::Invalid => None,
+            Value::List(items) if items.is_empty() => None,
+            Value::Scalar(_) | Value::Reference(_) | Value::Unknown | Value::List(_) => {
+                let key = &*entry.key.text;
+                self.wrong_type(key, &entry.value, self.syntax.object_name());
+                None
+            }
+        }
+    }
+
+    /// Returns the blocks of a key with their names: `group "a" { … }`, or in YAML and JSON the
+    /// entries of an object, `group: {a: {…}}`.
+    pub(super) fn named(&mut self, fields: &Fields<'t, 'a>, key: &str) -> Vec<Named<'t, 'a>> {
+        let mut found = vec![];
+        for entry in fields.all(key) {
+            match &entry.labels[..] {
+                [label] => {
+                    found.extend(self.object(entry).map(|object| Named {
+                        name: label.text.to_string(),
+                        header: entry.key.span.to(label.span),
+                        object,
+                    }));
+                }
+                [] if self.syntax == Syntax::Hcl => {
+                    let message = format!("a `{key}` block requires a name");
+                    let label = format!("write `{key} \"NAME\"`");
+                    self.error(Code::JobName, message, entry.key.span, &label);
+                }
+                [] => self.named_in(entry, &mut found),
+                [_, second, ..] => {
+                    let message = format!("a `{key}` block has one name");
+                    self.error(
+                        Code::SpecUnexpectedLabel,
+                        message,
+                        second.span,
+                        "remove this",
+                    );
+                }
+            }
+        }
+        found
+    }
+
+    fn named_in(&mut self, entry: &'t Entry<'a>, found: &mut Vec<Named<'t, 'a>>) {
+        let Some(object) = self.object(entry) else {
+            return;
+        };
+        for inner in &object.entries {
+            found.extend(self.object(inner).map(|object| Named {
+                name: inner.key.text.to_string(),
+                header: inner.key.span,
+                object,
+            }));
+        }
+    }
+}
+
+/// Returns the position of a field: of its value, or of its key if the value has several lines.
+fn field_span(entry: &Entry<'_>) -> Span {
+    match &entry.value.value {
+        Value::Scalar(_) | Value::Reference(_) | Value::Unknown | Value::Invalid => {
+            entry.value.span
+        }
+        Value::Null | Value::List(_) | Value::Object(_) => entry.key.span,
+    }
+}

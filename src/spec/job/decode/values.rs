@@ -1,0 +1,263 @@
+//! Converts values to the types of their fields, and reports values that do not fit.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use super::fields::{Fields, Reader};
+use crate::{Entry, Node, Scalar, ScalarKind, Syntax, TextProblem, Value, runtime_text};
+use nomad_csi_model::GoDuration;
+use nomad_csi_model::diagnostic::{Code, Diagnostic, SourceMap, Span, closest_match};
+
+impl<'t, 'a> Reader<'_> {
+    pub(super) fn wrong_type(&mut self, key: &str, node: &Node<'_>, wanted: &str) {
+        let is = node.kind_name(self.syntax);
+        let message = format!("`{key}` is {is}, not {wanted}");
+        let label = format!("expected {wanted}");
+        self.error(Code::SpecWrongType, message, node.span, &label);
+    }
+
+    /// Decodes the value of a key with `read`. If there is one that it cannot read, marks the place.
+    fn value<T>(
+        &mut self,
+        fields: &Fields<'t, 'a>,
+        key: &'static str,
+        read: impl FnOnce(&mut Self, &Node<'_>) -> Option<T>,
+    ) -> Option<T> {
+        let node = &self.single(fields, key)?.value;
+        let value = match node.value {
+            Value::Null if self.syntax != Syntax::Hcl => return None,
+            Value::Invalid => None,
+            _ => read(self, node),
+        };
+        if value.is_none() {
+            self.places.mark_unreadable(fields.place.field(key));
+        }
+        value
+    }
+
+    /// Decodes a text.
+    pub(super) fn text(&mut self, fields: &Fields<'t, 'a>, key: &'static str) -> Option<String> {
+        self.value(fields, key, |reader, node| reader.text_of(key, node))
+    }
+
+    /// Decodes the text of a value. A number or a boolean is its text.
+    pub(super) fn text_of(&mut self, key: &str, node: &Node<'_>) -> Option<String> {
+        match &node.value {
+            Value::Scalar(scalar) => match scalar.kind {
+                ScalarKind::Text => self.evaluated(node, &scalar.text),
+                ScalarKind::Number => Some(self.number_text(scalar)),
+                ScalarKind::Boolean => Some(scalar.text.to_string()),
+            },
+            Value::Invalid => None,
+            Value::Null
+            | Value::Reference(_)
+            | Value::Unknown
+            | Value::List(_)
+            | Value::Object(_) => {
+                self.wrong_type(key, node, "a text");
+                None
+            }
+        }
+    }
+
+    /// Returns the text of a number: in HCL and JSON that of its value, in YAML as written.
+    fn number_text(&self, scalar: &Scalar<'_>) -> String {
+        let written = &*scalar.text;
+        match (self.syntax, written.parse::<f64>()) {
+            (Syntax::Yaml, _) | (_, Err(_)) => written.to_owned(),
+            (Syntax::Hcl | Syntax::Json, Ok(number)) => match written.parse::<i64>() {
+                Ok(integer) => integer.to_string(),
+                Err(_) => number.to_string(),
+            },
+        }
+    }
+
+    fn evaluated(&mut self, node: &Node<'_>, text: &str) -> Option<String> {
+        match runtime_text(text) {
+            Ok(text) => Some(Cow::into_owned(text)),
+            Err(TextProblem::NeedsEvaluation { what, range }) => {
+                let part = text.get(range).unwrap_or_default();
+                let span = self.part_span(node, part);
+                self.diagnostics.push(crate::unevaluated(what, span));
+                None
+            }
+            Err(TextProblem::Malformed { range }) => {
+                let part = text.get(range).unwrap_or_default();
+                let span = self.part_span(node, part);
+                self.diagnostics
+                    .push(crate::malformed_reference(part, span));
+                None
+            }
+        }
+    }
+
+    /// Returns the place of a part of a text. The span of the text includes its quotes; an escape sequence moves
+    /// what follows.
+    fn part_span(&self, node: &Node<'_>, part: &str) -> Span {
+        let source = self.text.get(node.span.range()).unwrap_or_default();
+        let at = source.find(part).filter(|_| !part.is_empty());
+        at.map_or(node.span, |at| {
+            let start = node.span.range().start + at;
+            SourceMap::span(node.span.source, start..start + part.len())
+        })
+    }
+
+    /// Decodes a boolean, also in quotes.
+    pub(super) fn boolean(&mut self, fields: &Fields<'t, 'a>, key: &'static str) -> Option<bool> {
+        self.value(fields, key, |reader, node| {
+            let value = match &node.value {
+                Value::Scalar(scalar) if scalar.kind != ScalarKind::Number => {
+                    match scalar.text.to_ascii_lowercase().as_str() {
+                        "true" => Some(true),
+                        "false" => Some(false),
+                        _ => None,
+                    }
+                }
+                _ => None,
+            };
+            if value.is_none() {
+                reader.wrong_type(key, node, "`true` or `false`");
+            }
+            value
+        })
+    }
+
+    /// Decodes a whole number, also in quotes.
+    pub(super) fn integer(&mut self, fields: &Fields<'t, 'a>, key: &'static str) -> Option<i64> {
+        let is_null = |entry: &&Entry<'_>| matches!(entry.value.value, Value::Null);
+        if fields.all(key).first().is_some_and(is_null) {
+            return None;
+        }
+        self.value(fields, key, |reader, node| {
+            let value = match &node.value {
+                Value::Scalar(scalar) if scalar.kind != ScalarKind::Boolean => {
+                    scalar.text.parse::<i64>().ok()
+                }
+                _ => None,
+            };
+            if value.is_none() {
+                reader.wrong_type(key, node, "a whole number");
+            }
+            value
+        })
+    }
+
+    /// Decodes a duration such as `30s`. Nomad reads a number without a unit as nanoseconds, which
+    /// is never meant, so it is refused.
+    pub(super) fn duration(
+        &mut self,
+        fields: &Fields<'t, 'a>,
+        key: &'static str,
+    ) -> Option<Duration> {
+        self.value(fields, key, |reader, node| reader.duration_of(key, node))
+    }
+
+    fn duration_of(&mut self, key: &'static str, node: &Node<'_>) -> Option<Duration> {
+        let scalar = match &node.value {
+            Value::Scalar(scalar) if scalar.kind != ScalarKind::Boolean => scalar,
+            _ => {
+                self.wrong_type(key, node, "a duration");
+                return None;
+            }
+        };
+        let text = &*scalar.text;
+        let has_no_unit = text != "0" && text.parse::<f64>().is_ok();
+        let problem = |message: String, label: String| {
+            Diagnostic::error(Code::JobInvalidValue, message).label(node.span, label)
+        };
+        let parsed = GoDuration::parse(text);
+        self.diagnostics
+            .push(match parsed.ok().map(GoDuration::to_std) {
+                Some(Some(duration)) => return Some(duration),
+                Some(None) => problem(
+                    format!("`{key}` is negative"),
+                    "expected a duration such as `30s`".to_owned(),
+                ),
+                None if has_no_unit => problem(
+                    format!("`{key}` has no unit: Nomad would read nanoseconds"),
+                    format!("write a unit, such as `\"{text}s\"`"),
+                ),
+                None => problem(
+                    format!("`{key}` is not a duration"),
+                    "expected a duration such as `30s` or `1m30s`".to_owned(),
+                ),
+            });
+        None
+    }
+
+    /// Decodes a list of texts.
+    pub(super) fn text_list(
+        &mut self,
+        fields: &Fields<'t, 'a>,
+        key: &'static str,
+    ) -> Option<Vec<String>> {
+        self.value(fields, key, |reader, node| {
+            let Value::List(items) = &node.value else {
+                reader.wrong_type(key, node, "a list of texts");
+                return None;
+            };
+            let texts: Vec<_> = items.iter().map(|item| reader.text_of(key, item)).collect();
+            texts.into_iter().collect()
+        })
+    }
+
+    /// Decodes a word of a fixed set. `kind` names it in messages: "access mode".
+    pub(super) fn word<T: Copy>(
+        &mut self,
+        fields: &Fields<'t, 'a>,
+        key: &'static str,
+        set: &WordSet<T>,
+    ) -> Option<T> {
+        self.value(fields, key, |reader, node| {
+            let text = reader.text_of(key, node)?;
+            let found = set.words.iter().find(|(word, _)| *word == text);
+            if let Some((_, value)) = found {
+                return Some(*value);
+            }
+            reader.unknown_word(node, &text, set);
+            None
+        })
+    }
+
+    fn unknown_word<T>(&mut self, node: &Node<'_>, text: &str, set: &WordSet<T>) {
+        let words = || set.words.iter().map(|(word, _)| *word);
+        let kind = set.kind;
+        let problem = Diagnostic::error(set.code, format!("unknown {kind} `{text}`"));
+        let plain = text.to_lowercase().replace('_', "-");
+        let near = closest_match(&plain, words()).filter(|_| !text.is_empty());
+        self.diagnostics.push(match near {
+            Some(near) => problem
+                .label(node.span, format!("did you mean `{near}`?"))
+                .replace(
+                    node.span,
+                    self.quoted_like(node.span, near),
+                    format!("a similar {kind} exists"),
+                ),
+            None => {
+                let known: Vec<_> = words().map(|word| format!("`{word}`")).collect();
+                problem.label(node.span, format!("expected one of {}", known.join(", ")))
+            }
+        });
+    }
+}
+
+/// The words of a field, and what each means.
+pub(super) struct WordSet<T> {
+    pub(super) code: Code,
+    /// What such a word is, in messages: "access mode".
+    pub(super) kind: &'static str,
+    pub(super) words: Vec<(&'static str, T)>,
+}
+
+impl<T: Copy> WordSet<T> {
+    /// The words of these values.
+    pub(super) fn of(
+        code: Code,
+        kind: &'static str,
+        values: &[T],
+        word: fn(T) -> &'static str,
+    ) -> Self {
+        let words = values.iter().map(|value| (word(*value), *value)).collect();
+        Self { code, kind, words }
+    }
+}
