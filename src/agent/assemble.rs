@@ -34,14 +34,14 @@ use nomad_csi_model::{HostSession, Job, Node, NodeId};
 use nomad_csi_node::driver::RawExec;
 use nomad_csi_node::mounts::LinuxMounter;
 use nomad_csi_node::{
-    AllocRunnerDeps, AllocRunners, CallLanes, NodeTaskLogs, PluginHost, PluginHostDeps, PluginTask,
-    Registry, Supervisor, SupervisorDeps,
+    AllocRunnerDeps, AllocRunners, NodeTaskLogs, PluginHost, PluginHostDeps, PluginTask, Registry,
+    Supervisor, SupervisorDeps, VolumeCallLocks,
 };
 use nomad_csi_ports::{Clock, IdSource, PluginObserver, RandomIds, SentSecretsReader, SystemClock};
 use nomad_csi_server::Sealer;
 use nomad_csi_server::store::{EmbeddedJournal, KeySealer};
 use nomad_csi_server::{
-    AgentInfo, CallLines, CellOptions, ClaimHosts, NodeEvents, NodeHosts, RecordedSecrets,
+    AgentInfo, CellOptions, ClaimHosts, NodeEvents, NodeHosts, PluginCallQueues, RecordedSecrets,
     RecordingObserver, Services, StateCell, VolumeLimits, VolumePorts,
 };
 
@@ -84,7 +84,7 @@ pub(super) async fn assemble_agent(
     let cell = StateCell::open(Arc::new(journal), options).await;
     let cell = cell.map_err(|error| journal_problem(&error))?;
     match wire(config, dirs, &cell, listeners.address(), metrics).await {
-        Ok(Wired {
+        Ok(Components {
             services,
             supervisors,
             plugin_job,
@@ -130,7 +130,7 @@ fn require_journal(dirs: &AgentDirs) -> Result<(), Diagnostics> {
 }
 
 /// The parts over a state.
-struct Wired {
+struct Components {
     services: Services,
     supervisors: Vec<Supervisor>,
     plugin_job: Option<Job>,
@@ -148,7 +148,7 @@ async fn wire(
     cell: &StateCell,
     address: Option<SocketAddr>,
     metrics: Arc<AgentMetrics>,
-) -> Result<Wired, Diagnostics> {
+) -> Result<Components, Diagnostics> {
     let hidden_directories = hidden_directories(config, dirs).await?;
     let own = std::iter::once(dirs.data().to_owned()).chain(hidden_directories.clone());
     check_host_volumes(&config.host_volumes, &own.collect::<Vec<_>>())?;
@@ -168,8 +168,8 @@ async fn wire(
     };
     let node = register_node(cell, id, &offered, &*clock, &*ids).await?;
     let plugin_job = plugin_job::prepare(config, dirs, cell, &node.id).await?;
-    let lanes = CallLanes::new(HostSession::new(ids.uuid()));
-    let registry = Arc::new(Registry::new(lanes));
+    let call_locks = VolumeCallLocks::new(HostSession::new(ids.uuid()));
+    let registry = Arc::new(Registry::new(call_locks));
     let events = Arc::new(NodeEvents::new(node.id.clone(), clock.clone()));
     let hosts = StepHosts::new(&registry, dirs.mounts(), events.clone());
     let observer = Arc::new(RecordingObserver::new(cell.clone(), clock.clone()));
@@ -202,7 +202,7 @@ async fn wire(
     };
     let supervisors = supervisors(config, embedded, (dirs, cell, &node.id), deps).await?;
     let serving = serve_metrics_at(config.metrics, metrics.clone()).await?;
-    let calls = CallLines::new(config.calls, VolumeLimits::MAX_WAITING, metrics.clone());
+    let calls = PluginCallQueues::new(config.calls, VolumeLimits::MAX_WAITING, metrics.clone());
     let ports = VolumePorts {
         calls,
         cell: cell.clone(),
@@ -237,7 +237,7 @@ async fn wire(
         data_directory: dirs.data().to_owned(),
         hidden_directories,
     });
-    Ok(Wired {
+    Ok(Components {
         services,
         supervisors,
         plugin_job,

@@ -13,7 +13,7 @@ use super::serve_plugin::{ProfileOptions, parse_profile};
 use nomad_csi_model::HostVolume;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
 use nomad_csi_server::http::{AllowedHosts, HttpSettings, Limits};
-use nomad_csi_server::{CallWidths, StateLimits};
+use nomad_csi_server::{PluginConcurrency, StateLimits};
 
 /// The options of an agent, as given on the command line and in the environment.
 #[expect(
@@ -49,7 +49,7 @@ pub struct AgentOptions {
     /// XDG_RUNTIME_DIR.
     pub runtime_dir: Option<PathBuf>,
     /// `--…-per-plugin`: how many calls a plugin gets at the same time.
-    pub calls: CallWidths,
+    pub calls: PluginConcurrency,
     /// `--metrics`: the address of the metrics.
     pub metrics: Option<SocketAddr>,
 }
@@ -91,12 +91,12 @@ pub struct AgentConfig {
     /// What to do if another agent has locked the data directory.
     pub on_lock_conflict: LockConflict,
     /// How many calls a plugin gets at the same time.
-    pub calls: CallWidths,
+    pub calls: PluginConcurrency,
     /// The TCP address for metrics.
     pub metrics: Option<SocketAddr>,
-    /// Whether the agent and the plugin may make core dumps.
+    /// True if the agent and the plugin may make core dumps.
     pub allows_core_dumps: bool,
-    /// Whether tasks of `exec` may run as root.
+    /// True if tasks of `exec` may run as root.
     pub allows_root_tasks: bool,
 }
 
@@ -200,7 +200,7 @@ impl AgentConfig {
             on_lock_conflict: LockConflict::Share {
                 timeout: Self::COMMAND_PLUGIN_TIMEOUT,
             },
-            calls: CallWidths::DEFAULT,
+            calls: PluginConcurrency::DEFAULT,
             metrics: None,
             allows_core_dumps: false,
             allows_root_tasks: false,
@@ -208,7 +208,7 @@ impl AgentConfig {
         })
     }
 
-    /// Whether the agent runs for one command (`--embedded`).
+    /// Returns whether the agent runs for one command (`--embedded`).
     pub(super) fn is_of_command(&self) -> bool {
         matches!(self.on_lock_conflict, LockConflict::Share { .. })
     }

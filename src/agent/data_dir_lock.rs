@@ -84,7 +84,7 @@ async fn try_lock(
     super::blocking::run_blocking(move || DataLock::acquire(&directory, &owner)).await
 }
 
-/// Whether an agent of this user serves the socket. Nothing is sent.
+/// Returns whether an agent of this user serves the socket. Nothing is sent.
 ///
 /// # Errors
 /// If another user serves it, or could put another socket there.

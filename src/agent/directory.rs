@@ -104,7 +104,7 @@ impl AgentDirs {
         &self.data
     }
 
-    /// Whether the data directory is removed at the stop.
+    /// Returns whether the data directory is removed at the stop.
     pub(super) fn is_temporary(&self) -> bool {
         self.is_temporary
     }
@@ -290,7 +290,7 @@ fn sockets_directory(data: &Path, runtime: Option<&Path>) -> Result<PathBuf, Dia
         })
 }
 
-/// Whether socket paths in the directory are short enough, and UTF-8, as endpoints have to be.
+/// Returns whether socket paths in the directory are short enough, and UTF-8, as endpoints have to be.
 fn fits(sockets: &Path) -> bool {
     let longest = sockets.join(LONGEST_SOCKET);
     longest

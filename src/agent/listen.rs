@@ -32,7 +32,7 @@ use tower::ServiceExt as _;
 use super::blocking;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
 use nomad_csi_model::private::bind_socket;
-use nomad_csi_server::http::{Connection, Limits, Peer, Place, Places};
+use nomad_csi_server::http::{Connection, ConnectionSlot, ConnectionSlots, Limits, Peer};
 
 mod client_addresses;
 mod client_user;
@@ -133,8 +133,8 @@ impl Listeners {
 }
 
 /// The places of one listener, each at most `most`.
-fn places(working: usize, limits: &Limits, most: usize) -> Places {
-    Places::new(
+fn places(working: usize, limits: &Limits, most: usize) -> ConnectionSlots {
+    ConnectionSlots::new(
         working.min(most),
         limits.waiting_queries.min(most),
         limits.streams.min(most),
@@ -154,8 +154,8 @@ struct Accepted<S> {
 struct Server {
     router: Router,
     graceful: GracefulShutdown,
-    tcp_places: Places,
-    socket_places: Places,
+    tcp_places: ConnectionSlots,
+    socket_places: ConnectionSlots,
     clients: ClientAddresses,
     head_bytes: usize,
     write_limit: Duration,
@@ -183,7 +183,7 @@ impl Server {
 
     /// Serves one connection in its own task, which holds `place`. A client with too many connections
     /// is refused as by Nomad.
-    fn serve_connection<S>(&self, accepted: Accepted<S>, place: Place)
+    fn serve_connection<S>(&self, accepted: Accepted<S>, place: ConnectionSlot)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -239,7 +239,7 @@ impl Server {
 
 async fn accept_all<S, F>(
     server: &Server,
-    places: &Places,
+    places: &ConnectionSlots,
     stop: &CancellationToken,
     accept: impl Fn() -> F,
 ) where
@@ -305,7 +305,7 @@ where
     drop(timeout(REFUSAL_LIMIT, answer).await);
 }
 
-/// Whether the error concerns one connection, such as a client that disconnected early.
+/// Returns whether the error concerns one connection, such as a client that disconnected early.
 fn is_connection_error(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, InvalidInput};
     matches!(

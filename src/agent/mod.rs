@@ -34,7 +34,7 @@ mod unused_endpoint;
 pub use check::{CheckedState, check_data_directory};
 pub use config::{AgentConfig, AgentOptions, DataDirSetting, LockConflict, embedded_directory};
 pub use embedded::EmbeddedAgent;
-pub use nomad_csi_server::CallWidths;
+pub use nomad_csi_server::PluginConcurrency;
 pub use rotate_key::{RotatedKey, rotate_key};
 pub use run::run_agent;
 pub use serve_plugin::{PluginOptions, ProfileOptions, serve_plugin};

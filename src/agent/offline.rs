@@ -1,6 +1,6 @@
 //! Work on the data directory of an agent that is not running.
 //!
-//! The lock of the directory is held meanwhile, so the directory of a running agent is refused, and no agent
+//! The lock of the directory is held in the meantime, so the directory of a running agent is refused, and no agent
 //! starts during the work.
 
 use std::path::Path;

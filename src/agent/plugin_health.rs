@@ -55,7 +55,7 @@ fn restarts(state: &State, node: &NodeId) -> u32 {
     task(state, node).map_or(0, |task| task.restarts)
 }
 
-/// Whether the scheduler has decided about the job, and the node has no allocation of it.
+/// Returns whether the scheduler has decided about the job, and the node has no allocation of it.
 fn is_without_alloc(state: &State, node: &NodeId) -> bool {
     let is_decided = newest_evaluation(state)
         .is_none_or(|evaluation| evaluation.status != EvaluationStatus::Pending);

@@ -23,7 +23,7 @@ use nomad_csi_node::driver::RunningPlugin;
 use nomad_csi_ports::{Connector, Rpc, SentSecrets, SentSecretsReader};
 use nomad_csi_server::StateCell;
 
-/// The pauses between questions for the name of a plugin.
+/// Backoff while polling GetPluginInfo.
 const ASK_AGAIN: RetryPolicy = RetryPolicy {
     initial: Duration::from_millis(20),
     max: Duration::from_millis(500),

@@ -7,7 +7,9 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use nomad_csi_node::mounts::LinuxMounter;
-use nomad_csi_node::{CallLanes, LocalControllerHost, MountDirectories, Registry, VolumeManager};
+use nomad_csi_node::{
+    LocalControllerHost, MountDirectories, Registry, VolumeCallLocks, VolumeManager,
+};
 use nomad_csi_ports::{ControllerHost, MountAction, MountEvent, MountObserver, NodeHost};
 
 /// What carries out the steps that the server decides.
@@ -16,7 +18,7 @@ pub(super) struct StepHosts {
     pub(super) node: Arc<dyn NodeHost>,
     /// The controllers.
     pub(super) controllers: Arc<dyn ControllerHost>,
-    lanes: CallLanes,
+    call_locks: VolumeCallLocks,
 }
 
 impl StepHosts {
@@ -33,17 +35,17 @@ impl StepHosts {
         Self {
             node: Arc::new(node),
             controllers: Arc::new(LocalControllerHost::new(registry.clone())),
-            lanes: registry.lanes().clone(),
+            call_locks: registry.call_locks().clone(),
         }
     }
 
     /// Takes no more calls, and waits for those that run. Logs those that do not end in time; they end
     /// with the plugin's process.
     pub(super) async fn drain(&self, limit: Duration) {
-        if timeout(limit, self.lanes.drain()).await.is_ok() {
+        if timeout(limit, self.call_locks.drain()).await.is_ok() {
             return;
         }
-        for (volume, operation) in self.lanes.running() {
+        for (volume, operation) in self.call_locks.running() {
             tracing::warn!(
                 plugin.id = %volume.plugin_id,
                 volume.external_id = %volume.external_id,

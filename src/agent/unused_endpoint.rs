@@ -16,7 +16,7 @@ use nomad_csi_server::StateCell;
 /// Removes or marks the instances on this node that ran behind an endpoint and are not `used` now.
 ///
 /// # Errors
-/// If the agent stops meanwhile.
+/// If the agent stops in the meantime.
 pub(super) async fn report_unused_endpoints(
     (dirs, cell, node): (&AgentDirs, &StateCell, &NodeId),
     used: &[AllocId],

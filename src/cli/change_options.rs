@@ -14,17 +14,17 @@ use nomad_csi_model::{HiddenField, Namespace, NamespacedId, VolumeId};
 use nomad_csi_plan::{Approvals, CUTS_OFF, PlanOptions, Risk};
 use nomad_csi_spec::VolumeSpec;
 
-/// Parses the options. `wanted` are the volumes that the files declare.
+/// Parses the options. `desired` are the volumes that the files declare.
 ///
 /// # Errors
 /// If an option names no volume, or an ambiguous one.
 pub(super) fn change_options(
     context: &CommandContext,
     arguments: &ChangeArgs,
-    wanted: &[VolumeSpec],
+    desired: &[VolumeSpec],
 ) -> Result<ChangeOptions, CliError> {
     let namespace = context.namespace()?.unwrap_or_default();
-    let names = VolumeNames { wanted, namespace };
+    let names = VolumeNames { desired, namespace };
     let replace = names.resolve_all(&arguments.replace)?;
     if let Some(undeclared) = replace.iter().find(|key| !names.is_declared(key)) {
         let message = format!("cannot replace volume `{undeclared}`: no file declares it");
@@ -73,13 +73,13 @@ pub(super) fn cut_off(text: &str) -> Option<&str> {
 
 /// Resolves the names of volumes on the command line.
 struct VolumeNames<'a> {
-    wanted: &'a [VolumeSpec],
+    desired: &'a [VolumeSpec],
     namespace: Namespace,
 }
 
 impl VolumeNames<'_> {
     fn is_declared(&self, key: &NamespacedId) -> bool {
-        self.wanted.iter().any(|spec| spec.key() == *key)
+        self.desired.iter().any(|spec| spec.key() == *key)
     }
 
     fn resolve_all(&self, texts: &[String]) -> Result<BTreeSet<NamespacedId>, CliError> {
@@ -94,7 +94,7 @@ impl VolumeNames<'_> {
             ));
         }
         let of_id = self
-            .wanted
+            .desired
             .iter()
             .filter(|spec| spec.request.id.as_str() == text);
         let keys: Vec<NamespacedId> = of_id.map(VolumeSpec::key).collect();

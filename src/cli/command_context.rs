@@ -61,7 +61,7 @@ pub(super) struct CommandContext {
 #[derive(Clone)]
 pub(super) struct Stdin {
     reader: Arc<Mutex<BufReader<Box<dyn Read + Send>>>>,
-    /// Whether the input is a terminal, where a person can answer a prompt.
+    /// True if the input is a terminal, where a person can answer a prompt.
     pub is_terminal: bool,
 }
 

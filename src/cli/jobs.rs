@@ -16,7 +16,7 @@ pub(super) struct ReadJobs {
     /// The jobs. With an error, some are missing or incomplete.
     pub jobs: Vec<Job>,
     pub file_count: usize,
-    /// Whether a job comes from JSON of Nomad's API, whose other parts are not noticed.
+    /// True if a job comes from JSON of Nomad's API, whose other parts are not noticed.
     pub has_api_documents: bool,
     pub sources: SourceMap,
     pub diagnostics: Diagnostics,

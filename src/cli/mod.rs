@@ -47,7 +47,7 @@ pub use manual::{Page, pages};
 pub use process_environment::{InputStream, OutputStream, ProcessEnvironment, ProcessOwnership};
 pub use reference::reference;
 pub use run::run_command_line;
-pub use servers::{Companion, RealServers, Servers, Session};
+pub use servers::{EmbeddedAgentGuard, RealServers, ServerConnection, Servers};
 #[cfg(feature = "agent")]
 pub use settings::EmbeddedTarget;
 pub use settings::Target;

@@ -21,7 +21,7 @@ use nomad_csi_ports::{Clock, SystemClock};
 pub struct InputStream {
     /// The reader.
     pub reader: Box<dyn Read + Send>,
-    /// Whether the input is a terminal, where a person can answer a prompt.
+    /// True if the input is a terminal, where a person can answer a prompt.
     pub is_terminal: bool,
 }
 
@@ -29,7 +29,7 @@ pub struct InputStream {
 pub struct OutputStream {
     /// The writer.
     pub writer: Box<dyn Write + Send>,
-    /// Whether the output is a terminal.
+    /// True if the output is a terminal.
     pub is_terminal: bool,
 }
 

@@ -34,7 +34,7 @@ impl OutageLines {
 }
 
 impl OutageObserver for OutageLines {
-    fn server_away(&self, server: &str, why: &ApiError, at_most: Duration) {
+    fn server_unreachable(&self, server: &str, why: &ApiError, at_most: Duration) {
         self.printer.print_status(&away_line(server, why, at_most));
         self.begin_live_line(server);
     }
@@ -59,7 +59,7 @@ impl OutageObserver for OutageLines {
 pub(super) struct OutageLog;
 
 impl OutageObserver for OutageLog {
-    fn server_away(&self, server: &str, why: &ApiError, at_most: Duration) {
+    fn server_unreachable(&self, server: &str, why: &ApiError, at_most: Duration) {
         tracing::warn!("{}", away_line(server, why, at_most));
     }
 

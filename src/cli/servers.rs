@@ -14,14 +14,14 @@ use nomad_csi_client::nomad::{ClientSettings, RedactedString};
 use nomad_csi_client::ports::ClusterApi;
 
 /// A connection to a server.
-pub struct Session {
+pub struct ServerConnection {
     /// The server.
     pub api: Box<dyn ClusterApi>,
     /// What ends with the session.
-    pub companion: Option<Box<dyn Companion>>,
+    pub companion: Option<Box<dyn EmbeddedAgentGuard>>,
 }
 
-impl Session {
+impl ServerConnection {
     /// Ends what was started for the session.
     ///
     /// # Errors
@@ -36,7 +36,7 @@ impl Session {
 
 /// What lives as long as a session: the embedded agent.
 #[async_trait]
-pub trait Companion: Send {
+pub trait EmbeddedAgentGuard: Send {
     /// Shuts it down.
     async fn end(self: Box<Self>) -> Result<(), CliError>;
 }
@@ -48,7 +48,7 @@ pub trait Servers: Send + Sync {
     ///
     /// # Errors
     /// If the settings are invalid, or the embedded agent does not start.
-    async fn open(&self, target: &Target) -> Result<Session, CliError>;
+    async fn open(&self, target: &Target) -> Result<ServerConnection, CliError>;
 }
 
 /// Clusters over HTTP, and the embedded agent.
@@ -57,11 +57,11 @@ pub struct RealServers;
 
 #[async_trait]
 impl Servers for RealServers {
-    async fn open(&self, target: &Target) -> Result<Session, CliError> {
+    async fn open(&self, target: &Target) -> Result<ServerConnection, CliError> {
         match target {
             Target::Cluster(settings) => {
                 let api = Box::new(NomadClient::new(settings)?);
-                Ok(Session {
+                Ok(ServerConnection {
                     api,
                     companion: None,
                 })
@@ -73,7 +73,7 @@ impl Servers for RealServers {
 }
 
 #[cfg(feature = "agent")]
-async fn embedded(embedding: &EmbeddedTarget) -> Result<Session, CliError> {
+async fn embedded(embedding: &EmbeddedTarget) -> Result<ServerConnection, CliError> {
     let agent = EmbeddedAgent::start(&embedding.agent).await?;
     let settings = ClientSettings {
         name: Some("the embedded agent".to_owned()),
@@ -81,7 +81,7 @@ async fn embedded(embedding: &EmbeddedTarget) -> Result<Session, CliError> {
         ..embedding.settings.clone()
     };
     match NomadClient::new(&settings) {
-        Ok(client) => Ok(Session {
+        Ok(client) => Ok(ServerConnection {
             api: Box::new(client),
             companion: Some(Box::new(agent)),
         }),
@@ -94,7 +94,7 @@ async fn embedded(embedding: &EmbeddedTarget) -> Result<Session, CliError> {
 
 #[cfg(feature = "agent")]
 #[async_trait]
-impl Companion for EmbeddedAgent {
+impl EmbeddedAgentGuard for EmbeddedAgent {
     async fn end(self: Box<Self>) -> Result<(), CliError> {
         self.stop().await;
         Ok(())

@@ -23,7 +23,7 @@ pub(super) fn check_refusal<T>(
     }
 }
 
-/// Whether a retry may help: another call is in progress, or the plugin is unavailable.
+/// Returns whether a retry may help: another call is in progress, or the plugin is unavailable.
 pub(super) fn is_transient(failure: &CallFailure) -> bool {
     matches!(
         failure.kind,

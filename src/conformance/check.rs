@@ -32,12 +32,12 @@ pub(super) enum StopReason {
 }
 
 /// What all checks of a run share.
-pub(super) struct Session {
+pub(super) struct CheckSession {
     pub(super) client: RawClient,
     pub(super) options: CheckOptions,
     pub(super) plugin: ProbedPlugin,
     pub(super) files: Arc<dyn WorkloadFiles>,
-    /// Whether a CreateVolume succeeded.
+    /// True if a CreateVolume succeeded.
     pub(super) has_created_volume: bool,
     /// The error of the first CreateVolume that had to succeed and was refused with INVALID_ARGUMENT.
     pub(super) refused_creation: Option<String>,
@@ -53,7 +53,7 @@ pub(super) struct Session {
 
 /// A running check.
 pub(super) struct Check<'a> {
-    pub(super) session: &'a mut Session,
+    pub(super) session: &'a mut CheckSession,
     pub(super) findings: Vec<Finding>,
     /// How many findings of the check are counted only.
     unlisted: usize,
@@ -74,7 +74,7 @@ const RESTART_ATTEMPTS: u32 = 20;
 const RESTART_PAUSE: Duration = Duration::from_millis(250);
 
 impl<'a> Check<'a> {
-    pub(super) fn new(session: &'a mut Session) -> Self {
+    pub(super) fn new(session: &'a mut CheckSession) -> Self {
         Self {
             session,
             findings: vec![],
@@ -334,7 +334,7 @@ impl<'a> Check<'a> {
         findings
     }
 
-    /// Whether the check has a finding other than advice.
+    /// Returns whether the check has a finding other than advice.
     pub(super) fn has_failed(&self) -> bool {
         self.findings
             .iter()
@@ -404,7 +404,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Whether the plugin still listens. A connection that was lost during the check is a finding;
+    /// Returns whether the plugin still listens. A connection that was lost during the check is a finding;
     /// the plugin then gets the time that a supervisor needs to restart it.
     pub(super) async fn plugin_still_listens(&mut self) -> bool {
         let Some(exchange) = self.broken.take() else {

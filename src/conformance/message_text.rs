@@ -35,7 +35,7 @@ pub(super) fn redact_secrets(text: &str, secrets: &Secrets) -> String {
     hidden.unwrap_or_else(|| text.to_owned())
 }
 
-/// Whether `text` contains the value of a secret. Values of up to three bytes do not count.
+/// Returns whether `text` contains the value of a secret. Values of up to three bytes do not count.
 pub(super) fn contains_secret(text: &str, secrets: &Secrets) -> bool {
     secret_values(secrets).hidden_in(text).is_some()
 }

@@ -22,7 +22,7 @@ pub struct CheckOptions {
     pub staging_directory: PathBuf,
     /// The parent of the target paths; the plugin sees the same path.
     pub target_directory: PathBuf,
-    /// Whether the checks of block volumes run.
+    /// True if the checks of block volumes run.
     pub block_volumes: bool,
     /// The plugin's log, which is searched for secrets.
     pub log: Option<PathBuf>,

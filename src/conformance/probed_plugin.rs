@@ -178,27 +178,27 @@ impl ProbedPlugin {
         }
     }
 
-    /// Whether the plugin advertises a service.
+    /// Returns whether the plugin advertises a service.
     pub fn has_service(&self, service: Service) -> bool {
         matches!(&self.services, Ok(services) if services.contains(&service.into()))
     }
 
-    /// Whether the controller advertises a capability.
+    /// Returns whether the controller advertises a capability.
     pub fn controller_has(&self, kind: ControllerRpc) -> bool {
         matches!(&self.controller, Some(Ok(kinds)) if kinds.contains(&kind.into()))
     }
 
-    /// Whether the group controller advertises a capability.
+    /// Returns whether the group controller advertises a capability.
     pub fn group_has(&self, kind: GroupRpc) -> bool {
         matches!(&self.group, Some(Ok(kinds)) if kinds.contains(&kind.into()))
     }
 
-    /// Whether the node service advertises a capability.
+    /// Returns whether the node service advertises a capability.
     pub fn node_has(&self, kind: NodeRpc) -> bool {
         matches!(&self.node, Some(Ok(kinds)) if kinds.contains(&kind.into()))
     }
 
-    /// Whether the plugin advertises a kind of volume expansion.
+    /// Returns whether the plugin advertises a kind of volume expansion.
     pub fn expands(&self, kind: Expansion) -> bool {
         self.expansion.contains(&kind.into())
     }
@@ -208,7 +208,7 @@ impl ProbedPlugin {
         self.node_info.as_ref()?.as_ref().ok()
     }
 
-    /// Whether the plugin is ready.
+    /// Returns whether the plugin is ready.
     pub fn is_ready(&self) -> bool {
         matches!(self.ready, Ok(ready) if ready.unwrap_or(true))
     }
@@ -240,7 +240,7 @@ async fn probe_error(client: &RawClient, failure: CallFailure) -> ProbeError {
     }
 }
 
-/// Whether the process is a gRPC server: only such a server returns UNIMPLEMENTED for an unknown
+/// Returns whether the process is a gRPC server: only such a server returns UNIMPLEMENTED for an unknown
 /// service.
 async fn is_grpc(client: &RawClient) -> bool {
     is_absent(

@@ -103,7 +103,7 @@ pub enum LossKind {
 }
 
 impl ProfileDiff {
-    /// Whether a volume that exists is affected.
+    /// Returns whether a volume that exists is affected.
     pub fn is_breaking(&self) -> bool {
         self.lost.iter().any(|loss| loss.kind == LossKind::Breaking)
     }

@@ -17,7 +17,7 @@ pub struct Report {
     pub leftovers: Vec<Leftover>,
     /// The plugin's error, if no parameters were given and it refused every volume for its arguments.
     pub missing_parameters: Option<String>,
-    /// Whether an interrupt ended the run early.
+    /// True if an interrupt ended the run early.
     pub interrupted: bool,
     /// The duration.
     pub elapsed: Duration,
@@ -84,7 +84,7 @@ impl Report {
         tally
     }
 
-    /// Whether no check failed and every check ran, and nothing is left over.
+    /// Returns whether no check failed and every check ran, and nothing is left over.
     pub fn is_clean(&self) -> bool {
         let tally = self.tally();
         tally.failed == 0 && tally.not_run == 0 && self.leftovers.is_empty()

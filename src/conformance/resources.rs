@@ -185,7 +185,7 @@ impl ResourceTracker {
     }
 }
 
-/// Whether a failed call certainly created nothing. Codes such as INTERNAL leave that open (CSI,
+/// Returns whether a failed call certainly created nothing. Codes such as INTERNAL leave that open (CSI,
 /// "Error Scheme").
 fn created_nothing(failure: &CallFailure) -> bool {
     // The request was not sent.

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::case::Case;
 use super::catalog::cases;
-use super::check::{Check, Session, StopReason};
+use super::check::{Check, CheckSession, StopReason};
 use super::finding::Leftover;
 use super::options::CheckOptions;
 use super::probed_plugin::{ProbeError, ProbedPlugin};
@@ -55,7 +55,7 @@ pub async fn run_checks(
         Some(log) => files.tail(log, 0, 0).await.map_or(0, |(_, length)| length),
         None => 0,
     };
-    let mut session = Session {
+    let mut session = CheckSession {
         client,
         options,
         plugin,
@@ -130,7 +130,7 @@ impl RunState {
 
 async fn run_check(
     case: Case,
-    session: &mut Session,
+    session: &mut CheckSession,
     stop: &CancellationToken,
     state: &mut RunState,
 ) -> CheckOutcome {

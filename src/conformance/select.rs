@@ -13,7 +13,7 @@ pub struct Selection {
     pub only: Vec<String>,
     /// Areas, checks and patterns to leave out.
     pub skip: Vec<String>,
-    /// Whether checks may create anything.
+    /// True if checks may create anything.
     pub destructive: bool,
 }
 
@@ -59,7 +59,7 @@ impl Selection {
     }
 }
 
-/// Whether `word` is the ID or the area of the check, or a pattern that matches the ID.
+/// Returns whether `word` is the ID or the area of the check, or a pattern that matches the ID.
 fn is_selected_by(word: &str, case: &Case) -> bool {
     word == case.area.as_str() || matches(word, case.id)
 }

@@ -78,21 +78,21 @@ fn difference(requested: &VolumeCapability, confirmed: &VolumeCapability) -> Opt
         (Some(AccessType::Block(_)), Some(AccessType::Mount(_))) => {
             Some("the plugin confirmed file-system".to_owned())
         }
-        (Some(AccessType::Mount(wanted)), Some(AccessType::Mount(got))) => {
-            mount_difference(wanted, got)
+        (Some(AccessType::Mount(desired)), Some(AccessType::Mount(got))) => {
+            mount_difference(desired, got)
         }
     }
 }
 
 /// Compares mounts. An empty requested file system type accepts any type; extra flags are accepted.
-fn mount_difference(wanted: &MountVolume, got: &MountVolume) -> Option<String> {
-    if !wanted.fs_type.is_empty() && wanted.fs_type != got.fs_type {
+fn mount_difference(desired: &MountVolume, got: &MountVolume) -> Option<String> {
+    if !desired.fs_type.is_empty() && desired.fs_type != got.fs_type {
         return Some(format!(
             "the plugin confirmed fs_type `{}`, not `{}`",
-            got.fs_type, wanted.fs_type
+            got.fs_type, desired.fs_type
         ));
     }
-    let missing = wanted
+    let missing = desired
         .mount_flags
         .iter()
         .filter(|flag| !got.mount_flags.contains(flag))
@@ -100,7 +100,7 @@ fn mount_difference(wanted: &MountVolume, got: &MountVolume) -> Option<String> {
     (missing > 0).then(|| {
         format!(
             "the plugin did not confirm {missing} of {} mount flags",
-            wanted.mount_flags.len()
+            desired.mount_flags.len()
         )
     })
 }

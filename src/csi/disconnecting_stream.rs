@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 pub(super) struct RequestSent(CancellationToken);
 
 impl RequestSent {
-    /// Whether the request is sent.
+    /// Returns whether the request is sent.
     pub(super) fn is_set(&self) -> bool {
         self.0.is_cancelled()
     }

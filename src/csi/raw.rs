@@ -105,9 +105,9 @@ pub struct CallFailure {
     pub kind: FailureKind,
     /// The message of the plugin, or the reason of a failed connection.
     pub message: String,
-    /// Whether the message repeated a secret that was sent. It is hidden in the message.
+    /// True if the message repeated a secret that was sent. It is hidden in the message.
     pub repeats_secret: bool,
-    /// Whether the status has details, which the specification forbids (CSI, "Error Scheme").
+    /// True if the status has details, which the specification forbids (CSI, "Error Scheme").
     pub has_details: bool,
 }
 

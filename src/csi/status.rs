@@ -135,7 +135,7 @@ pub(super) fn from_status(rpc: Rpc, socket: &Path, status: &Status) -> PluginErr
     }
 }
 
-/// Whether the library refused to decode an answer. It reports that without a source, as if the plugin had sent it; the
+/// Returns whether the library refused to decode an answer. It reports that without a source, as if the plugin had sent it; the
 /// call may have taken effect.
 fn is_too_long(status: &Status) -> bool {
     status.code() == Code::OutOfRange

@@ -97,7 +97,7 @@ impl DataDir {
         Ok(rustix::fs::fsync(&self.directory)?)
     }
 
-    /// Whether the directory of a volume exists.
+    /// Returns whether the directory of a volume exists.
     pub(super) fn exists(&self, id: &str) -> io::Result<bool> {
         match self.open_volume(id) {
             Ok(_) => Ok(true),
@@ -285,7 +285,7 @@ const DEFAULT_LIST: [u8; 28] = [
     32, 0, 5, 0, 255, 255, 255, 255,
 ];
 
-/// Whether the file system at `path`, or its mount, refuses writes.
+/// Returns whether the file system at `path`, or its mount, refuses writes.
 pub(super) fn refuses_writes(path: &Path) -> io::Result<bool> {
     let flags = rustix::fs::statvfs(path)?.f_flag;
     Ok(flags.contains(rustix::fs::StatVfsMountFlags::RDONLY))

@@ -54,7 +54,7 @@ impl HostError {
         move |source| Self::Io { action, source }
     }
 
-    /// Whether the kernel denied this to the process.
+    /// Returns whether the kernel denied this to the process.
     pub(super) fn is_permission_denied(&self) -> bool {
         let kind = std::io::ErrorKind::PermissionDenied;
         matches!(self, Self::Io { source, .. } if source.kind() == kind)

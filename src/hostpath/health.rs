@@ -76,9 +76,9 @@ pub(super) enum PathState {
     Usable {
         /// The errors that the file system recorded.
         file_system_errors: u64,
-        /// Whether the file system refuses writes, although the mount does not.
+        /// True if the file system refuses writes, although the mount does not.
         refuses_writes: bool,
-        /// Whether the file system of the volume has no free block or inode.
+        /// True if the file system of the volume has no free block or inode.
         is_full: bool,
     },
     /// Nothing is mounted there.
@@ -252,7 +252,7 @@ fn path_conditions(id: &str, facts: &PathFacts) -> Vec<Condition> {
 pub(super) struct StorageFacts {
     /// The free bytes of the plugin's file system, or why they are unknown.
     pub(super) available_bytes: Result<u64, String>,
-    /// Whether the plugin's file system refuses writes.
+    /// True if the plugin's file system refuses writes.
     pub(super) refuses_writes: bool,
     /// Whether the catalogue can be read, or why not.
     pub(super) catalog: Result<(), String>,

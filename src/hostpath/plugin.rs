@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio_util::task::TaskTracker;
 use tonic::Status;
 
-use super::catalog::{Backing, Catalog, RecordState, VolumeRecord};
+use super::catalog::{Backing, Catalog, CatalogVolume, RecordState};
 use super::data::DataDir;
 use super::error::{HostError, OperationPending};
 use super::profile::{PluginCapability, PluginProfile};
@@ -124,7 +124,7 @@ impl Plugin {
         }
     }
 
-    /// Whether the plugin has this capability.
+    /// Returns whether the plugin has this capability.
     pub(super) fn has(&self, capability: PluginCapability) -> bool {
         self.profile.capabilities.has(capability)
     }
@@ -145,7 +145,7 @@ impl Plugin {
         })
     }
 
-    /// Whether an operation with this key is in progress.
+    /// Returns whether an operation with this key is in progress.
     pub(super) fn has_operation(&self, key: &OperationKey) -> bool {
         let pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         pending.contains(key)
@@ -198,7 +198,7 @@ impl Plugin {
     }
 
     /// Returns the volume with this ID if it is `Ready`.
-    pub(super) fn ready_volume(&self, id: &str) -> Result<Option<VolumeRecord>, HostError> {
+    pub(super) fn ready_volume(&self, id: &str) -> Result<Option<CatalogVolume>, HostError> {
         let record = self.catalog.volume(id)?;
         Ok(record.filter(|record| record.state == RecordState::Ready))
     }

@@ -88,13 +88,13 @@ fn source(
 
 /// A valid NodeStageVolume request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct StageRequest {
+pub(super) struct StageCall {
     pub(super) volume_id: String,
     pub(super) staging_path: String,
     pub(super) capability: VolumeCapability,
 }
 
-impl StageRequest {
+impl StageCall {
     pub(super) fn parse(request: &proto::NodeStageVolumeRequest) -> Result<Self, InvalidArgument> {
         let volume_id = volume_id(&request.volume_id)?;
         let staging_path = absolute("staging_target_path", &request.staging_target_path)?;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use tonic::{Code, Request, Status};
 
-use super::catalog::VolumeRecord;
+use super::catalog::CatalogVolume;
 use super::plugin::{Host, Plugin};
 use super::profile::{PluginCapabilities, PluginProfile};
 use super::recovery;
@@ -228,7 +228,7 @@ impl Simulation {
     }
 
     /// Returns the record of a volume.
-    fn recorded(&self, volume: u64) -> VolumeRecord {
+    fn recorded(&self, volume: u64) -> CatalogVolume {
         let catalog = &self.plugin.as_ref().unwrap().catalog;
         let found = catalog.volume(&self.model.volumes[&volume].id);
         found.unwrap().unwrap()

@@ -16,7 +16,7 @@ pub(super) fn to_proto(segments: &Segments) -> Option<proto::Topology> {
     })
 }
 
-/// Whether `here` matches every segment of `place`. Keys are compared without case.
+/// Returns whether `here` matches every segment of `place`. Keys are compared without case.
 pub(super) fn contains(topology: &proto::Topology, here: &Segments) -> bool {
     topology.segments.iter().all(|(key, value)| {
         here.iter()
@@ -24,7 +24,7 @@ pub(super) fn contains(topology: &proto::Topology, here: &Segments) -> bool {
     })
 }
 
-/// Whether a volume can be created here: one of the requisite topologies matches, or there is none.
+/// Returns whether a volume can be created here: one of the requisite topologies matches, or there is none.
 /// Preferred topologies never refuse a volume.
 pub(super) fn satisfies(requirement: &proto::TopologyRequirement, here: &Segments) -> bool {
     requirement.requisite.is_empty()

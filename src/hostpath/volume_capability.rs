@@ -25,7 +25,7 @@ pub(super) enum AccessMode {
 }
 
 impl AccessMode {
-    /// Whether a second target path on the node is refused (CSI, the table of NodePublishVolume).
+    /// Returns whether a second target path on the node is refused (CSI, the table of NodePublishVolume).
     pub(super) const fn has_one_target(self) -> bool {
         match self {
             Self::SingleNodeWriter | Self::SingleNodeReaderOnly | Self::SingleNodeSingleWriter => {
@@ -38,7 +38,7 @@ impl AccessMode {
         }
     }
 
-    /// Whether the mode requires the capability SINGLE_NODE_MULTI_WRITER (CSI 1.5).
+    /// Returns whether the mode requires the capability SINGLE_NODE_MULTI_WRITER (CSI 1.5).
     pub(super) const fn is_newer(self) -> bool {
         match self {
             Self::SingleNodeSingleWriter | Self::SingleNodeMultiWriter => true,
@@ -50,7 +50,7 @@ impl AccessMode {
         }
     }
 
-    /// Whether the mode forbids writing.
+    /// Returns whether the mode forbids writing.
     pub(super) const fn is_read_only(self) -> bool {
         match self {
             Self::SingleNodeReaderOnly | Self::MultiNodeReaderOnly => true,
@@ -69,7 +69,7 @@ pub(super) struct VolumeCapability {
     pub(super) access_mode: AccessMode,
     #[serde(default)]
     pub(super) flags: MountFlags,
-    /// Whether the volume is used as a block device.
+    /// True if the volume is used as a block device.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) is_block: bool,
     /// The required file system; `None` allows any.
@@ -204,7 +204,7 @@ impl VolumeCapability {
         Ok(())
     }
 
-    /// Whether this capability forbids writing.
+    /// Returns whether this capability forbids writing.
     pub(super) fn is_read_only(&self) -> bool {
         self.flags.read_only || self.access_mode.is_read_only()
     }

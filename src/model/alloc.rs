@@ -63,12 +63,12 @@ impl ClientStatus {
         }
     }
 
-    /// Whether the client itself reported that the tasks have ended. A server sets `lost` without its client.
+    /// Returns whether the client itself reported that the tasks have ended. A server sets `lost` without its client.
     pub fn has_ended(&self) -> bool {
         !self.may_still_write(NodeContact::Up)
     }
 
-    /// Whether the server expects no other status. It does not say that no task writes any more:
+    /// Returns whether the server expects no other status. It does not say that no task writes any more:
     /// [`Self::may_still_write`] does.
     pub fn is_terminal(&self) -> bool {
         match self {
@@ -77,7 +77,7 @@ impl ClientStatus {
         }
     }
 
-    /// Whether a task of the allocation may still write to its volumes. A task that is shutting down may
+    /// Returns whether a task of the allocation may still write to its volumes. A task that is shutting down may
     /// (Nomad GH-26831), and so may one that is lost or unknown: the server writes these words when it
     /// does *not* hear from the node. Unknown never means that it has ended.
     pub fn may_still_write(&self, node: NodeContact) -> bool {

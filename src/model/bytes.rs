@@ -70,7 +70,7 @@ impl Bytes {
         self.0
     }
 
-    /// Whether the size is zero, which means "not given" in a capacity range.
+    /// Returns whether the size is zero, which means "not given" in a capacity range.
     pub const fn is_zero(self) -> bool {
         self.0 == 0
     }
@@ -203,7 +203,7 @@ pub struct CapacityRange {
 }
 
 impl CapacityRange {
-    /// Whether both limits are missing. No range is then sent to the plugin (Nomad GH-11238).
+    /// Returns whether both limits are missing. No range is then sent to the plugin (Nomad GH-11238).
     pub fn is_unset(self) -> bool {
         self.min.is_zero() && self.max.is_zero()
     }

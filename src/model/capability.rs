@@ -47,7 +47,7 @@ impl AccessMode {
         Self::ALL.into_iter().find(|mode| mode.as_str() == text)
     }
 
-    /// Whether any node may write.
+    /// Returns whether any node may write.
     pub const fn allows_writes(self) -> bool {
         match self {
             Self::SingleNodeReaderOnly | Self::MultiNodeReaderOnly => false,

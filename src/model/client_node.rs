@@ -19,7 +19,7 @@ pub enum NodeSight {
 }
 
 impl NodeSight {
-    /// What the server's record of the node's allocations is worth.
+    /// Returns what the server's record of the node's allocations is worth.
     pub const fn contact(&self) -> NodeContact {
         match self {
             Self::Up => NodeContact::Up,
@@ -38,9 +38,9 @@ pub struct ClientNode {
     pub name: String,
     /// The server's word: `initializing`, `ready`, `down` or `disconnected`.
     pub status: String,
-    /// Whether an operator declared that it cannot write any more. Only the agent fences nodes.
+    /// True if an operator declared that it cannot write any more. Only the agent fences nodes.
     pub is_fenced: bool,
-    /// Whether a fenced node has returned, and is swept before it is used.
+    /// True if a fenced node has returned, and is swept before it is used.
     pub has_returned: bool,
     /// Why the node has its status, in the server's words.
     pub description: String,
@@ -49,12 +49,12 @@ pub struct ClientNode {
 }
 
 impl ClientNode {
-    /// Whether the server can call the node.
+    /// Returns whether the server can call the node.
     pub fn is_ready(&self) -> bool {
         self.status == "ready"
     }
 
-    /// What the server's record of the node's allocations is worth. A node that is missing in a complete
+    /// Returns what the server's record of the node's allocations is worth. A node that is missing in a complete
     /// list was purged: [`NodeContact::Gone`].
     pub fn contact(&self) -> NodeContact {
         self.sight().contact()

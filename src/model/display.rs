@@ -88,7 +88,7 @@ pub fn visible_char(c: char) -> char {
 }
 
 /// Returns whether a terminal does not show a character but obeys it: control characters (C0 and
-/// C1), controls of the writing direction, and characters without width, such as those of tags.
+/// C1), bidirectional control characters, and characters without width, such as those of tags.
 pub fn is_invisible(c: char) -> bool {
     c.is_control()
         || matches!(c,

@@ -61,7 +61,7 @@ impl ExternalVolume {
 /// The condition of a volume as its provider reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Condition {
-    /// Whether the volume has a problem.
+    /// True if the volume has a problem.
     pub abnormal: bool,
     /// A description for users.
     pub message: String,

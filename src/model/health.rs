@@ -20,7 +20,7 @@ pub struct VolumeStatus {
 }
 
 impl VolumeStatus {
-    /// Whether decisions may depend on it. A kind that is not known is only shown.
+    /// Returns whether decisions may depend on it. A kind that is not known is only shown.
     pub const fn is_known(&self) -> bool {
         !matches!(self.kind, VolumeStatusKind::Unknown(_))
     }

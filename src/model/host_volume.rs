@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct HostVolume {
     /// The absolute path on the node.
     pub path: PathBuf,
-    /// Whether jobs can only read it.
+    /// True if jobs can only read it.
     pub read_only: bool,
 }
 

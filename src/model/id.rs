@@ -103,7 +103,7 @@ impl NamespacedId {
         Self { namespace, id }
     }
 
-    /// Whether a text of a command line names it: `ID` or `NAMESPACE/ID`. An ID contains no slash.
+    /// Returns whether a text of a command line names it: `ID` or `NAMESPACE/ID`. An ID contains no slash.
     pub fn is_named(&self, text: &str) -> bool {
         match text.split_once('/') {
             Some((namespace, id)) => self.namespace.as_str() == namespace && self.id.as_str() == id,

@@ -11,7 +11,7 @@ pub struct LimitField<L> {
     pub name: &'static str,
     /// What it limits.
     pub what: &'static str,
-    /// Whether the value is a size in bytes.
+    /// True if the value is a size in bytes.
     pub is_size: bool,
     /// The least and the greatest value.
     pub range: (usize, usize),

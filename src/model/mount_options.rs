@@ -19,17 +19,17 @@ impl MountOptions {
     /// The text that Nomad returns instead of flags.
     pub const REDACTED: &'static str = "[REDACTED]";
 
-    /// Whether the flags come from a server that hides them, so their values are unknown.
+    /// Returns whether the flags come from a server that hides them, so their values are unknown.
     pub fn are_redacted(&self) -> bool {
         self.mount_flags.iter().any(|flag| flag == Self::REDACTED)
     }
 
-    /// Whether neither type nor flags are given.
+    /// Returns whether neither type nor flags are given.
     pub fn is_empty(&self) -> bool {
         self.fs_type.is_empty() && self.mount_flags.is_empty()
     }
 
-    /// Whether type and flags are the same. Nomad ignores the order of flags and duplicates.
+    /// Returns whether type and flags are the same. Nomad ignores the order of flags and duplicates.
     pub fn is_equivalent_to(&self, other: &Self) -> bool {
         let sorted = |flags: &[String]| {
             let mut flags: Vec<_> = flags.to_vec();

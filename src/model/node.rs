@@ -29,13 +29,13 @@ pub struct Node {
     pub datacenter: String,
     /// The status on the server.
     pub status: NodeStatus,
-    /// Whether allocations may be placed there. An operator changes it.
+    /// True if allocations may be placed there. An operator changes it.
     #[serde(default = "eligible", skip_serializing_if = "is_eligible")]
     pub is_eligible: bool,
-    /// Whether its allocations must leave it. Only an ineligible node drains.
+    /// True if its allocations must leave it. Only an ineligible node drains.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_draining: bool,
-    /// Whether system jobs stay while it drains.
+    /// True if system jobs stay while it drains.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keeps_system_jobs: bool,
     /// The drivers that run tasks there, and what each can mount.

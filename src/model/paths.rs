@@ -10,7 +10,7 @@
 //! A volume has one staging path on a node, whatever it is registered as and used for (W48). Every ID is
 //! one path segment: characters other than ASCII letters, digits, `-`, `_` and inner dots are escaped,
 //! and a long one ends with its hash (W49). Different IDs have different segments, and no path leaves
-//! its root. All of one volume is in one directory, which only its lane changes. The root has two names where the plugin sees another file system than the agent.
+//! its root. All of one volume is in one directory, which only its call lock changes. The root has two names where the plugin sees another file system than the agent.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -122,9 +122,9 @@ impl MountRoot {
         (is_one && is_target).then(|| TargetPath(self.place(relative)))
     }
 
-    fn place(&self, relative: &Path) -> Place {
+    fn place(&self, relative: &Path) -> PathPair {
         debug_assert!(is_plain(relative), "{} leaves its root", relative.display());
-        Place {
+        PathPair {
             host: self.host.join(relative).join(MOUNT),
             plugin: self.plugin.join(relative).join(MOUNT),
         }
@@ -133,12 +133,12 @@ impl MountRoot {
 
 /// One mount point by its two names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-struct Place {
+struct PathPair {
     host: PathBuf,
     plugin: PathBuf,
 }
 
-impl Place {
+impl PathPair {
     fn directory(&self) -> &Path {
         self.host.parent().unwrap_or(&self.host)
     }
@@ -146,11 +146,11 @@ impl Place {
 
 /// Where a volume is staged on a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct StagingPath(Place);
+pub struct StagingPath(PathPair);
 
 /// Where a volume is published for one allocation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct TargetPath(Place);
+pub struct TargetPath(PathPair);
 
 macro_rules! paths {
     ($($name:ident)*) => {$(

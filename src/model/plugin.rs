@@ -24,7 +24,7 @@ pub struct HealthCount {
 /// The health of one instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Health {
-    /// Whether the last probe succeeded.
+    /// True if the last probe succeeded.
     pub healthy: bool,
     /// `healthy`, or the reason why not.
     pub description: String,
@@ -90,7 +90,7 @@ pub struct NodeCapabilities {
 }
 
 impl NodeCapabilities {
-    /// Whether the node reports statistics of published volumes: VOLUME_CONDITION made that mandatory until CSI 1.12.
+    /// Returns whether the node reports statistics of published volumes: VOLUME_CONDITION made that mandatory until CSI 1.12.
     pub const fn reports_stats(&self) -> bool {
         self.get_volume_stats || self.volume_condition
     }
@@ -149,7 +149,7 @@ pub struct PluginSummary {
     pub id: PluginId,
     /// The plugin's name from GetPluginInfo.
     pub provider: String,
-    /// Whether the plugin needs a controller.
+    /// True if the plugin needs a controller.
     pub controller_required: bool,
     /// The health of controllers.
     pub controllers: HealthCount,

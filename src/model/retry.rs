@@ -28,7 +28,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Whether the caller retries the call before its deadline.
+    /// Returns whether the caller retries the call before its deadline.
     pub fn is_retried(self) -> bool {
         match self {
             Self::Retry | Self::RetryBriefly | Self::RetryUnknownOutcome => true,
@@ -38,7 +38,7 @@ impl Verdict {
         }
     }
 
-    /// Whether the call may have taken effect although it failed.
+    /// Returns whether the call may have taken effect although it failed.
     pub fn may_have_taken_effect(self) -> bool {
         match self {
             Self::RetryUnknownOutcome | Self::FailedUnknownOutcome | Self::AlreadyDone => true,

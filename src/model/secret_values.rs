@@ -33,7 +33,7 @@ const MOST_PLACES: usize = 16;
 #[derive(Default)]
 pub struct SecretValues {
     values: VecDeque<Secret>,
-    /// Whether a part of a value is no secret.
+    /// True if a part of a value is no secret.
     only_whole: bool,
     bytes: usize,
     /// The values that start with these bytes.
@@ -132,7 +132,7 @@ impl SecretValues {
         }
     }
 
-    /// Whether there is no value.
+    /// Returns whether there is no value.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
@@ -166,7 +166,7 @@ impl SecretValues {
         Some(hidden)
     }
 
-    /// Whether the text contains a whole value that is long enough to be no coincidence.
+    /// Returns whether the text contains a whole value that is long enough to be no coincidence.
     pub fn is_in_address(&self, text: &str) -> bool {
         let values = self.values.iter();
         let mut long = values.filter(|value| value.len() >= SHORTEST_IN_ADDRESS);
@@ -226,7 +226,7 @@ impl SecretValues {
     }
 }
 
-/// Whether a text that goes on with these bytes was cut off before them.
+/// Returns whether a text that goes on with these bytes was cut off before them.
 fn is_cut_off(rest: &[u8]) -> bool {
     let end = rest.iter().all(|byte| !byte.is_ascii_alphanumeric());
     let is_short = rest.len() <= 4;
@@ -350,7 +350,7 @@ impl Reading {
     }
 }
 
-/// What one letter of base64 stands for, in the usual alphabet and in that of URLs.
+/// Returns what one letter of base64 stands for, in the usual alphabet and in that of URLs.
 fn six_bits(letter: u8) -> Option<u8> {
     match letter {
         b'A'..=b'Z' => Some(letter - b'A'),

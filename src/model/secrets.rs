@@ -31,7 +31,7 @@ impl Secrets {
             .is_some()
     }
 
-    /// Whether there are no secrets.
+    /// Returns whether there are no secrets.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -137,7 +137,7 @@ impl std::fmt::Debug for SecretRef {
 pub struct SecretRefs(BTreeMap<String, SecretRef>);
 
 impl SecretRefs {
-    /// Whether there are no secrets.
+    /// Returns whether there are no secrets.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -245,7 +245,7 @@ impl SealedSecrets {
         &self.0
     }
 
-    /// Whether there are no secrets.
+    /// Returns whether there are no secrets.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -259,7 +259,7 @@ impl SealedSecrets {
         format!("{}{}", Self::TEXT_PREFIX, hex(&self.0).collect::<String>())
     }
 
-    /// Whether a text is a sealed value.
+    /// Returns whether a text is a sealed value.
     pub fn is_text(text: &str) -> bool {
         text.starts_with(Self::TEXT_PREFIX)
     }
@@ -346,23 +346,23 @@ mod tests {
     #[test]
     fn resolve_returns_the_errors_of_all_sources() {
         let literal = |value: &str| SecretRef::Literal(Secret::new(value.into()));
-        let wanted = SecretRefs::from_iter([
+        let desired = SecretRefs::from_iter([
             ("a", SecretRef::Env("A".into())),
             ("b", literal("hunter2")),
             ("c", SecretRef::File("c.txt".into())),
         ]);
-        assert!(wanted.literal().is_none());
-        let shown = format!("{wanted:?}");
+        assert!(desired.literal().is_none());
+        let shown = format!("{desired:?}");
         assert!(
             !shown.contains("hunter2") && shown.contains("c.txt"),
             "{shown}"
         );
-        let missing = wanted.resolve(|key, from| match from.literal() {
+        let missing = desired.resolve(|key, from| match from.literal() {
             Some(value) => Ok(Secret::new(value.into())),
             None => Err(key.to_owned()),
         });
         assert_eq!(missing, Err(vec!["a".to_owned(), "c".to_owned()]));
-        let found = wanted.resolve(|key, _| Ok::<_, ()>(Secret::new(key.into())));
+        let found = desired.resolve(|key, _| Ok::<_, ()>(Secret::new(key.into())));
         let expected = Secrets::from_iter([("a", "a"), ("b", "b"), ("c", "c")]);
         assert_eq!(found, Ok(expected.clone()));
         assert_eq!(SecretRefs::from(&expected).literal(), Some(expected));

@@ -61,7 +61,7 @@ impl ServerVersion {
         })
     }
 
-    /// Whether this is that release or a later one. A beta counts as its release.
+    /// Returns whether this is that release or a later one. A beta counts as its release.
     pub fn is_at_least(&self, major: u32, minor: u32, patch: u32) -> bool {
         (self.major, self.minor, self.patch) >= (major, minor, patch)
     }

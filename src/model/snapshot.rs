@@ -16,6 +16,6 @@ pub struct Snapshot {
     pub size: Bytes,
     /// The creation time in nanoseconds since the epoch; 0 if unknown.
     pub create_time: i64,
-    /// Whether a volume can be created from the snapshot now.
+    /// True if a volume can be created from the snapshot now.
     pub is_ready: bool,
 }

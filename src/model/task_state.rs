@@ -52,7 +52,7 @@ pub struct TaskEvent {
 pub struct TaskState {
     /// Where it is.
     pub phase: TaskPhase,
-    /// Whether it failed for good.
+    /// True if it failed for good.
     pub has_failed: bool,
     /// How often it was restarted.
     pub restarts: u32,

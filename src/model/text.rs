@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// An unchangeable text. A clone is the same memory.
+/// An unchangeable text. Clones share their state.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Text(Arc<str>);
 
@@ -14,7 +14,7 @@ pub(super) const COMMON: &str = "default";
 static COMMON_TEXT: LazyLock<Text> = LazyLock::new(|| Text(COMMON.into()));
 
 impl Text {
-    /// Whether there is another clone.
+    /// Returns whether there is another clone.
     pub fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }

@@ -12,7 +12,7 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// Whether this topology has all segments of `other` (Nomad GH-24522).
+    /// Returns whether this topology has all segments of `other` (Nomad GH-24522).
     pub fn is_within(&self, other: &Self) -> bool {
         other
             .segments
@@ -44,12 +44,12 @@ pub struct TopologyRequest {
 }
 
 impl TopologyRequest {
-    /// Whether the request is empty.
+    /// Returns whether the request is empty.
     pub fn is_empty(&self) -> bool {
         self.required.is_empty() && self.preferred.is_empty()
     }
 
-    /// Whether both contain the same topologies in any order.
+    /// Returns whether both contain the same topologies in any order.
     pub fn is_equivalent_to(&self, other: &Self) -> bool {
         fn set(list: &[Topology]) -> BTreeSet<&Topology> {
             list.iter().collect()

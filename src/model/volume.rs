@@ -50,7 +50,7 @@ pub struct VolumeRequest<S = Secrets> {
     pub parameters: Option<BTreeMap<String, String>>,
     /// The provider's volume context, opaque; valid for registration only.
     pub context: Option<BTreeMap<String, String>>,
-    /// Whether the user allows a second registration of the same data.
+    /// True if the user allows a second registration of the same data.
     pub share: bool,
 }
 
@@ -157,7 +157,7 @@ pub struct VolumeSummary {
     pub plugin_id: PluginId,
     /// The plugin's name from GetPluginInfo.
     pub provider: String,
-    /// Whether an allocation that uses the volume can be placed.
+    /// True if an allocation that uses the volume can be placed.
     pub schedulable: bool,
     /// The access mode of current claims.
     pub access_mode: Option<AccessMode>,
@@ -235,9 +235,9 @@ pub struct Volume {
     pub write_allocs: BTreeSet<AllocId>,
     /// The claiming allocations that the server still knows.
     pub allocs: Vec<Alloc>,
-    /// Whether an allocation that uses the volume can be placed.
+    /// True if an allocation that uses the volume can be placed.
     pub schedulable: bool,
-    /// Whether the plugin needs a controller.
+    /// True if the plugin needs a controller.
     pub controller_required: bool,
     /// The health of the plugin's controllers.
     pub controllers: HealthCount,
@@ -286,12 +286,12 @@ impl Volume {
         self.write_allocs.iter().chain(&self.read_allocs)
     }
 
-    /// Whether any allocation claims the volume.
+    /// Returns whether any allocation claims the volume.
     pub fn is_claimed(&self) -> bool {
         self.claiming_allocs().next().is_some()
     }
 
-    /// Whether an access mode or an attachment mode is in effect.
+    /// Returns whether an access mode or an attachment mode is in effect.
     pub fn has_active_mode(&self) -> bool {
         self.access_mode.is_some() || self.attachment_mode.is_some()
     }

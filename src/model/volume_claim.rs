@@ -34,11 +34,11 @@ pub struct VolumeClaim {
     pub access_mode: String,
     /// The attachment mode.
     pub attachment_mode: String,
-    /// Whether the allocation only reads.
+    /// True if the allocation only reads.
     pub read_only: bool,
     /// `publishing`, `published`, `cutting-off`, `unpublishing` or `detaching`.
     pub state: String,
-    /// Whether the target path can be used.
+    /// True if the target path can be used.
     pub is_published: bool,
     /// The target path on the node; empty until it is published.
     pub target_path: String,
@@ -53,7 +53,7 @@ pub struct VolumeClaim {
 }
 
 impl VolumeClaim {
-    /// Whether the claim is given back, and the volume is being undone on its node.
+    /// Returns whether the claim is given back, and the volume is being undone on its node.
     pub fn is_in_release(&self) -> bool {
         matches!(self.state.as_str(), "unpublishing" | "detaching")
     }

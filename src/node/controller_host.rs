@@ -1,14 +1,14 @@
 //! [`ControllerHost`] over the controllers that run on this machine.
 //!
-//! Attach and detach take the controller lane of their volume, which deletes, expansions and snapshots
+//! Attach and detach take the controller call lock of their volume, which deletes, expansions and snapshots
 //! take too. The request names the instance; no other one is called.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::call_lanes::{CallLanes, LaneKey, LanePermit, PluginCalls, PluginProcess};
 use super::registry::{Registry, RunningInstance};
+use super::volume_call_locks::{LaneKey, LanePermit, PluginCalls, PluginProcess, VolumeCallLocks};
 use nomad_csi_model::{
     ControllerCapabilities, HostSession, PluginId, PublishContext, RemoteVolume,
 };
@@ -23,7 +23,7 @@ pub struct LocalControllerHost {
     registry: Arc<Registry>,
 }
 
-/// A controller that may be called on a lane.
+/// A controller that may be called on a call lock.
 struct Callee {
     permit: LanePermit,
     process: PluginProcess,
@@ -37,8 +37,8 @@ impl LocalControllerHost {
         Self { registry }
     }
 
-    fn lanes(&self) -> &CallLanes {
-        self.registry.lanes()
+    fn call_locks(&self) -> &VolumeCallLocks {
+        self.registry.call_locks()
     }
 
     fn admit(
@@ -47,9 +47,9 @@ impl LocalControllerHost {
         volume: &RemoteVolume,
         operation: HostOperation,
     ) -> Result<Callee, HostError> {
-        let permit = self
-            .lanes()
-            .admit(LaneKey::Controller(volume.clone()), order, operation)?;
+        let permit =
+            self.call_locks()
+                .admit(LaneKey::Controller(volume.clone()), order, operation)?;
         let plugin = &volume.plugin_id;
         let RunningInstance {
             connection,
@@ -81,7 +81,7 @@ impl LocalControllerHost {
 #[async_trait]
 impl ControllerHost for LocalControllerHost {
     fn session(&self) -> HostSession {
-        self.lanes().session()
+        self.call_locks().session()
     }
 
     async fn publish(
@@ -105,7 +105,9 @@ impl ControllerHost for LocalControllerHost {
             let call = controller.controller_publish_volume(message);
             calls.send(call).await
         };
-        self.lanes().run(callee.permit, callee.process, work).await
+        self.call_locks()
+            .run(callee.permit, callee.process, work)
+            .await
     }
 
     async fn unpublish(
@@ -124,7 +126,9 @@ impl ControllerHost for LocalControllerHost {
             let call = controller.controller_unpublish_volume(message);
             calls.send(call).await
         };
-        self.lanes().run(callee.permit, callee.process, work).await
+        self.call_locks()
+            .run(callee.permit, callee.process, work)
+            .await
     }
 }
 

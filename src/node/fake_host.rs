@@ -1,4 +1,4 @@
-//! A host over the strict fake plugin, for tests: its lanes, its directories and its mount table.
+//! A host over the strict fake plugin, for tests: its call locks, its directories and its mount table.
 //!
 //! The plugin is on the node `i-42`, and sees the directory of its volumes under another name.
 //! [`FakeHost::restart`] is the agent's next process on the same machine.
@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use super::call_lanes::CallLanes;
 use super::controller_host::LocalControllerHost;
 use super::process_run::ProcessRun;
 use super::registry::{Registry, RunningInstance};
+use super::volume_call_locks::VolumeCallLocks;
 use super::volume_manager::{MountDirectories, VolumeManager};
 use nomad_csi_model::{
     AccessMode, AllocId, AttachmentMode, Bytes, Capability, CapacityRange, ControllerCapabilities,
@@ -122,7 +122,7 @@ impl FakeHost {
         directory: Arc<tempfile::TempDir>,
         (session, mode): (&'static str, AttachmentMode),
     ) -> Self {
-        let registry = Arc::new(Registry::new(CallLanes::new(session.into())));
+        let registry = Arc::new(Registry::new(VolumeCallLocks::new(session.into())));
         let events = Arc::new(FakeEvents::default());
         let directories = MountDirectories {
             base: directory.path().to_owned(),

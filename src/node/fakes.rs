@@ -376,9 +376,9 @@ pub(crate) struct FakeDriver {
     pub(crate) failures: Mutex<VecDeque<std::io::ErrorKind>>,
     processes: Mutex<BTreeMap<usize, watch::Sender<Option<String>>>>,
     started: watch::Sender<usize>,
-    /// Whether processes ignore every signal, as those that wait for a disk do.
+    /// True if processes ignore every signal, as those that wait for a disk do.
     pub(crate) is_stuck: Arc<AtomicBool>,
-    /// Whether processes run already, so that the agent does not stop them.
+    /// True if processes run already, so that the agent does not stop them.
     pub(crate) runs_already: bool,
 }
 
@@ -411,7 +411,7 @@ impl FakeDriver {
         self.processes.lock().unwrap()[&number].send_replace(Some(how.to_owned()));
     }
 
-    /// Whether every process has ended.
+    /// Returns whether every process has ended.
     pub(crate) fn all_ended(&self) -> bool {
         self.processes
             .lock()

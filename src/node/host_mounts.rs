@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::task_mounts::MountTargets;
 use nomad_csi_model::{HostVolume, JobVolume, JobVolumeKind, TaskGroup};
 
-/// Whether a volume of a group is a host volume.
+/// Returns whether a volume of a group is a host volume.
 pub(super) fn is_host_volume(volume: &JobVolume) -> bool {
     matches!(volume.kind, JobVolumeKind::Host { .. })
 }

@@ -48,8 +48,8 @@ pub(super) async fn check_host_volume(
     };
     let record = format!("{}.json", segment(&path.to_string_lossy()));
     let record = data.join(RECORDS).join(record);
-    let (file, wanted, now) = (record.clone(), path.to_owned(), around.clone());
-    let recorded = blocking(move || read_or_record(&file, wanted, now)).await;
+    let (file, desired, now) = (record.clone(), path.to_owned(), around.clone());
+    let recorded = blocking(move || read_or_record(&file, desired, now)).await;
     let recorded = recorded.map_err(|error| {
         let record = record.display();
         format!(

@@ -4,13 +4,11 @@
 //! [`Registry`], where the server half finds it, and reports the plugin's health to
 //! [`nomad_csi_ports::PluginObserver`]; a [`PluginHost`] does so for plugins that are tasks of jobs.
 //! [`VolumeManager`] and [`LocalControllerHost`] carry out the steps of
-//! claims that the server decides, one at a time for a volume ([`CallLanes`]). Processes, sockets, mounts
+//! claims that the server decides, one at a time for a volume ([`VolumeCallLocks`]). Processes, sockets, mounts
 //! and gRPC are behind ports.
 
 mod alloc_directory;
 mod alloc_runner;
-mod call_lane;
-mod call_lanes;
 mod controller_host;
 pub mod driver;
 #[cfg(test)]
@@ -21,12 +19,12 @@ mod fingerprint;
 mod host_mounts;
 mod host_volume_mounts;
 mod interpolation;
-mod laned_controller;
 pub mod mounts;
 mod plugin_tasks;
 mod process_run;
 mod published_source;
 mod registry;
+mod serialized_controller;
 mod source_comparison;
 mod supervisor;
 mod task_driver;
@@ -36,13 +34,13 @@ mod task_mounts;
 mod task_program;
 mod task_record;
 mod task_run;
+mod volume_call_lock;
+mod volume_call_locks;
 mod volume_files;
 mod volume_manager;
 mod volume_steps;
 
 pub use alloc_runner::{AllocRunnerDeps, AllocRunners, interrupt_alloc};
-pub use call_lane::{CallLane, LaneRefusal};
-pub use call_lanes::CallLanes;
 pub use controller_host::LocalControllerHost;
 pub use plugin_tasks::{PluginHost, PluginHostDeps};
 pub use process_run::ProcessRun;
@@ -54,4 +52,6 @@ pub use task_run::{
     DriverConfig, LimitReached, LimitsReached, LogFile, LogLimits, LogSlice, MockScript, RunDriver,
     RunEnd, RunError, RunRequest, RunStart, RunStatus, TaskMount, TaskProgram, TaskUser,
 };
+pub use volume_call_lock::{CallLockRefusal, VolumeCallLock};
+pub use volume_call_locks::VolumeCallLocks;
 pub use volume_manager::{MountDirectories, VolumeManager};

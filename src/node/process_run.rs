@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-/// One run of a process. A clone is the same run.
+/// One run of a process. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub struct ProcessRun {
     gone: CancellationToken,
@@ -28,7 +28,7 @@ impl ProcessRun {
         self.calls.len()
     }
 
-    /// Whether the process is known to be gone.
+    /// Returns whether the process is known to be gone.
     pub fn is_gone(&self) -> bool {
         self.gone.is_cancelled()
     }

@@ -5,7 +5,7 @@
 //! allocation again replaces its connection. Nothing is stored: after a restart the supervisors
 //! register their tasks.
 //!
-//! Every connection has a controller that takes the lanes of this process.
+//! Every connection has a controller that takes the call locks of this process.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 
-use super::call_lanes::{CallLanes, PluginProcess};
-use super::laned_controller::LanedController;
 use super::process_run::ProcessRun;
+use super::serialized_controller::SerializedController;
+use super::volume_call_locks::{PluginProcess, VolumeCallLocks};
 use nomad_csi_model::{AllocId, ControllerCapabilities, NodeCapabilities, PluginId};
 use nomad_csi_ports::{HostError, PluginConnection, PluginDirectory};
 
@@ -37,24 +37,24 @@ pub struct RunningInstance {
 
 /// The live connections of one node.
 pub struct Registry {
-    lanes: CallLanes,
+    call_locks: VolumeCallLocks,
     instances: Mutex<Instances>,
 }
 
 type Instances = BTreeMap<(PluginId, AllocId), RunningInstance>;
 
 impl Registry {
-    /// A registry without plugins, whose controllers take these lanes.
-    pub fn new(lanes: CallLanes) -> Self {
+    /// A registry without plugins, whose controllers take these call locks.
+    pub fn new(call_locks: VolumeCallLocks) -> Self {
         Self {
-            lanes,
+            call_locks,
             instances: Mutex::default(),
         }
     }
 
-    /// The lanes of this process.
-    pub fn lanes(&self) -> &CallLanes {
-        &self.lanes
+    /// The call locks of this process.
+    pub fn call_locks(&self) -> &VolumeCallLocks {
+        &self.call_locks
     }
 
     /// Registers the instance of `plugin` that `alloc` runs.
@@ -98,9 +98,9 @@ impl PluginDirectory for Registry {
     async fn instance(&self, plugin: &PluginId, alloc: &AllocId) -> Option<PluginConnection> {
         let key = (plugin.clone(), alloc.clone());
         let instance = self.locked().get(&key).cloned()?;
-        let controller = LanedController {
+        let controller = SerializedController {
             inner: instance.connection.controller,
-            lanes: self.lanes.clone(),
+            call_locks: self.call_locks.clone(),
             process: PluginProcess {
                 plugin: plugin.clone(),
                 alloc: alloc.clone(),
@@ -120,7 +120,7 @@ mod tests {
     use crate::fakes::FakePlugin;
 
     fn empty() -> Registry {
-        Registry::new(CallLanes::new("session".into()))
+        Registry::new(VolumeCallLocks::new("session".into()))
     }
 
     async fn current(registry: &Registry, plugin: &str, alloc: &str) -> Option<String> {

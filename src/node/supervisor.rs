@@ -154,7 +154,7 @@ pub struct Supervisor {
     status: watch::Sender<TaskStatus>,
     /// The last process. It is gone when it was waited for, or when the driver has started the next one.
     last_run: ProcessRun,
-    /// Whether a process that the agent leaves running may be carrying out calls.
+    /// True if a process that the agent leaves running may be carrying out calls.
     leaves_calls: bool,
 }
 

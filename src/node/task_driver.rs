@@ -40,7 +40,7 @@ pub struct DriverError {
 }
 
 impl DriverError {
-    /// Whether a process of the task may still be running, and carrying out calls.
+    /// Returns whether a process of the task may still be running, and carrying out calls.
     pub fn leaves_process(&self) -> bool {
         use std::io::ErrorKind::{ResourceBusy, TimedOut};
         matches!(self.source.kind(), ResourceBusy | TimedOut)

@@ -194,7 +194,7 @@ fn next_position(files: &[OutputFile], position: LogPosition) -> LogPosition {
     found
 }
 
-/// Whether there are bytes after a place.
+/// Returns whether there are bytes after a place.
 fn has_more(files: &[OutputFile], position: LogPosition) -> bool {
     files.iter().any(|file| {
         let is_same = (file.start.run, file.start.file) == (position.run, position.file);

@@ -21,7 +21,7 @@ pub struct TaskMount {
     pub source: PathBuf,
     /// The absolute path in the task.
     pub destination: PathBuf,
-    /// Whether the task may not write. Refused for a device node, which stays writable on a read-only mount. With
+    /// True if the task may not write. Refused for a device node, which stays writable on a read-only mount. With
     /// [`PropagationMode::HostToTask`], a mount that the host makes below it later is as the host made it.
     pub read_only: bool,
     /// Which way mounts travel. [`PropagationMode::Bidirectional`] needs a source on a shared mount.
@@ -211,7 +211,7 @@ impl LimitsReached {
         processes: None,
     };
 
-    /// Whether no limit was reached.
+    /// Returns whether no limit was reached.
     pub fn is_none(&self) -> bool {
         *self == Self::NONE
     }

@@ -40,7 +40,7 @@ const MOST_KEPT: u32 = 10_000;
 
 /// The content of the file beside a mount point.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct VolumeRecord {
+pub(super) struct VolumeFile {
     /// The volume.
     #[serde(flatten)]
     pub(super) volume: RemoteVolume,
@@ -55,8 +55,8 @@ pub(super) struct VolumeRecord {
     pub(super) source: Option<SourceIdentity>,
 }
 
-impl VolumeRecord {
-    /// Whether a volume was mounted at the place for certain, if nothing is mounted there now.
+impl VolumeFile {
+    /// Returns whether a volume was mounted at the place for certain, if nothing is mounted there now.
     pub(super) fn has_lost_mount(&self) -> bool {
         let source = self.source.as_ref();
         self.target.is_some() || source.is_some_and(|source| source.mount.is_some())
@@ -65,7 +65,7 @@ impl VolumeRecord {
 
 /// A mount point with what is around it, on the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct MountPoint {
     /// The mount point.
     pub(super) mount: PathBuf,
     /// Directories from the outermost to the one around the mount point, which the agent creates.
@@ -73,7 +73,7 @@ pub(super) struct Place {
     record: PathBuf,
 }
 
-impl Place {
+impl MountPoint {
     /// The place of a staging.
     pub(super) fn of_staging(root: &MountRoot, path: &StagingPath) -> Self {
         Self {
@@ -96,11 +96,11 @@ impl Place {
     ///
     /// # Errors
     /// If it cannot be read or is damaged.
-    pub(super) fn read(&self) -> Result<Option<VolumeRecord>, HostFileError> {
+    pub(super) fn read(&self) -> Result<Option<VolumeFile>, HostFileError> {
         read_record(&self.record)
     }
 
-    /// Whether the record says what is at the mount point.
+    /// Returns whether the record says what is at the mount point.
     ///
     /// # Errors
     /// If it cannot be read or is damaged.
@@ -118,7 +118,7 @@ impl Place {
         }
         match std::fs::symlink_metadata(&self.mount) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Holder::Nothing),
-            Ok(_) | Err(_) => Ok(Holder::Unnamed),
+            Ok(_) | Err(_) => Ok(Holder::Unknown),
         }
     }
 
@@ -128,7 +128,7 @@ impl Place {
     /// If something cannot be created or synced.
     pub(super) fn prepare(
         &self,
-        record: &VolumeRecord,
+        record: &VolumeFile,
         is_new: bool,
         durability: Durability,
     ) -> Result<(), HostFileError> {
@@ -237,7 +237,7 @@ impl Place {
         Ok(Some(kept))
     }
 
-    /// Whether a directory has entries, or a file of the host has bytes. A device is neither.
+    /// Returns whether a directory has entries, or a file of the host has bytes. A device is neither.
     fn has_content(&self, found: &Metadata) -> io::Result<bool> {
         if found.is_dir() {
             let first = std::fs::read_dir(&self.mount)?.next();
@@ -300,24 +300,24 @@ pub(super) enum Holder {
     /// The volume of the record.
     Volume(RemoteVolume),
     /// There is a mount point without a record. Something may be mounted there.
-    Unnamed,
+    Unknown,
 }
 
 /// What the agent's directories have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum LeftoverMount {
     /// A staging.
-    Staging(Place, VolumeRecord),
+    Staging(MountPoint, VolumeFile),
     /// A target, and where its plugin sees it.
-    Target(Place, TargetPath, VolumeRecord),
+    Target(MountPoint, TargetPath, VolumeFile),
 }
 
-impl Found {
+impl LeftoverMount {
     pub(super) fn volume(&self) -> &RemoteVolume {
         &self.record().volume
     }
 
-    pub(super) fn record(&self) -> &VolumeRecord {
+    pub(super) fn record(&self) -> &VolumeFile {
         match self {
             Self::Staging(_, record) | Self::Target(_, _, record) => record,
         }
@@ -334,7 +334,7 @@ impl Found {
 #[derive(Debug, Default)]
 pub(super) struct Scan {
     /// What has a record.
-    pub(super) found: Vec<Found>,
+    pub(super) found: Vec<LeftoverMount>,
     /// The directories and records that cannot be read.
     pub(super) unreadable: Vec<HostFileError>,
 }
@@ -344,7 +344,7 @@ impl Scan {
     ///
     /// # Errors
     /// If something could not be read.
-    pub(super) fn complete(self) -> Result<Vec<Found>, HostFileError> {
+    pub(super) fn complete(self) -> Result<Vec<LeftoverMount>, HostFileError> {
         match self.unreadable.into_iter().next() {
             Some(error) => Err(error),
             None => Ok(self.found),
@@ -373,9 +373,9 @@ impl Scan {
     /// Adds what one volume has.
     fn add(&mut self, root: &MountRoot, volume: &Path) {
         if let Some(path) = root.staging_in(volume) {
-            let place = Place::of_staging(root, &path);
+            let place = MountPoint::of_staging(root, &path);
             if let Some(record) = self.noted(place.read()).flatten() {
-                self.found.push(Found::Staging(place, record));
+                self.found.push(LeftoverMount::Staging(place, record));
             }
         }
         for alloc in self.directories_in(&root.targets_in(volume)) {
@@ -383,9 +383,9 @@ impl Scan {
                 let Some(path) = root.target_in(&directory) else {
                     continue;
                 };
-                let place = Place::of_target(root, &path);
+                let place = MountPoint::of_target(root, &path);
                 if let Some(record) = self.noted(place.read()).flatten() {
-                    self.found.push(Found::Target(place, path, record));
+                    self.found.push(LeftoverMount::Target(place, path, record));
                 }
             }
         }
@@ -397,7 +397,7 @@ impl Scan {
 /// # Errors
 /// If a directory or a record cannot be read.
 #[cfg(test)]
-pub(super) fn find_all(root: &MountRoot) -> Result<Vec<Found>, HostFileError> {
+pub(super) fn find_all(root: &MountRoot) -> Result<Vec<LeftoverMount>, HostFileError> {
     let mut scan = Scan::default();
     scan.add_all(root);
     scan.complete()
@@ -407,7 +407,10 @@ pub(super) fn find_all(root: &MountRoot) -> Result<Vec<Found>, HostFileError> {
 ///
 /// # Errors
 /// If a directory or a record cannot be read.
-pub(super) fn find_volume(root: &MountRoot, id: &ExternalId) -> Result<Vec<Found>, HostFileError> {
+pub(super) fn find_volume(
+    root: &MountRoot,
+    id: &ExternalId,
+) -> Result<Vec<LeftoverMount>, HostFileError> {
     let mut scan = Scan::default();
     scan.add(root, &root.volume(id));
     scan.complete()
@@ -417,7 +420,7 @@ pub(super) fn find_volume(root: &MountRoot, id: &ExternalId) -> Result<Vec<Found
 ///
 /// # Errors
 /// If it cannot be read or is damaged.
-pub(super) fn recorded_at(mount: &Path) -> Result<Option<VolumeRecord>, HostFileError> {
+pub(super) fn recorded_at(mount: &Path) -> Result<Option<VolumeFile>, HostFileError> {
     read_record(&record_beside(mount))
 }
 
@@ -435,7 +438,7 @@ pub(super) fn record_source(
     let Some(record) = read_record(&path)? else {
         return Ok(());
     };
-    let record = VolumeRecord {
+    let record = VolumeFile {
         source: Some(source),
         ..record
     };
@@ -450,7 +453,7 @@ pub(super) fn record_source(
         .map_err(|error| HostFileError::new("write", &path, &error))
 }
 
-fn read_record(path: &Path) -> Result<Option<VolumeRecord>, HostFileError> {
+fn read_record(path: &Path) -> Result<Option<VolumeFile>, HostFileError> {
     let failed = |error: io::Error| HostFileError::new("read", path, &error);
     let mut text = vec![];
     let read = open_to_read(path).and_then(|mut file| file.read_to_end(&mut text));
@@ -529,8 +532,8 @@ mod tests {
     use super::*;
     use nomad_csi_model::private::temporary_in;
 
-    fn record() -> VolumeRecord {
-        VolumeRecord {
+    fn record() -> VolumeFile {
+        VolumeFile {
             volume: RemoteVolume {
                 plugin_id: "p".into(),
                 external_id: "vol/1".into(),
@@ -546,7 +549,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let root = MountRoot::new(directory.path(), directory.path()).unwrap();
         let path = root.target(&"vol/1".into(), &"a1".into(), &"data".into());
-        let place = Place::of_target(&root, &path);
+        let place = MountPoint::of_target(&root, &path);
         assert_eq!(place.holder(), Ok(Holder::Nothing));
         place
             .prepare(&record(), true, Durability::PowerFailure)
@@ -557,7 +560,7 @@ mod tests {
         assert_eq!(place.holder(), Ok(Holder::Volume(record().volume)));
         place.create_mount_point().unwrap();
         place.create_mount_point().unwrap();
-        let found = Found::Target(place.clone(), path, record());
+        let found = LeftoverMount::Target(place.clone(), path, record());
         assert_eq!(find_all(&root), Ok(vec![found]));
         assert_eq!(place.remove_mount_point(), Ok(None));
         assert!(!place.mount.exists());
@@ -573,7 +576,7 @@ mod tests {
     fn an_interrupted_record_leaves_no_trace() {
         let directory = tempfile::tempdir().unwrap();
         let root = MountRoot::new(directory.path(), directory.path()).unwrap();
-        let place = Place::of_staging(&root, &root.staging(&"v".into()));
+        let place = MountPoint::of_staging(&root, &root.staging(&"v".into()));
         place.prepare(&record(), true, Durability::Crash).unwrap();
         let interrupted = temporary_in(place.record.parent().unwrap()).unwrap();
         interrupted.keep().unwrap();
@@ -587,12 +590,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let root = MountRoot::new(directory.path(), directory.path()).unwrap();
         let path = root.target(&"v".into(), &"a1".into(), &"d".into());
-        let place = Place::of_target(&root, &path);
+        let place = MountPoint::of_target(&root, &path);
         place.prepare(&record(), true, Durability::Crash).unwrap();
         place.create_mount_point().unwrap();
         std::fs::write(&place.record, "").unwrap();
         assert_eq!(find_all(&root), Ok(vec![]));
-        assert_eq!(place.holder(), Ok(Holder::Unnamed));
+        assert_eq!(place.holder(), Ok(Holder::Unknown));
         place.prepare(&record(), true, Durability::Crash).unwrap();
         assert_eq!(place.holder(), Ok(Holder::Volume(record().volume)));
     }
@@ -606,9 +609,9 @@ mod tests {
         let target = root.target(&"v".into(), &"a1".into(), &"d".into());
         let mut kept = vec![];
         for place in [
-            Place::of_staging(&root, &staging),
-            Place::of_target(&root, &target),
-            Place::of_target(&root, &target),
+            MountPoint::of_staging(&root, &staging),
+            MountPoint::of_target(&root, &target),
+            MountPoint::of_target(&root, &target),
         ] {
             place.prepare(&record(), true, Durability::Crash).unwrap();
             place.create_mount_point().unwrap();
@@ -625,7 +628,7 @@ mod tests {
         }
         // Below a device that is gone is a file.
         let block = root.target(&"v".into(), &"a2".into(), &"d".into());
-        let place = Place::of_target(&root, &block);
+        let place = MountPoint::of_target(&root, &block);
         place.prepare(&record(), true, Durability::Crash).unwrap();
         std::fs::write(&place.mount, "precious").unwrap();
         let path = place.keep_content().unwrap().unwrap();
@@ -654,7 +657,7 @@ mod tests {
             device_node: Some("8:1".to_owned()),
         };
         record_source(&mount, source.clone(), Durability::Crash).unwrap();
-        let expected = VolumeRecord {
+        let expected = VolumeFile {
             source: Some(source),
             ..read
         };
@@ -671,7 +674,7 @@ mod tests {
         );
     }
 
-    /// An XFS that loses what was not synced when it is shut down. The journal of the agent syncs other files meanwhile.
+    /// An XFS that loses what was not synced when it is shut down. The journal of the agent syncs other files in the meantime.
     #[test]
     fn a_synced_record_survives_a_power_failure_after_every_step() {
         use std::ffi::OsStr;
@@ -720,7 +723,7 @@ mod tests {
         let root = MountRoot::new(&base, &base).unwrap();
         for steps in 1..=3 {
             let id = format!("v{steps}");
-            let place = Place::of_staging(&root, &root.staging(&id.as_str().into()));
+            let place = MountPoint::of_staging(&root, &root.staging(&id.as_str().into()));
             place
                 .prepare(&record(), true, Durability::PowerFailure)
                 .unwrap();
@@ -754,14 +757,14 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let root = MountRoot::new(directory.path(), directory.path()).unwrap();
         let places =
-            ["v1", "v2", "v3"].map(|id| Place::of_staging(&root, &root.staging(&id.into())));
+            ["v1", "v2", "v3"].map(|id| MountPoint::of_staging(&root, &root.staging(&id.into())));
         for place in &places {
             place.prepare(&record(), true, Durability::Crash).unwrap();
         }
         std::fs::write(&places[1].record, [0; 4]).unwrap();
         let mut scan = Scan::default();
         scan.add_all(&root);
-        let found: Vec<_> = scan.found.iter().map(Found::mount).collect();
+        let found: Vec<_> = scan.found.iter().map(LeftoverMount::mount).collect();
         assert_eq!(found, [places[0].mount.as_path(), &places[2].mount]);
         let unreadable: Vec<_> = scan.unreadable.iter().map(|error| &error.path).collect();
         assert_eq!(unreadable, [&places[1].record]);
@@ -772,7 +775,7 @@ mod tests {
     fn a_damaged_record_is_an_error_with_its_path() {
         let directory = tempfile::tempdir().unwrap();
         let root = MountRoot::new(directory.path(), directory.path()).unwrap();
-        let place = Place::of_staging(&root, &root.staging(&"v".into()));
+        let place = MountPoint::of_staging(&root, &root.staging(&"v".into()));
         place.prepare(&record(), true, Durability::Crash).unwrap();
         std::fs::write(&place.record, "{").unwrap();
         let refused = find_all(&root).unwrap_err();

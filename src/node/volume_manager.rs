@@ -1,7 +1,7 @@
 //! [`NodeHost`] over the node plugins of this machine.
 //!
-//! A request takes the node lane of its volume, and runs as a task of its own
-//! ([`super::call_lanes`]); [`super::volume_steps`] is what it does. Events are sent when a step ends,
+//! A request takes the node call lock of its volume, and runs as a task of its own
+//! ([`super::volume_call_locks`]); [`super::volume_steps`] is what it does. Events are sent when a step ends,
 //! also if its caller has given up. Claims are not recorded here: what this node has of a volume
 //! is in the mount table and in the files beside the mount points.
 
@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::call_lanes::{CallLanes, LaneKey, PluginProcess};
 use super::registry::{Registry, RunningInstance};
-use super::volume_files::{Found, Place, Scan, VolumeRecord, kept_files};
+use super::volume_call_locks::{LaneKey, PluginProcess, VolumeCallLocks};
+use super::volume_files::{LeftoverMount, MountPoint, Scan, VolumeFile, kept_files};
 use super::volume_steps::{VolumeSteps, run_blocking};
 use nomad_csi_model::{
     AllocId, Bytes, HostSession, MountRoot, NamespacedId, PluginId, RemoteVolume, TargetPath,
@@ -52,7 +52,7 @@ pub struct VolumeManager {
     directories: MountDirectories,
 }
 
-/// What a request does, for its lane and its event.
+/// What a request does, for its call lock and its event.
 struct Request {
     volume: RemoteVolume,
     operation: HostOperation,
@@ -75,11 +75,11 @@ impl VolumeManager {
         }
     }
 
-    fn lanes(&self) -> &CallLanes {
-        self.registry.lanes()
+    fn call_locks(&self) -> &VolumeCallLocks {
+        self.registry.call_locks()
     }
 
-    /// Runs the steps of a request on its lane.
+    /// Runs the steps of a request on its call lock.
     async fn run<T, F>(
         &self,
         order: &CallOrder,
@@ -96,8 +96,8 @@ impl VolumeManager {
             event,
         } = request;
         let plugin = &volume.plugin_id;
-        let lane = LaneKey::Node(volume.clone());
-        let permit = self.lanes().admit(lane, order, operation)?;
+        let call_lock = LaneKey::Node(volume.clone());
+        let permit = self.call_locks().admit(call_lock, order, operation)?;
         let instance = self.registry.running(plugin, &order.instance)?;
         let RunningInstance {
             connection,
@@ -134,7 +134,7 @@ impl VolumeManager {
             report(&*observer, operation, event, &result);
             result
         };
-        self.lanes().run(permit, process, work).await
+        self.call_locks().run(permit, process, work).await
     }
 }
 
@@ -170,17 +170,17 @@ fn event(
 #[async_trait]
 impl NodeHost for VolumeManager {
     fn session(&self) -> HostSession {
-        self.lanes().session()
+        self.call_locks().session()
     }
 
     async fn stage(&self, order: CallOrder, request: StageRequest) -> Result<(), HostError> {
-        let lane = Request {
+        let call_lock = Request {
             volume: request.volume.clone(),
             operation: HostOperation::Stage,
             event: event(MountAction::Mount, &request.name, None),
         };
         let work = |steps: VolumeSteps| async move { steps.stage(request).await };
-        self.run(&order, lane, work).await
+        self.run(&order, call_lock, work).await
     }
 
     async fn publish(
@@ -188,13 +188,13 @@ impl NodeHost for VolumeManager {
         order: CallOrder,
         request: PublishRequest,
     ) -> Result<TargetPath, HostError> {
-        let lane = Request {
+        let call_lock = Request {
             volume: request.volume.clone(),
             operation: HostOperation::Publish,
             event: event(MountAction::Mount, &request.name, Some(&request.alloc)),
         };
         let work = |steps: VolumeSteps| async move { steps.publish(request).await };
-        self.run(&order, lane, work).await
+        self.run(&order, call_lock, work).await
     }
 
     async fn unpublish(
@@ -202,7 +202,7 @@ impl NodeHost for VolumeManager {
         order: CallOrder,
         request: UnpublishRequest,
     ) -> Result<(), HostError> {
-        let lane = Request {
+        let call_lock = Request {
             volume: request.volume.clone(),
             operation: HostOperation::Unpublish,
             event: event(MountAction::Unmount, &request.name, Some(&request.alloc)),
@@ -210,8 +210,8 @@ impl NodeHost for VolumeManager {
         let work = |steps: VolumeSteps| async move {
             let id = &request.volume.external_id;
             let path = steps.root.target(id, &request.alloc, &request.alias);
-            let place = Place::of_target(&steps.root, &path);
-            let record = VolumeRecord {
+            let place = MountPoint::of_target(&steps.root, &path);
+            let record = VolumeFile {
                 volume: request.volume.clone(),
                 name: request.name,
                 target: Some((request.alloc, request.alias)),
@@ -220,19 +220,19 @@ impl NodeHost for VolumeManager {
             steps.repair(&place, record).await?;
             steps.unpublish(&request.volume, &path).await
         };
-        self.run(&order, lane, work).await
+        self.run(&order, call_lock, work).await
     }
 
     async fn unstage(&self, order: CallOrder, request: UnstageRequest) -> Result<(), HostError> {
-        let lane = Request {
+        let call_lock = Request {
             volume: request.volume.clone(),
             operation: HostOperation::Unstage,
             event: event(MountAction::Unmount, &request.name, None),
         };
         let work = |steps: VolumeSteps| async move {
             let path = steps.root.staging(&request.volume.external_id);
-            let place = Place::of_staging(&steps.root, &path);
-            let record = VolumeRecord {
+            let place = MountPoint::of_staging(&steps.root, &path);
+            let record = VolumeFile {
                 volume: request.volume.clone(),
                 name: request.name,
                 target: None,
@@ -241,7 +241,7 @@ impl NodeHost for VolumeManager {
             steps.repair(&place, record).await?;
             steps.unstage(&request.volume).await
         };
-        self.run(&order, lane, work).await
+        self.run(&order, call_lock, work).await
     }
 
     async fn expand(
@@ -249,13 +249,13 @@ impl NodeHost for VolumeManager {
         order: CallOrder,
         request: NodeExpandRequest,
     ) -> Result<Bytes, HostError> {
-        let lane = Request {
+        let call_lock = Request {
             volume: request.volume.clone(),
             operation: HostOperation::ExpandOnNode,
             event: None,
         };
         let work = |steps: VolumeSteps| async move { steps.expand(request).await };
-        self.run(&order, lane, work).await
+        self.run(&order, call_lock, work).await
     }
 
     async fn stats(
@@ -268,7 +268,7 @@ impl NodeHost for VolumeManager {
             target,
             is_staged,
         } = request;
-        if let Some(running) = self.lanes().running_on_node(&volume) {
+        if let Some(running) = self.call_locks().running_on_node(&volume) {
             return Err(HostError::Busy { volume, running });
         }
         let plugin = &volume.plugin_id;
@@ -301,12 +301,12 @@ impl NodeHost for VolumeManager {
 
     async fn left_behind(&self) -> Result<Vec<RemoteVolume>, HostError> {
         // First: a call that ends after this look has left what the next one finds.
-        let busy = self.lanes().busy_on_node();
+        let busy = self.call_locks().busy_on_node();
         let directories = self.directories.clone();
         let found = run_blocking(move || scan_of_all_plugins(&directories).complete()).await;
         let found = found.map_err(HostError::NotPrepared)?;
         self.check_identified(&found).await?;
-        let found = found.iter().map(Found::volume).cloned();
+        let found = found.iter().map(LeftoverMount::volume).cloned();
         let volumes: BTreeSet<_> = found.chain(busy).collect();
         Ok(volumes.into_iter().collect())
     }
@@ -323,25 +323,25 @@ impl NodeHost for VolumeManager {
         order: CallOrder,
         volume: RemoteVolume,
     ) -> Result<SweepOutcome, HostError> {
-        let lane = Request {
+        let call_lock = Request {
             volume: volume.clone(),
             operation: HostOperation::Sweep,
             event: None,
         };
         let work = |steps: VolumeSteps| async move { steps.sweep(&volume).await };
-        self.run(&order, lane, work).await
+        self.run(&order, call_lock, work).await
     }
 }
 
 impl VolumeManager {
     /// Refuses a mount that no record names: no sweep could undo it. The directory of a plugin may be a mount.
-    async fn check_identified(&self, found: &[Found]) -> Result<(), HostError> {
+    async fn check_identified(&self, found: &[LeftoverMount]) -> Result<(), HostError> {
         let base = &self.directories.base;
         let mounts = self.mounter.list().await.map_err(|error| {
             let action = "read the mounts below";
             HostError::NotPrepared(HostFileError::new(action, base, &error.source))
         })?;
-        let named: BTreeSet<_> = found.iter().map(Found::mount).collect();
+        let named: BTreeSet<_> = found.iter().map(LeftoverMount::mount).collect();
         let is_named = |mount: &Path| mount.ancestors().any(|at| named.contains(at));
         let is_root = |mount: &Path| mount == base || mount.parent() == Some(base);
         let mut below = mounts.into_iter().map(|mount| mount.target);

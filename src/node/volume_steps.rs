@@ -19,10 +19,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::call_lanes::PluginCalls;
 use super::source_comparison::loss_in_table;
+use super::volume_call_locks::PluginCalls;
 use super::volume_files::{
-    Durability, Found, Holder, Place, VolumeRecord, find_volume, record_source,
+    Durability, Holder, LeftoverMount, MountPoint, VolumeFile, find_volume, record_source,
 };
 use nomad_csi_model::{
     AttachmentMode, Bytes, MountRoot, NodeCapabilities, RemoteVolume, StagingPath, TargetPath,
@@ -54,8 +54,8 @@ impl VolumeSteps {
         )?;
         self.check_attaches(request.attaches)?;
         let path = self.root.staging(&request.volume.external_id);
-        let place = Place::of_staging(&self.root, &path);
-        let record = VolumeRecord {
+        let place = MountPoint::of_staging(&self.root, &path);
+        let record = VolumeFile {
             volume: request.volume.clone(),
             name: request.name,
             target: None,
@@ -91,8 +91,8 @@ impl VolumeSteps {
         }
         let id = &request.volume.external_id;
         let path = self.root.target(id, &request.alloc, &request.alias);
-        let place = Place::of_target(&self.root, &path);
-        let record = VolumeRecord {
+        let place = MountPoint::of_target(&self.root, &path);
+        let record = VolumeFile {
             volume: request.volume.clone(),
             name: request.name,
             target: Some((request.alloc, request.alias)),
@@ -143,10 +143,10 @@ impl VolumeSteps {
     /// If it cannot be written, or nothing is mounted there: then only the record knew whose files may still be open.
     pub(super) async fn repair(
         &self,
-        place: &Place,
-        record: VolumeRecord,
+        place: &MountPoint,
+        record: VolumeFile,
     ) -> Result<(), HostError> {
-        let Err(error) = blocking(place, Place::read).await else {
+        let Err(error) = blocking(place, MountPoint::read).await else {
             return Ok(());
         };
         if !error.is_damaged_file() || !self.is_mounted(&place.mount).await? {
@@ -155,11 +155,11 @@ impl VolumeSteps {
         let found = self.identify(place).await?;
         tracing::warn!(%error, "the damaged record of a volume is written again");
         let durability = self.durability(record.target.is_some());
-        let record = VolumeRecord {
+        let record = VolumeFile {
             source: Some(found),
             ..record
         };
-        let write = move |place: &Place| place.prepare(&record, true, durability);
+        let write = move |place: &MountPoint| place.prepare(&record, true, durability);
         let written = blocking(place, write).await;
         written.map_err(HostError::NotPrepared)
     }
@@ -170,7 +170,7 @@ impl VolumeSteps {
         volume: &RemoteVolume,
         path: &TargetPath,
     ) -> Result<(), HostError> {
-        let place = Place::of_target(&self.root, path);
+        let place = MountPoint::of_target(&self.root, path);
         self.check_owner(&place, volume).await?;
         self.unseal(&place).await?;
         self.keep_bare_content(&place).await?;
@@ -194,7 +194,7 @@ impl VolumeSteps {
             "STAGE_UNSTAGE_VOLUME",
         )?;
         let path = self.root.staging(&volume.external_id);
-        let place = Place::of_staging(&self.root, &path);
+        let place = MountPoint::of_staging(&self.root, &path);
         self.check_owner(&place, volume).await?;
         self.check_no_target(volume).await?;
         self.keep_bare_content(&place).await?;
@@ -212,8 +212,12 @@ impl VolumeSteps {
 
     /// Refuses to give a volume back whose file system something still uses: a descriptor that a task passed on is no mount
     /// here, and writes all the same. The record stays, so that the next attempt asks again.
-    async fn check_unused(&self, place: &Place, volume: &RemoteVolume) -> Result<(), HostError> {
-        let recorded = blocking(place, Place::read).await;
+    async fn check_unused(
+        &self,
+        place: &MountPoint,
+        volume: &RemoteVolume,
+    ) -> Result<(), HostError> {
+        let recorded = blocking(place, MountPoint::read).await;
         let recorded = recorded.map_err(HostError::NotFinished)?;
         let Some(mount) = recorded.and_then(|record| record.source?.mount) else {
             return Ok(());
@@ -256,7 +260,7 @@ impl VolumeSteps {
     pub(super) async fn sweep(&self, volume: &RemoteVolume) -> Result<SweepOutcome, HostError> {
         let found = self.found(volume).await?;
         for each in &found {
-            if let Found::Target(_, path, record) = each {
+            if let LeftoverMount::Target(_, path, record) = each {
                 let undone = self.unpublish(volume, path).await;
                 self.report(record, undone.as_ref().err());
                 undone?;
@@ -264,11 +268,11 @@ impl VolumeSteps {
         }
         for each in &found {
             match each {
-                Found::Staging(..) if self.capabilities.stage_unstage_volume => {
+                LeftoverMount::Staging(..) if self.capabilities.stage_unstage_volume => {
                     self.unstage(volume).await?;
                 }
-                Found::Staging(place, _) => self.forget_unused_staging(place).await?,
-                Found::Target(..) => {}
+                LeftoverMount::Staging(place, _) => self.forget_unused_staging(place).await?,
+                LeftoverMount::Target(..) => {}
             }
         }
         Ok(if found.is_empty() {
@@ -280,8 +284,11 @@ impl VolumeSteps {
 
     /// Returns the mount that is recorded at a place. Refuses one at which another file system covers it: a plugin that
     /// finds a mount there may take it for its own.
-    async fn check_uncovered(&self, place: &Place) -> Result<Option<MountIdentity>, HostError> {
-        let recorded = blocking(place, Place::read).await;
+    async fn check_uncovered(
+        &self,
+        place: &MountPoint,
+    ) -> Result<Option<MountIdentity>, HostError> {
+        let recorded = blocking(place, MountPoint::read).await;
         let recorded = recorded.map_err(HostError::NotPrepared)?;
         let Some(expected) = recorded.and_then(|record| record.source?.mount) else {
             return Ok(None);
@@ -302,8 +309,8 @@ impl VolumeSteps {
             return Ok(());
         }
         let path = self.root.staging(&volume.external_id);
-        let place = Place::of_staging(&self.root, &path);
-        let recorded = blocking(&place, Place::read).await;
+        let place = MountPoint::of_staging(&self.root, &path);
+        let recorded = blocking(&place, MountPoint::read).await;
         let recorded = recorded.map_err(HostError::NotPrepared)?;
         let Some(source) = recorded.and_then(|record| record.source) else {
             return Ok(());
@@ -316,7 +323,7 @@ impl VolumeSteps {
     }
 
     /// Seals what is below a target. Where that is not possible, the look at each start of a task is the guard.
-    async fn seal(&self, place: &Place) {
+    async fn seal(&self, place: &MountPoint) {
         match self.mounter.seal(&place.mount).await {
             Ok(_) => {}
             Err(error) => {
@@ -327,7 +334,7 @@ impl VolumeSteps {
     }
 
     /// Removes the seal of a target. An agent that ended in between has left the seal, or none.
-    async fn unseal(&self, place: &Place) -> Result<(), HostError> {
+    async fn unseal(&self, place: &MountPoint) -> Result<(), HostError> {
         let unsealed = self.mounter.unseal(&place.mount).await;
         unsealed.map_err(|error| HostError::Sealed {
             path: place.mount.clone(),
@@ -337,12 +344,12 @@ impl VolumeSteps {
 
     /// Moves aside what was written at a place of the volume while nothing was mounted there: a plugin would not remove
     /// it, and a mount would hide it. A staging at which the plugin mounts nothing is its own, and may have its files.
-    async fn keep_bare_content(&self, place: &Place) -> Result<(), HostError> {
+    async fn keep_bare_content(&self, place: &MountPoint) -> Result<(), HostError> {
         if self.is_mounted(&place.mount).await? {
             return Ok(());
         }
-        let keep = |place: &Place| {
-            let record = place.read()?.filter(VolumeRecord::has_lost_mount);
+        let keep = |place: &MountPoint| {
+            let record = place.read()?.filter(VolumeFile::has_lost_mount);
             let kept = record.as_ref().map(|_| place.keep_content()).transpose()?;
             Ok(record.zip(kept.flatten()))
         };
@@ -354,7 +361,7 @@ impl VolumeSteps {
     }
 
     /// Returns what is at a place after a successful call.
-    async fn identify(&self, place: &Place) -> Result<SourceIdentity, HostError> {
+    async fn identify(&self, place: &MountPoint) -> Result<SourceIdentity, HostError> {
         let found = self.mounter.identify(&place.mount).await;
         let found = found.map_err(|error| {
             let error = HostFileError::new("examine", &place.mount, &error.source);
@@ -366,18 +373,18 @@ impl VolumeSteps {
     /// Records what is at a place after a successful call.
     async fn record_source(
         &self,
-        place: &Place,
+        place: &MountPoint,
         found: SourceIdentity,
         is_target: bool,
     ) -> Result<(), HostError> {
         let durability = self.durability(is_target);
-        let record = move |place: &Place| record_source(&place.mount, found, durability);
+        let record = move |place: &MountPoint| record_source(&place.mount, found, durability);
         let recorded = blocking(place, record).await;
         recorded.map_err(HostError::NotFinished)
     }
 
     /// Sends the event of a target that a sweep unpublished.
-    fn report(&self, record: &VolumeRecord, error: Option<&HostError>) {
+    fn report(&self, record: &VolumeFile, error: Option<&HostError>) {
         self.observer.observed(MountEvent {
             volume: record.name.clone(),
             alloc: record.target.as_ref().map(|(alloc, _)| alloc.clone()),
@@ -387,7 +394,7 @@ impl VolumeSteps {
     }
 
     /// Removes the staging of a plugin that no longer stages, if nothing is mounted there.
-    async fn forget_unused_staging(&self, place: &Place) -> Result<(), HostError> {
+    async fn forget_unused_staging(&self, place: &MountPoint) -> Result<(), HostError> {
         if self.is_mounted(&place.mount).await? {
             return self.require(false, "STAGE_UNSTAGE_VOLUME");
         }
@@ -403,14 +410,14 @@ impl VolumeSteps {
     }
 
     /// Creates what the call needs. Returns whether the volume was not here before.
-    async fn prepare(&self, place: &Place, record: VolumeRecord) -> Result<bool, HostError> {
+    async fn prepare(&self, place: &MountPoint, record: VolumeFile) -> Result<bool, HostError> {
         let durability = self.durability(record.target.is_some());
-        let prepare = move |place: &Place| {
+        let prepare = move |place: &MountPoint| {
             let holder = place.holder()?;
             let is_new = match &holder {
                 Holder::Nothing => true,
                 Holder::Volume(volume) if *volume == record.volume => false,
-                Holder::Volume(_) | Holder::Unnamed => return Ok(Err((holder, record))),
+                Holder::Volume(_) | Holder::Unknown => return Ok(Err((holder, record))),
             };
             create(place, &record, is_new, durability)?;
             Ok(Ok(is_new))
@@ -421,22 +428,26 @@ impl VolumeSteps {
             Err(unclear) => unclear,
         };
         self.check_holder(place, &record.volume, holder).await?;
-        let create = move |place: &Place| create(place, &record, true, durability);
+        let create = move |place: &MountPoint| create(place, &record, true, durability);
         let created = blocking(place, create).await;
         created.map_err(HostError::NotPrepared)?;
         Ok(true)
     }
 
     /// Refuses a place that something else uses.
-    async fn check_owner(&self, place: &Place, volume: &RemoteVolume) -> Result<(), HostError> {
-        let holder = blocking(place, Place::holder).await;
+    async fn check_owner(
+        &self,
+        place: &MountPoint,
+        volume: &RemoteVolume,
+    ) -> Result<(), HostError> {
+        let holder = blocking(place, MountPoint::holder).await;
         let holder = holder.map_err(HostError::NotPrepared)?;
         self.check_holder(place, volume, holder).await
     }
 
     async fn check_holder(
         &self,
-        place: &Place,
+        place: &MountPoint,
         volume: &RemoteVolume,
         holder: Holder,
     ) -> Result<(), HostError> {
@@ -444,15 +455,15 @@ impl VolumeSteps {
             Holder::Nothing => return Ok(()),
             Holder::Volume(holder) if holder == *volume => return Ok(()),
             Holder::Volume(holder) => format!("volume `{}`", holder.external_id),
-            Holder::Unnamed if self.is_mounted(&place.mount).await? => "something else".to_owned(),
-            Holder::Unnamed => return Ok(()),
+            Holder::Unknown if self.is_mounted(&place.mount).await? => "something else".to_owned(),
+            Holder::Unknown => return Ok(()),
         };
         let path = place.mount.clone();
         Err(HostError::Occupied { path, found })
     }
 
     /// Returns what is here of a volume.
-    async fn found(&self, volume: &RemoteVolume) -> Result<Vec<Found>, HostError> {
+    async fn found(&self, volume: &RemoteVolume) -> Result<Vec<LeftoverMount>, HostError> {
         let (root, id) = (self.root.clone(), volume.external_id.clone());
         let found = run_blocking(move || find_volume(&root, &id)).await;
         let mut found = found.map_err(HostError::NotPrepared)?;
@@ -464,7 +475,7 @@ impl VolumeSteps {
     async fn check_no_target(&self, volume: &RemoteVolume) -> Result<(), HostError> {
         let found = self.found(volume).await?;
         let mut found = found.iter();
-        let target = found.find(|each| matches!(each, Found::Target(..)));
+        let target = found.find(|each| matches!(each, LeftoverMount::Target(..)));
         match target {
             None => Ok(()),
             Some(target) => Err(HostError::InUse {
@@ -477,7 +488,7 @@ impl VolumeSteps {
     /// Removes the files of a volume that was not here before, after a call without effect.
     async fn clean_up_if_unused(
         &self,
-        place: &Place,
+        place: &MountPoint,
         is_new: bool,
         answer: Result<(), HostError>,
     ) -> Result<(), HostError> {
@@ -493,8 +504,8 @@ impl VolumeSteps {
     }
 
     /// Removes the mount point, and then the record.
-    async fn remove(&self, place: &Place) -> Result<(), HostError> {
-        let remove = move |place: &Place| {
+    async fn remove(&self, place: &MountPoint) -> Result<(), HostError> {
+        let remove = move |place: &MountPoint| {
             let record = place.read()?;
             let kept = place.remove_mount_point()?;
             place.remove_record()?;
@@ -508,7 +519,7 @@ impl VolumeSteps {
     }
 
     /// Sends the event of files that were written beside a volume.
-    fn report_kept(&self, record: &VolumeRecord, kept: &Path) {
+    fn report_kept(&self, record: &VolumeFile, kept: &Path) {
         let kept = kept.display();
         self.observer.observed(MountEvent {
             volume: record.name.clone(),
@@ -560,7 +571,7 @@ impl VolumeSteps {
         HostError::Changed { plugin, what }
     }
 
-    fn not_there(&self, place: &Place, found: &'static str) -> HostError {
+    fn not_there(&self, place: &MountPoint, found: &'static str) -> HostError {
         HostError::NotThere {
             plugin: self.calls.plugin().clone(),
             path: place.mount.clone(),
@@ -568,7 +579,7 @@ impl VolumeSteps {
         }
     }
 
-    fn still_there(&self, place: &Place) -> HostError {
+    fn still_there(&self, place: &MountPoint) -> HostError {
         HostError::StillThere {
             plugin: self.calls.plugin().clone(),
             path: place.mount.clone(),
@@ -586,12 +597,12 @@ fn after_call(error: HostError) -> HostError {
 
 /// Creates what a call needs at a place. Nothing is left if the record is new and the mount point fails.
 fn create(
-    place: &Place,
-    record: &VolumeRecord,
+    place: &MountPoint,
+    record: &VolumeFile,
     is_new: bool,
     durability: Durability,
 ) -> Result<(), HostFileError> {
-    // The mount that an earlier call made may be gone, and this call may end unheard.
+    // The mount that an earlier call made may be gone, and the reply to this call may be lost.
     let is_written = is_new || place.has_source()?;
     place.prepare(record, is_written, durability)?;
     let is_staging = record.target.is_none();
@@ -604,8 +615,8 @@ fn create(
 
 /// Runs an action on a place on a blocking thread.
 async fn blocking<T: Send + 'static>(
-    place: &Place,
-    action: impl FnOnce(&Place) -> Result<T, HostFileError> + Send + 'static,
+    place: &MountPoint,
+    action: impl FnOnce(&MountPoint) -> Result<T, HostFileError> + Send + 'static,
 ) -> Result<T, HostFileError> {
     let place = place.clone();
     run_blocking(move || action(&place)).await

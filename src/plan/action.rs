@@ -84,7 +84,7 @@ impl Action {
 }
 
 impl Action {
-    /// Whether the provider creates a volume, and fills it from its source.
+    /// Returns whether the provider creates a volume, and fills it from its source.
     pub fn creates(&self) -> bool {
         match self {
             Self::Create(_) | Self::Recreate(_) | Self::Replace(_) => true,
@@ -100,7 +100,7 @@ impl Action {
         }
     }
 
-    /// Whether the change deletes the data that the volume has now.
+    /// Returns whether the change deletes the data that the volume has now.
     pub fn destroys_data(&self) -> bool {
         match self {
             Self::DeleteData => true,
@@ -160,7 +160,7 @@ impl Action {
         }
     }
 
-    /// Whether the change removes the registration that the volume has now.
+    /// Returns whether the change removes the registration that the volume has now.
     pub fn removes(&self) -> bool {
         match self {
             Self::Replace(_) | Self::Deregister | Self::DeleteData => true,
@@ -176,7 +176,7 @@ impl Action {
         }
     }
 
-    /// Whether a person must approve the change for this volume: no general approval covers it, and
+    /// Returns whether a person must approve the change for this volume: no general approval covers it, and
     /// `reconcile` never makes it.
     pub fn requires_own_approval(&self) -> bool {
         match self {
@@ -287,7 +287,7 @@ impl std::fmt::Display for UnconfirmedReason {
 /// The replacement of a volume. The volume does not exist between the two steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replace {
-    /// Whether the provider takes a snapshot first. If the snapshot fails, nothing is removed.
+    /// True if the provider takes a snapshot first. If the snapshot fails, nothing is removed.
     pub snapshot_first: bool,
     /// The two steps.
     pub steps: ReplaceSteps,
@@ -371,7 +371,7 @@ impl PlannedVolume {
         }
     }
 
-    /// Whether the plan changes neither the volume nor what the set records of it.
+    /// Returns whether the plan changes neither the volume nor what the set records of it.
     pub fn is_unchanged(&self) -> bool {
         self.action == Action::Unchanged && self.protection.is_none()
     }
@@ -392,7 +392,7 @@ impl PlannedVolume {
         }
     }
 
-    /// Whether the provider no longer has the data of the volume.
+    /// Returns whether the provider no longer has the data of the volume.
     fn is_without_data(&self) -> bool {
         self.warnings
             .iter()
@@ -433,8 +433,8 @@ impl ActionCounts {
         writes + again + self.protection + self.replace + self.deregister + self.delete_data
     }
 
-    /// Whether nothing differs from the files: nothing is to be changed, and no volume has lost its data.
-    pub fn is_as_wanted(self) -> bool {
+    /// Returns whether nothing differs from the files: nothing is to be changed, and no volume has lost its data.
+    pub fn is_as_desired(self) -> bool {
         self.changes() + self.blocked_or_waiting() + self.without_data == 0
     }
 

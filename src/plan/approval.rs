@@ -35,7 +35,7 @@ pub struct Unapproved {
     pub key: NamespacedId,
     /// The risk of the change.
     pub risk: Risk,
-    /// Whether no general approval covers the change.
+    /// True if no general approval covers the change.
     pub is_own: bool,
 }
 
@@ -63,7 +63,7 @@ impl Approvals {
     /// in a pipeline would approve a later change that no person has seen.
     ///
     /// A run that was interrupted, or is repeated after its end, has the same approvals. So an approval is no
-    /// problem if the approved change may have been made: the volume is as wanted, or it was removed and is
+    /// problem if the approved change may have been made: the volume is as desired, or it was removed and is
     /// only to be created or registered, or the server does not have it and `may_be_removed` says so.
     pub fn unused(
         &self,
@@ -141,7 +141,7 @@ fn reason_unused(risk: Risk, planned: &PlannedVolume) -> Option<String> {
 mod tests {
     use super::*;
     use crate::risk::{Impact, Recovery};
-    use crate::samples::{existing, observed, plugin, wanted};
+    use crate::samples::{desired, existing, observed, plugin};
     use crate::volume_version::VolumeVersion;
 
     fn plan(risks: &[Option<Risk>]) -> Plan {
@@ -215,8 +215,8 @@ mod tests {
             (downtime, with(Action::Deregister), 1),
             (data, with(Action::Unchanged), 0),
             (data, with(Action::Blocked(vec![])), 0),
-            (data, with(Action::Create(Box::new(wanted()))), 0),
-            (downtime, with(Action::Register(Box::new(wanted()))), 0),
+            (data, with(Action::Create(Box::new(desired()))), 0),
+            (downtime, with(Action::Register(Box::new(desired()))), 0),
             (data, Plan::default(), 1),
         ] {
             assert_eq!(unused(approved, &plan), expected, "{approved} {plan:?}");

@@ -30,7 +30,7 @@ const MOST_EVENTS: usize = 10;
 pub enum NodeChange {
     /// The server lost contact.
     Missed,
-    /// It was heard from again.
+    /// It has contacted the server again.
     Returned,
     /// Something that says nothing about the contact.
     Other,
@@ -133,13 +133,13 @@ impl NodeHistory {
         self.events.len() < MOST_EVENTS && self.events.iter().all(says_nothing)
     }
 
-    /// Whether no event since the end of the time that a client needs was dropped.
+    /// Returns whether no event since the end of the time that a client needs was dropped.
     fn reaches_back_to(&self, now: i64) -> bool {
         self.events.len() < MOST_EVENTS || self.events.iter().any(|event| event.is_over(now))
     }
 }
 
-/// Whether the client of a node that returned at one time has stopped everything at another.
+/// Returns whether the client of a node that returned at one time has stopped everything at another.
 fn is_over(returned: i64, now: i64) -> bool {
     now.saturating_sub(returned) >= STOPPING
 }

@@ -32,9 +32,9 @@ use nomad_csi_spec::VolumeSpec;
 /// ([`nomad_csi_spec::Purpose::Create`], [`nomad_csi_spec::Purpose::Register`]) send it again, for example
 /// to replace its secrets.
 pub fn build_plan(mut inputs: PlanInputs<'_>) -> Plan {
-    let wanted = std::mem::take(&mut inputs.wanted);
-    let named: BTreeSet<NamespacedId> = wanted.iter().map(VolumeSpec::key).collect();
-    let mut volumes: Vec<PlannedVolume> = wanted
+    let desired = std::mem::take(&mut inputs.desired);
+    let named: BTreeSet<NamespacedId> = desired.iter().map(VolumeSpec::key).collect();
+    let mut volumes: Vec<PlannedVolume> = desired
         .into_iter()
         .map(|mut spec| {
             spec.request.share = inputs.options.share.contains(&spec.key());
@@ -64,7 +64,7 @@ fn planned(spec: VolumeSpec, inputs: &PlanInputs<'_>) -> PlannedVolume {
     let (action, warnings) = match existing {
         _ if inputs.observed.unread.contains_key(&key) => (Action::Unchanged, vec![]),
         _ if inputs.options.delete_data.contains(&key) => {
-            (Action::Blocked(vec![still_wanted(&spec)]), vec![])
+            (Action::Blocked(vec![still_desired(&spec)]), vec![])
         }
         None if !spec.unknown.is_empty() => (Action::Blocked(unknown_values(&spec)), vec![]),
         Some(_) if inputs.options.replace.contains(&key) && !spec.unknown.is_empty() => {
@@ -93,9 +93,9 @@ fn protection_change(planned: &PlannedVolume, inputs: &PlanInputs<'_>) -> Option
     if !planned.action.reasons().is_empty() {
         return None;
     }
-    let is_wanted = planned.spec.as_ref()?.protect?;
+    let is_desired = planned.spec.as_ref()?.protect?;
     let owned = inputs.owned?.volumes.get(&planned.key)?;
-    match is_wanted {
+    match is_desired {
         true if !owned.protect => Some(ProtectionChange::Protect),
         false if owned.protect => Some(ProtectionChange::Unprotect),
         true | false => None,
@@ -160,7 +160,7 @@ fn unknown_values(spec: &VolumeSpec) -> Vec<Diagnostic> {
     spec.unknown.iter().map(refused).collect()
 }
 
-fn still_wanted(spec: &VolumeSpec) -> Diagnostic {
+fn still_desired(spec: &VolumeSpec) -> Diagnostic {
     let message = format!(
         "cannot delete the data of volume {}: a file still declares the volume",
         spec.key().quoted()

@@ -98,7 +98,7 @@ impl ClaimDrops {
         }
     }
 
-    /// What the server shows of the node on which the allocation of a claim may run; `None` if all nodes are up
+    /// Returns what the server shows of the node on which the allocation of a claim may run; `None` if all nodes are up
     /// and none is known to be its node.
     fn sight(&self, claim: &ClaimingAlloc) -> Option<NodeSight> {
         match &claim.alloc {

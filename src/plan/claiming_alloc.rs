@@ -22,7 +22,7 @@ impl ClaimingAlloc {
         volume.claiming_allocs().map(claiming).collect()
     }
 
-    /// Whether the client reported that the tasks of the allocation have ended.
+    /// Returns whether the client reported that the tasks of the allocation have ended.
     pub fn has_ended(&self) -> bool {
         let alloc = self.alloc.as_ref();
         alloc.is_some_and(|alloc| alloc.client.has_ended())

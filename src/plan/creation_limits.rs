@@ -62,7 +62,7 @@ fn unreachable_topology(spec: &VolumeSpec, plugin: &Plugin) -> Option<Diagnostic
         .map(|node| node.node.as_ref()?.accessible_topology.as_ref())
         .collect();
     let places = places.filter(|places| !places.is_empty())?;
-    let is_there = |wanted: &Topology| places.iter().any(|place| place.is_within(wanted));
+    let is_there = |desired: &Topology| places.iter().any(|place| place.is_within(desired));
     if required.is_empty() || required.iter().any(is_there) {
         return None;
     }
@@ -87,7 +87,7 @@ fn unreachable_topology(spec: &VolumeSpec, plugin: &Plugin) -> Option<Diagnostic
 mod tests {
     use super::*;
     use crate::inputs::PluginState;
-    use crate::samples::{place, places, plugin, spec, wanted};
+    use crate::samples::{desired, place, places, plugin, spec};
     use nomad_csi_model::{ExternalNodeId, NodeCapabilities, NodeId, NodeInfo, UnresolvedRequest};
 
     fn limit(
@@ -96,7 +96,7 @@ mod tests {
     ) -> Option<Code> {
         let mut request = UnresolvedRequest {
             topology_request: None,
-            ..wanted()
+            ..desired()
         };
         change(&mut request);
         let PluginState::Known(plugin) = plugin(with) else {
@@ -150,7 +150,7 @@ mod tests {
             move |request: &mut UnresolvedRequest| request.topology_request = places(zones)
         };
         let missing = Some(Code::PluginTopology);
-        for (wanted, nodes_have, expected) in [
+        for (desired, nodes_have, expected) in [
             (&["a"][..], &[Some("a"), Some("b")][..], None),
             (&["c", "b"], &[Some("a"), Some("b")], None),
             (&["c"], &[Some("a"), Some("b")], missing),
@@ -158,8 +158,8 @@ mod tests {
             (&["c"], &[], None),
             (&[], &[Some("a")], None),
         ] {
-            let found = limit(requires(wanted), nodes(nodes_have));
-            assert_eq!(found, expected, "{wanted:?} {nodes_have:?}");
+            let found = limit(requires(desired), nodes(nodes_have));
+            assert_eq!(found, expected, "{desired:?} {nodes_have:?}");
         }
         let down = |plugin: &mut Plugin| {
             nodes(&[Some("a"), Some("b")])(plugin);

@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 pub struct CutOffs(BTreeSet<String>);
 
 impl CutOffs {
-    /// Whether the allocation or node of this full ID was approved.
+    /// Returns whether the allocation or node of this full ID was approved.
     pub fn allow(&self, id: &str) -> bool {
         self.0.contains(id)
     }
 
-    /// Whether nothing was approved.
+    /// Returns whether nothing was approved.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

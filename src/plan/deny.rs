@@ -160,17 +160,17 @@ fn denial(planned: &PlannedVolume, rule: DenyRule) -> Diagnostic {
 mod tests {
     use super::*;
     use crate::rules::MergeRules;
-    use crate::samples::{against, bytes, codes, existing, wanted};
+    use crate::samples::{against, bytes, codes, desired, existing};
     use nomad_csi_model::{SecretRefs, Secrets};
 
     #[test]
     fn a_rule_blocks_only_the_change_it_names() {
-        let mut larger = wanted();
+        let mut larger = desired();
         larger.capacity.min = bytes(1500);
-        let mut literal = wanted();
+        let mut literal = desired();
         literal.secrets = Some(SecretRefs::from(&Secrets::from_iter([("key", "value")])));
         for (request, denied_by) in [
-            (wanted(), vec![]),
+            (desired(), vec![]),
             (larger, vec![DenyRule::Expand, DenyRule::LostValues]),
             (literal, vec![DenyRule::LiteralSecrets]),
         ] {
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn removals_are_denied_by_their_effect() {
-        let mut planned = against(wanted(), existing(), MergeRules::NOMAD);
+        let mut planned = against(desired(), existing(), MergeRules::NOMAD);
         for (action, denied_by) in [
             (Action::DeleteData, DenyRule::DeleteData),
             (Action::Deregister, DenyRule::Deregister),

@@ -146,7 +146,7 @@ impl<'a> Sources<'a> {
     }
 }
 
-/// Whether `from` depends on `to`, directly or indirectly.
+/// Returns whether `from` depends on `to`, directly or indirectly.
 fn reaches(volumes: &[PlannedVolume], from: usize, to: usize) -> bool {
     let mut seen = HashSet::new();
     let mut open = vec![from];

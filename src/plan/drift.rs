@@ -29,7 +29,7 @@ use nomad_csi_spec::{Purpose, VolumeSpec, is_part_of};
 #[derive(Debug)]
 pub struct DriftInputs<'a> {
     /// The specifications.
-    pub wanted: &'a [VolumeSpec],
+    pub desired: &'a [VolumeSpec],
     /// The set's ledger; `None` if there is no set.
     pub set: Option<&'a LedgerSet>,
     /// The specified and owned volumes that exist on the server.
@@ -45,14 +45,14 @@ pub struct DriftInputs<'a> {
 /// Compares every volume of the files and of the set with its baseline, by name.
 pub fn detect_drift(inputs: &DriftInputs<'_>) -> Vec<VolumeDrift> {
     let specs: BTreeMap<NamespacedId, &VolumeSpec> = inputs
-        .wanted
+        .desired
         .iter()
         .map(|spec| (spec.key(), spec))
         .collect();
     // Drift does not look up secrets, which no server shows.
     let recorded = inputs
         .set
-        .map(|set| OwnedSet::of(set, inputs.wanted, |_| None));
+        .map(|set| OwnedSet::of(set, inputs.desired, |_| None));
     let owned = inputs.set.into_iter().flat_map(LedgerSet::owned);
     let keys: BTreeSet<&NamespacedId> = specs.keys().chain(owned.map(|(key, _)| key)).collect();
     keys.into_iter()
@@ -235,7 +235,7 @@ impl Comparison {
         let file = spec.map(|spec| spec.request_for(Purpose::ByExternalId));
         let mut of_file = file
             .as_ref()
-            .map(|request| key.of_wanted(request))
+            .map(|request| key.of_desired(request))
             .unwrap_or_default();
         let unknown = spec.map(|spec| spec.unknown.clone()).unwrap_or_default();
         if unknown.contains(&HiddenField::MountFlags) {
@@ -328,13 +328,13 @@ impl Comparison {
         changed
     }
 
-    /// Whether the applied value is empty and means that the stored value stays, as in a plan.
+    /// Returns whether the applied value is empty and means that the stored value stays, as in a plan.
     fn keeps_stored(&self, field: &str, existing: &Volume) -> bool {
         let is_empty = self.key.of_empty(existing).get(field) == self.before.get(field);
         is_empty && KEPT_IF_EMPTY.contains(&field)
     }
 
-    /// Whether the server hides which flags the volume has, and the file gives some.
+    /// Returns whether the server hides which flags the volume has, and the file gives some.
     fn hides_flags(&self, existing: &Volume) -> bool {
         let options = existing.mount_options.as_ref();
         let are_redacted = options.is_some_and(MountOptions::are_redacted);
@@ -351,7 +351,7 @@ impl Comparison {
             || self.file.as_ref().is_some_and(given)
     }
 
-    /// Whether a field can be compared. Redacted flags compare only with a baseline of no flags.
+    /// Returns whether a field can be compared. Redacted flags compare only with a baseline of no flags.
     fn is_comparable(&self, field: &str, now: &FieldHashes, existing: &Volume) -> bool {
         let none = self.key.of_mount_flags(&existing.key(), &[]);
         now.contains_key(field) || self.before.get(field) == Some(&none)

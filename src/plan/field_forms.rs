@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::fields::MOUNT_FLAGS;
 use super::rules::MergeRules;
-use super::samples::{READERS, WRITER, bytes, existing, place, wanted};
+use super::samples::{READERS, WRITER, bytes, desired, existing, place};
 use nomad_csi_model::{
     Bytes, CapacityRange, ExternalId, MountOptions, ServerVersion, TopologyRequest,
     UnresolvedRequest, Volume,
@@ -196,7 +196,7 @@ pub(super) fn least() -> UnresolvedRequest {
         name: None,
         capacity: CapacityRange::default(),
         topology_request: None,
-        ..wanted()
+        ..desired()
     }
 }
 

@@ -110,7 +110,7 @@ fn flags(options: Option<&MountOptions>) -> FieldValue {
 mod tests {
     use super::*;
     use crate::ledger::LedgerKey;
-    use crate::samples::{existing, wanted};
+    use crate::samples::{desired, existing};
     use nomad_csi_model::SecretRefs;
 
     #[test]
@@ -123,13 +123,13 @@ mod tests {
             .collect();
         keys.sort_unstable();
         assert_eq!(of_volume, keys);
-        let mut request = wanted();
+        let mut request = desired();
         request.mount_options = Some(MountOptions::default());
         request.secrets = Some(SecretRefs::from_iter([(
             "k",
             nomad_csi_model::SecretRef::Env("K".into()),
         )]));
-        let of_request: Vec<_> = key.of_wanted(&request).into_keys().collect();
+        let of_request: Vec<_> = key.of_desired(&request).into_keys().collect();
         let mut keys: Vec<_> = request_fields(&request)
             .iter()
             .map(|(key, _)| *key)

@@ -22,7 +22,7 @@ use nomad_csi_spec::VolumeSpec;
 pub(super) struct HiddenValues {
     secrets: FileValue,
     recorded_secrets: RecordedValue,
-    /// Whether the server stores flags and redacts them.
+    /// True if the server stores flags and redacts them.
     flags_redacted: bool,
     flags: FileValue,
     recorded_flags: RecordedValue,
@@ -106,7 +106,7 @@ impl HiddenValues {
         cleared
     }
 
-    /// Whether an update would clear the secrets if there are any, which is unknown.
+    /// Returns whether an update would clear the secrets if there are any, which is unknown.
     pub(super) fn may_clear_secrets(&self, omitted_secrets: OmittedMap) -> bool {
         let unknown =
             self.recorded_secrets == RecordedValue::Unknown && self.secrets == FileValue::Omitted;
@@ -118,7 +118,7 @@ impl HiddenValues {
             && omitted == OmittedMap::Clear
     }
 
-    /// Whether an update clears flags that the file does not give. Flags of a volume that was applied
+    /// Returns whether an update clears flags that the file does not give. Flags of a volume that was applied
     /// without any came from elsewhere, and are a difference like any other.
     fn clears_flags(&self) -> bool {
         let is_given = match self.flags {
@@ -130,7 +130,7 @@ impl HiddenValues {
     }
 }
 
-/// Whether a plan changes the secrets of a volume, whatever else the volume has.
+/// Returns whether a plan changes the secrets of a volume, whatever else the volume has.
 pub(super) fn changes_secrets(spec: &VolumeSpec, owned: &OwnedVolume) -> bool {
     secrets_change(secrets_in_file(spec), owned.secrets).is_some()
 }

@@ -20,7 +20,7 @@ use nomad_csi_spec::{Purpose, VolumeSpec};
 #[derive(Debug)]
 pub struct PlanInputs<'a> {
     /// The specifications, in the order of the files.
-    pub wanted: Vec<VolumeSpec>,
+    pub desired: Vec<VolumeSpec>,
     /// Whether the specifications are created, registered or both.
     pub purpose: Purpose,
     /// The state of the server.
@@ -39,7 +39,7 @@ pub struct ObservedState {
     /// The specified, owned and requested volumes that exist and were read.
     pub volumes: BTreeMap<NamespacedId, Volume>,
     /// Volumes that exist and were not read, because a plan of their files leaves them unchanged.
-    pub unread: BTreeMap<NamespacedId, UnreadVolume>,
+    pub unread: BTreeMap<NamespacedId, SkippedVolume>,
     /// The plugins of those volumes.
     pub plugins: BTreeMap<PluginId, PluginState>,
     /// IDs of all plugins, for suggestions; empty if the token cannot list them.
@@ -60,7 +60,7 @@ pub struct ObservedState {
 
 /// A volume that exists and was not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnreadVolume {
+pub struct SkippedVolume {
     /// The index of the last change of its specification.
     pub spec_index: u64,
     /// Its data.
@@ -68,7 +68,7 @@ pub struct UnreadVolume {
 }
 
 impl ObservedState {
-    /// Whether the volume exists on the server.
+    /// Returns whether the volume exists on the server.
     pub fn has(&self, key: &NamespacedId) -> bool {
         self.volumes.contains_key(key) || self.unread.contains_key(key)
     }
@@ -116,10 +116,10 @@ impl OwnedSet {
     /// secrets; `None` if they could not be resolved, so that nothing is known about them.
     pub fn of(
         set: &LedgerSet,
-        wanted: &[VolumeSpec],
+        desired: &[VolumeSpec],
         secrets: impl Fn(&VolumeSpec) -> Option<Secrets>,
     ) -> Self {
-        let specs = wanted.iter().map(|spec| {
+        let specs = desired.iter().map(|spec| {
             let request = &spec.request;
             ((&request.namespace, &request.id), spec)
         });
@@ -162,7 +162,7 @@ fn recorded_value(stored: StoredValue, same: Option<bool>) -> RecordedValue {
 /// One volume of a set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnedVolume {
-    /// Whether the volume is protected from removal.
+    /// True if the volume is protected from removal.
     pub protect: bool,
     /// The data of the volume.
     pub data: RecordedData,

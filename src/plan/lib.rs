@@ -70,7 +70,7 @@ pub use drift::{DriftInputs, detect_drift};
 pub use import::{ImportContext, ImportIssue, Imported, import_volume};
 pub use inputs::{
     ObservedState, OwnedSet, OwnedVolume, PlanInputs, PlanOptions, PluginState, RecordedValue,
-    UnreadVolume,
+    SkippedVolume,
 };
 pub use ledger::{
     Actor, AppliedValues, DataIdentity, FieldHash, FieldHashes, Intent, IntentStep, LastVerified,
@@ -99,7 +99,9 @@ pub use rules::{
 };
 pub use saved_plan::{PlanOrigin, SavedPlan, SavedPlanProblem};
 pub use shared_data::{created_with_existing_data, created_with_known_data};
-pub use unread::{NotedRules, NotedVolumes, inputs_of_unchanged, noted_volumes, unread_volumes};
+pub use unread::{
+    CachedMergeRules, CachedVolumes, cached_volumes, inputs_of_unchanged, unread_volumes,
+};
 pub use update::remaining_differences;
 pub use update_answers::{UpdateAnswers, update_answers};
 pub use volume_drift::{Baseline, DriftState, FieldDrift, FileState, VolumeDrift};

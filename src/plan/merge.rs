@@ -139,10 +139,10 @@ fn refusals_while_unused(
     refusals
 }
 
-fn unenclosed_capacity(size: Bytes, wanted: CapacityRange) -> Option<Refusal> {
-    let is_enclosed = wanted.min <= size && size <= wanted.max;
+fn unenclosed_capacity(size: Bytes, desired: CapacityRange) -> Option<Refusal> {
+    let is_enclosed = desired.min <= size && size <= desired.max;
     (!size.is_zero() && !is_enclosed).then(|| Refusal {
-        field: if wanted.min > size {
+        field: if desired.min > size {
             "capacity_min"
         } else {
             "capacity_max"
@@ -278,16 +278,16 @@ fn changed_mount_options(
 
 fn changed_parameters(existing: &Volume, update: &UnresolvedRequest) -> Option<Refusal> {
     non_empty(update.parameters.as_ref())
-        .is_some_and(|wanted| *wanted != existing.parameters)
+        .is_some_and(|desired| *desired != existing.parameters)
         .then(|| cannot_change("parameters", "parameters"))
 }
 
 fn changed_identity(existing: &Volume, update: &UnresolvedRequest) -> Vec<Refusal> {
-    let changed = |wanted: Option<&str>, stored: &str| {
-        wanted.is_some_and(|wanted| !wanted.is_empty() && wanted != stored)
+    let changed = |desired: Option<&str>, stored: &str| {
+        desired.is_some_and(|desired| !desired.is_empty() && desired != stored)
     };
     let external_id = existing.external_id.as_ref().map_or("", ExternalId::as_str);
-    let wanted_external_id = update.external_id.as_ref().map(ExternalId::as_str);
+    let desired_external_id = update.external_id.as_ref().map(ExternalId::as_str);
     let stored = |text: &Option<String>| text.clone().unwrap_or_default();
     let fields = [
         (
@@ -296,7 +296,7 @@ fn changed_identity(existing: &Volume, update: &UnresolvedRequest) -> Vec<Refusa
             "name",
         ),
         (
-            changed(wanted_external_id, external_id),
+            changed(desired_external_id, external_id),
             "external_id",
             "external ID",
         ),
@@ -334,12 +334,12 @@ fn cannot_change(field: &'static str, name: &str) -> Refusal {
     }
 }
 
-/// Whether the update keeps the access mode and attachment mode that are in force, as a pair (B04). A
+/// Returns whether the update keeps the access mode and attachment mode that are in force, as a pair (B04). A
 /// record with only one of them, which only old records have, matches nothing.
-fn holds_capability_in_force(existing: &Volume, wanted: &[Capability]) -> bool {
+fn holds_capability_in_force(existing: &Volume, desired: &[Capability]) -> bool {
     match (existing.access_mode, existing.attachment_mode) {
         (None, None) => true,
-        (Some(access_mode), Some(attachment_mode)) => wanted.contains(&Capability {
+        (Some(access_mode), Some(attachment_mode)) => desired.contains(&Capability {
             access_mode,
             attachment_mode,
         }),
@@ -352,13 +352,13 @@ fn same_topology_request(
     update: &UnresolvedRequest,
     rule: TopologyRule,
 ) -> bool {
-    let (stored, wanted) = (&existing.topology_request, &update.topology_request);
+    let (stored, desired) = (&existing.topology_request, &update.topology_request);
     match rule {
-        TopologyRule::ByPosition => stored == wanted,
+        TopologyRule::ByPosition => stored == desired,
         TopologyRule::AsSets => {
             let nothing = TopologyRequest::default();
             let of = |request: &Option<TopologyRequest>| request.clone().unwrap_or(nothing.clone());
-            of(stored).is_equivalent_to(&of(wanted))
+            of(stored).is_equivalent_to(&of(desired))
         }
     }
 }
@@ -383,20 +383,20 @@ fn same_mount_options(
     update: &UnresolvedRequest,
     rule: MountOptionsRule,
 ) -> bool {
-    let wanted = update.mount_options.clone().unwrap_or_default();
+    let desired = update.mount_options.clone().unwrap_or_default();
     match (rule, &existing.mount_options) {
-        (_, Some(stored)) => same_visible_options(stored, &wanted),
+        (_, Some(stored)) => same_visible_options(stored, &desired),
         (MountOptionsRule::AbsentDiffers, None) => false,
-        (MountOptionsRule::AbsentIsEmpty, None) => wanted.is_empty(),
+        (MountOptionsRule::AbsentIsEmpty, None) => desired.is_empty(),
     }
 }
 
 /// Compares mount options. If the server redacts the flags, only their presence is compared.
-fn same_visible_options(stored: &MountOptions, wanted: &MountOptions) -> bool {
+fn same_visible_options(stored: &MountOptions, desired: &MountOptions) -> bool {
     if stored.are_redacted() {
-        return stored.fs_type == wanted.fs_type && !wanted.mount_flags.is_empty();
+        return stored.fs_type == desired.fs_type && !desired.mount_flags.is_empty();
     }
-    stored.is_equivalent_to(wanted)
+    stored.is_equivalent_to(desired)
 }
 
 /// Returns the stored options if the update's are equal, so that sending them again changes nothing.
@@ -439,24 +439,24 @@ fn non_empty(map: Option<&BTreeMap<String, String>>) -> Option<&BTreeMap<String,
 
 fn expansion(
     existing: &Volume,
-    wanted: CapacityRange,
+    desired: CapacityRange,
     unknown: UnknownCapacityRule,
 ) -> Result<Expansion, Refusal> {
-    if wanted.is_unset() || wanted == existing.requested_capacity {
+    if desired.is_unset() || desired == existing.requested_capacity {
         return Ok(Expansion::None);
     }
-    if !wanted.max.is_zero() {
-        if wanted.max < wanted.min {
-            return Err(too_small_maximum(wanted.max, "min", wanted.min));
+    if !desired.max.is_zero() {
+        if desired.max < desired.min {
+            return Err(too_small_maximum(desired.max, "min", desired.min));
         }
-        if wanted.max < existing.capacity {
-            return Err(too_small_maximum(wanted.max, "current", existing.capacity));
+        if desired.max < existing.capacity {
+            return Err(too_small_maximum(desired.max, "current", existing.capacity));
         }
     }
-    Ok(if wanted.min <= known_capacity(existing, unknown) {
+    Ok(if desired.min <= known_capacity(existing, unknown) {
         Expansion::Record
     } else {
-        Expansion::Needed { to: wanted }
+        Expansion::Needed { to: desired }
     })
 }
 

@@ -34,7 +34,7 @@ pub(super) fn lost_volume<'a>(
 
 /// Returns the data that the set recorded, if the volume on the server has other data. An interrupted
 /// create of the set may have made that data. `--replace` with a file that names its data says which
-/// data is wanted, whatever the server has.
+/// data is desired, whatever the server has.
 pub(super) fn replaced_data<'a>(
     spec: &VolumeSpec,
     existing: &Volume,
@@ -42,10 +42,10 @@ pub(super) fn replaced_data<'a>(
 ) -> Option<&'a DataIdentity> {
     let owned = inputs.owned?.volumes.get(&spec.key())?;
     let recorded = owned.changed_data(existing)?;
-    (!names_wanted_data(spec, inputs)).then_some(recorded)
+    (!names_desired_data(spec, inputs)).then_some(recorded)
 }
 
-fn names_wanted_data(spec: &VolumeSpec, inputs: &PlanInputs<'_>) -> bool {
+fn names_desired_data(spec: &VolumeSpec, inputs: &PlanInputs<'_>) -> bool {
     !inputs.purpose.creates(spec) && inputs.options.replace.contains(&spec.key())
 }
 
@@ -108,7 +108,7 @@ fn registered_by_file(
         return Action::Register(Box::new(spec.request.clone()));
     };
     match recorded {
-        Some(recorded) if *recorded != named && !names_wanted_data(spec, inputs) => {
+        Some(recorded) if *recorded != named && !names_desired_data(spec, inputs) => {
             Action::Blocked(vec![other_data(spec, recorded, &named, set)])
         }
         Some(_) | None => {

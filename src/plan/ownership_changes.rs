@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashSet};
 use super::action::{Action, Plan, PlannedVolume};
 use super::inputs::ObservedState;
 use super::ledger::{DataIdentity, IntentStep, LastVerified, LedgerSet, RecordedData, StoredValue};
-use super::unread::{NotedRules, inputs_of_unchanged};
+use super::unread::{CachedMergeRules, inputs_of_unchanged};
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
 use nomad_csi_model::{NamespacedId, Secrets};
 
@@ -51,8 +51,8 @@ fn changes_of(planned: &PlannedVolume, set: &LedgerSet) -> impl Iterator<Item = 
         (None, Some(_)) => Some(OwnershipChange::Gone),
         (Some(_), Some(_)) | (None, None) => None,
     };
-    let wanted = planned.spec.as_ref().and_then(|spec| spec.protect);
-    let protection = match wanted {
+    let desired = planned.spec.as_ref().and_then(|spec| spec.protect);
+    let protection = match desired {
         Some(true) if !was_protected => Some(OwnershipChange::Protected),
         Some(false) if was_protected => Some(OwnershipChange::Unprotected),
         Some(_) | None => None,
@@ -64,7 +64,7 @@ fn is_unchanged(planned: &&PlannedVolume) -> bool {
     planned.action == Action::Unchanged
 }
 
-/// Whether a set takes the secrets of a planned volume as they are in its file. No server shows secrets, so
+/// Returns whether a set takes the secrets of a planned volume as they are in its file. No server shows secrets, so
 /// those of a volume that others made cannot be compared. Their hash is recorded, and a later change in the
 /// file is sent. Not after an interrupted step, which may have written other secrets.
 pub fn takes_secrets(planned: &PlannedVolume, set: &LedgerSet) -> bool {
@@ -76,22 +76,22 @@ pub fn takes_secrets(planned: &PlannedVolume, set: &LedgerSet) -> bool {
         && set.intent(&planned.key).is_none()
 }
 
-/// Whether a set records the secrets that a volume was last given.
+/// Returns whether a set records the secrets that a volume was last given.
 fn knows_secrets(set: &LedgerSet, volume: &NamespacedId) -> bool {
     let owned = set.ownership(volume);
     owned.is_some_and(|owned| set.applied_values(volume, owned).secrets() != StoredValue::Unknown)
 }
 
-/// Records in the ledger what a plan observed. `taken_secrets` are those of the volumes for which
+/// Records in the ledger what a plan observed. `assumed_secrets` are those of the volumes for which
 /// [`takes_secrets`]. `noted_rules` are the rules of the server if the set notes
 /// which volumes a plan left unchanged.
 pub fn record_observations(
     set: &mut LedgerSet,
     plan: &Plan,
     observed: &ObservedState,
-    taken_secrets: &BTreeMap<NamespacedId, Secrets>,
+    assumed_secrets: &BTreeMap<NamespacedId, Secrets>,
     at: i64,
-    noted_rules: Option<&NotedRules>,
+    noted_rules: Option<&CachedMergeRules>,
 ) {
     let created = interrupted_creates(set);
     for planned in plan.volumes.iter().filter(is_unchanged) {
@@ -101,7 +101,7 @@ pub fn record_observations(
             (Some(spec), Some(volume)) => {
                 close_intent(set, key);
                 set.record_found(&spec.request, volume);
-                if let Some(secrets) = taken_secrets.get(key) {
+                if let Some(secrets) = assumed_secrets.get(key) {
                     set.record_secrets(key, secrets);
                 }
                 let verified = LastVerified {
@@ -161,7 +161,7 @@ fn record_data(set: &mut LedgerSet, created: &HashSet<NamespacedId>, observed: &
     }
 }
 
-/// Whether the set owns a volume that was read and whose data is not recorded.
+/// Returns whether the set owns a volume that was read and whose data is not recorded.
 pub fn has_unrecorded_data(set: &LedgerSet, observed: &ObservedState) -> bool {
     observed.volumes.keys().any(|key| {
         let owned = set.ownership(key);

@@ -85,7 +85,7 @@ pub enum Permission {
 }
 
 impl Permission {
-    /// Whether commands work without it.
+    /// Returns whether commands work without it.
     pub fn is_optional(&self) -> bool {
         matches!(self, Self::ReadAgent)
     }
@@ -301,7 +301,7 @@ impl RequiredPermissions {
         )
     }
 
-    /// Whether no permission is required.
+    /// Returns whether no permission is required.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -393,7 +393,7 @@ impl Grants {
         )
     }
 
-    /// Whether a permission is granted; `None` if unknown.
+    /// Returns whether a permission is granted; `None` if unknown.
     pub fn allows(&self, permission: &Permission) -> Option<bool> {
         match self {
             Self::Everything => Some(true),
@@ -404,14 +404,14 @@ impl Grants {
 }
 
 impl Grants {
-    /// Whether the token can list the volumes of every namespace: a rule for all namespaces grants it
+    /// Returns whether the token can list the volumes of every namespace: a rule for all namespaces grants it
     /// and no closer rule revokes it. `None` if unknown. Nomad 2.0.5 lists the volumes of all
     /// namespaces with `*` if the token can list in one of them; deleting data does not rely on that.
     pub fn lists_every_namespace(&self) -> Option<bool> {
         self.has_everywhere(AclVolumeCapability::List)
     }
 
-    /// Whether the token can read the allocations of every namespace; `None` if unknown. Nomad leaves those of other
+    /// Returns whether the token can read the allocations of every namespace; `None` if unknown. Nomad leaves those of other
     /// namespaces out of its list.
     pub fn reads_every_job(&self) -> Option<bool> {
         self.has_everywhere(AclVolumeCapability::ReadJobs)
@@ -431,7 +431,7 @@ impl Grants {
 }
 
 impl Grants {
-    /// Whether the token can read the ledger of every set in the variables of a namespace; `None` if unknown.
+    /// Returns whether the token can read the ledger of every set in the variables of a namespace; `None` if unknown.
     /// Nomad leaves variables that a token cannot read out of its lists.
     pub fn reads_every_set(&self, namespace: &Namespace) -> Option<bool> {
         let rules = match self {
@@ -510,9 +510,9 @@ fn volumes(rules: &AclPolicy, namespace: &Namespace, capability: AclVolumeCapabi
     label.is_some_and(|label| grants(&rules.namespaces[label].capabilities))
 }
 
-/// Whether a rule grants a capability on a path. `*` also matches `/`, and the closest rule wins.
+/// Returns whether a rule grants a capability on a path. `*` also matches `/`, and the closest rule wins.
 fn variables(rules: &AclPolicy, namespace: &Namespace, path: &str, capability: &str) -> bool {
-    let wanted = format!("{namespace}\0{path}");
+    let desired = format!("{namespace}\0{path}");
     let all: BTreeMap<String, &BTreeSet<String>> = rules
         .namespaces
         .iter()
@@ -521,7 +521,7 @@ fn variables(rules: &AclPolicy, namespace: &Namespace, path: &str, capability: &
             own.map(move |(path, words)| (format!("{label}\0{path}"), words))
         })
         .collect();
-    let Some(words) = closest(all.keys(), &wanted).and_then(|key| all.get(key)) else {
+    let Some(words) = closest(all.keys(), &desired).and_then(|key| all.get(key)) else {
         return false;
     };
     let reads = capability == "list" && words.contains("read");
@@ -538,7 +538,7 @@ fn closest<'l>(labels: impl Iterator<Item = &'l String>, name: &str) -> Option<&
     })
 }
 
-/// Whether a pattern with `*` matches a name.
+/// Returns whether a pattern with `*` matches a name.
 fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();

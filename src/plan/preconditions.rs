@@ -44,22 +44,22 @@ impl PluginOperation {
 /// Nomad leaves its data at the provider without a registration.
 pub(super) fn unknown_namespace(spec: &VolumeSpec, observed: &ObservedState) -> Option<Diagnostic> {
     let namespaces = observed.namespaces.as_ref()?;
-    let wanted = &spec.request.namespace;
-    if namespaces.contains(wanted) {
+    let desired = &spec.request.namespace;
+    if namespaces.contains(desired) {
         return None;
     }
     let message = format!(
-        "cannot create volume `{}`: namespace `{wanted}` does not exist",
+        "cannot create volume `{}`: namespace `{desired}` does not exist",
         spec.request.id
     );
     let problem = Diagnostic::error(Code::VolumeUnknownNamespace, message)
         .label(spec.field_span("namespace"), "");
     let names = namespaces.iter().map(Namespace::as_str);
-    Some(match closest_match(wanted.as_str(), names) {
+    Some(match closest_match(desired.as_str(), names) {
         Some(similar) => problem.help(format!("did you mean namespace `{similar}`?")),
         None => problem.help(format!(
             "run `nomad-csi namespace create {}` first",
-            shell_quoted(wanted)
+            shell_quoted(desired)
         )),
     })
 }
@@ -71,8 +71,8 @@ pub(super) fn missing_maximum(
     rules: MergeRules,
     after_removal: bool,
 ) -> Option<Diagnostic> {
-    let wanted = spec.request.capacity;
-    let is_missing = wanted.max.is_zero() && !wanted.min.is_zero();
+    let desired = spec.request.capacity;
+    let is_missing = desired.max.is_zero() && !desired.min.is_zero();
     let is_needed = match rules.creates {
         CreateRule::AnyRange => false,
         CreateRule::WithMaximum => true,

@@ -33,7 +33,7 @@ pub(super) fn compare_with_providers(volumes: &mut [PlannedVolume], observed: &O
     }
 }
 
-/// Whether the provider no longer lists the data of a registered volume.
+/// Returns whether the provider no longer lists the data of a registered volume.
 fn is_gone(data: &DataIdentity, observed: &ObservedState) -> bool {
     matches!(evidence(&observed.provided, data), Evidence::NotListed)
 }

@@ -11,11 +11,11 @@ pub type AskedPlugins = BTreeMap<PluginId, Namespace>;
 
 /// Returns the plugins whose provider must be asked whether it has the data of an owned volume.
 pub fn required_lists(
-    wanted: &[VolumeSpec],
+    desired: &[VolumeSpec],
     observed: &ObservedState,
     owned: Option<&OwnedSet>,
 ) -> AskedPlugins {
-    let lost = wanted.iter().filter_map(|spec| {
+    let lost = desired.iter().filter_map(|spec| {
         let key = spec.key();
         let owned = owned?.volumes.get(&key)?;
         let recorded = match observed.volumes.get(&key) {
@@ -29,12 +29,12 @@ pub fn required_lists(
 
 /// Returns the plugins that list volumes, as far as existing volumes or the sources of new ones can be
 /// compared with their list.
-pub fn comparable_lists(wanted: &[VolumeSpec], observed: &ObservedState) -> AskedPlugins {
+pub fn comparable_lists(desired: &[VolumeSpec], observed: &ObservedState) -> AskedPlugins {
     let read = observed.volumes.values();
     let read = read.map(|volume| (&volume.plugin_id, &volume.namespace));
     let unread = observed.unread.iter();
     let unread = unread.map(|(key, volume)| (&volume.data.plugin_id, &key.namespace));
-    let copies = wanted.iter().map(|spec| &spec.request);
+    let copies = desired.iter().map(|spec| &spec.request);
     let copies = copies.filter(|request| request.clone_id.is_some());
     let copies = copies.map(|request| (&request.plugin_id, &request.namespace));
     let all = read.chain(unread).chain(copies);
@@ -42,9 +42,9 @@ pub fn comparable_lists(wanted: &[VolumeSpec], observed: &ObservedState) -> Aske
 }
 
 /// Returns the plugins that list snapshots and from whose snapshots new volumes are restored.
-pub fn snapshot_lists(wanted: &[VolumeSpec], observed: &ObservedState) -> AskedPlugins {
+pub fn snapshot_lists(desired: &[VolumeSpec], observed: &ObservedState) -> AskedPlugins {
     let is_new = |spec: &&VolumeSpec| !observed.has(&spec.key());
-    let new = wanted.iter().filter(is_new).map(|spec| &spec.request);
+    let new = desired.iter().filter(is_new).map(|spec| &spec.request);
     let copies = new.filter(|request| request.snapshot_id.is_some());
     let copies = copies.map(|request| (&request.plugin_id, &request.namespace));
     able(copies, observed, |can| can.list_snapshots)

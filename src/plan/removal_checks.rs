@@ -106,7 +106,7 @@ pub(super) fn claimed_error(
     }
 }
 
-/// Whether two registrations may have the same data. The provider knows a volume without an external ID
+/// Returns whether two registrations may have the same data. The provider knows a volume without an external ID
 /// by its volume ID (B35).
 pub fn shares_data(volume: &Volume, other: &VolumeSummary) -> bool {
     let is_itself = other.namespace == volume.namespace && other.id == volume.id;
@@ -117,7 +117,7 @@ pub fn shares_data(volume: &Volume, other: &VolumeSummary) -> bool {
         && other.remote_id() == volume.remote_id().as_str()
 }
 
-/// Whether two plugins, each with the name of its provider, may serve the same volumes: a new version of a driver runs
+/// Returns whether two plugins, each with the name of its provider, may serve the same volumes: a new version of a driver runs
 /// beside the old one under another ID. A provider without a known name may be any.
 pub(super) fn may_be_one_provider(one: (&PluginId, &str), other: (&PluginId, &str)) -> bool {
     one.0 == other.0 || one.1 == other.1 || one.1.is_empty() || other.1.is_empty()

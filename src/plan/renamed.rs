@@ -45,7 +45,7 @@ pub(super) fn warn_of_renamed_volumes(volumes: &mut [PlannedVolume], owned: Opti
     }
 }
 
-/// Whether recorded data may be that of a plugin.
+/// Returns whether recorded data may be that of a plugin.
 fn may_be_of(data: &RecordedData, plugin: &PluginId) -> bool {
     match data {
         RecordedData::Unrecorded => true,
@@ -90,7 +90,7 @@ mod tests {
     use crate::build::build_plan;
     use crate::inputs::{OwnedVolume, PlanInputs, PlanOptions};
     use crate::rules::MergeRules;
-    use crate::samples::{observed, plugin, spec, wanted};
+    use crate::samples::{desired, observed, plugin, spec};
     use nomad_csi_model::{ExternalId, Namespace, VolumeId};
     use nomad_csi_spec::Purpose;
 
@@ -120,7 +120,7 @@ mod tests {
     fn warnings(owned: Option<&OwnedSet>) -> Vec<Diagnostic> {
         let nothing = observed(None, plugin(|_| {}));
         let plan = build_plan(PlanInputs {
-            wanted: vec![spec(wanted())],
+            desired: vec![spec(desired())],
             purpose: Purpose::ByExternalId,
             observed: &nothing,
             rules: MergeRules::NOMAD,

@@ -59,7 +59,7 @@ pub struct Impact {
 /// What a removal loses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataLoss {
-    /// Whether the data is destroyed, or out of reach; otherwise only the registration is removed.
+    /// True if the data is destroyed, or out of reach; otherwise only the registration is removed.
     pub destroys_data: bool,
     /// The size of the volume; zero if it is unknown.
     pub capacity: Bytes,

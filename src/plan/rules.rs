@@ -237,23 +237,25 @@ impl UnreportedFields {
     pub(super) fn filled_in<'a>(
         self,
         volume: &'a Volume,
-        wanted: &UnresolvedRequest,
+        desired: &UnresolvedRequest,
     ) -> Cow<'a, Volume> {
         if self == Self::default() {
             return Cow::Borrowed(volume);
         }
         let mut volume = volume.clone();
         if self.sizes {
-            volume.capabilities.clone_from(&wanted.capabilities);
-            volume.requested_capacity = wanted.capacity;
-            volume.clone_id.clone_from(&wanted.clone_id);
-            volume.snapshot_id.clone_from(&wanted.snapshot_id);
+            volume.capabilities.clone_from(&desired.capabilities);
+            volume.requested_capacity = desired.capacity;
+            volume.clone_id.clone_from(&desired.clone_id);
+            volume.snapshot_id.clone_from(&desired.snapshot_id);
         }
         if self.mount_options {
-            volume.mount_options = Some(wanted.mount_options.clone().unwrap_or_default());
+            volume.mount_options = Some(desired.mount_options.clone().unwrap_or_default());
         }
         if self.topology_request {
-            volume.topology_request.clone_from(&wanted.topology_request);
+            volume
+                .topology_request
+                .clone_from(&desired.topology_request);
         }
         Cow::Owned(volume)
     }

@@ -1,4 +1,4 @@
-//! A volume, what is wanted of it and its plugin, for the tests of this module.
+//! A volume, what is desired of it and its plugin, for the tests of this module.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -60,7 +60,7 @@ pub(super) fn listed(ids: &[&str]) -> ProviderList {
     ProviderList::Listed(volumes.map(|one| (one.external_id.clone(), one)).collect())
 }
 
-pub(super) fn wanted() -> UnresolvedRequest {
+pub(super) fn desired() -> UnresolvedRequest {
     let key = NamespacedId::new(Namespace::default(), VolumeId::new("db"));
     UnresolvedRequest {
         name: Some("database".into()),
@@ -92,7 +92,7 @@ pub(super) fn spec(request: UnresolvedRequest) -> VolumeSpec {
     }
 }
 
-/// The volume that [`wanted`] makes.
+/// The volume that [`desired`] makes.
 pub(super) fn existing() -> Volume {
     Volume {
         namespace: Namespace::default(),
@@ -198,14 +198,14 @@ pub(super) fn observed(volume: Option<Volume>, plugin: PluginState) -> ObservedS
 }
 
 pub(super) fn inputs(
-    wanted: Vec<VolumeSpec>,
+    desired: Vec<VolumeSpec>,
     observed: &ObservedState,
     rules: MergeRules,
     purpose: Purpose,
 ) -> PlanInputs<'_> {
     static NOTHING: LazyLock<PlanOptions> = LazyLock::new(PlanOptions::default);
     PlanInputs {
-        wanted,
+        desired,
         purpose,
         observed,
         rules,

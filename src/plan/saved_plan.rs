@@ -406,12 +406,12 @@ fn data(action: &Action) -> Option<DataIdentity> {
 }
 
 fn plugin_version(planned: &PlannedVolume, observed: &ObservedState) -> Option<String> {
-    let wanted = planned.spec.as_ref().map(|spec| &spec.request.plugin_id);
+    let desired = planned.spec.as_ref().map(|spec| &spec.request.plugin_id);
     let stored = observed
         .volumes
         .get(&planned.key)
         .map(|volume| &volume.plugin_id);
-    match observed.plugins.get(wanted.or(stored)?)? {
+    match observed.plugins.get(desired.or(stored)?)? {
         PluginState::Known(plugin) => Some(plugin.version.clone()),
         PluginState::Missing | PluginState::Unknown => None,
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::hidden_values::changes_secrets;
-use super::inputs::{OwnedSet, OwnedVolume, PlanOptions, RecordedValue, UnreadVolume};
+use super::inputs::{OwnedSet, OwnedVolume, PlanOptions, RecordedValue, SkippedVolume};
 use super::ledger::{DataIdentity, FieldHash, LedgerKey, LedgerSet};
 use super::rules::MergeRules;
 use super::saved_plan::CanonicalRequest;
@@ -22,20 +22,20 @@ use super::update::is_unchanged_but_for_secrets;
 use nomad_csi_model::{NamespacedId, Volume, VolumeSummary};
 use nomad_csi_spec::VolumeSpec;
 
-/// Volumes that a plan leaves unchanged if the server still has them as noted.
-pub type NotedVolumes = BTreeMap<NamespacedId, UnreadVolume>;
+/// Volumes that a plan leaves unchanged if the server still has them as cached.
+pub type CachedVolumes = BTreeMap<NamespacedId, SkippedVolume>;
 
 /// Returns the volumes of the files that a plan leaves unchanged if the server still has them as the set
-/// noted.
-pub fn noted_volumes(
-    wanted: &[VolumeSpec],
+/// cached.
+pub fn cached_volumes(
+    desired: &[VolumeSpec],
     set: &LedgerSet,
     owned: &OwnedSet,
     rules: MergeRules,
     options: &PlanOptions,
-) -> NotedVolumes {
-    let rules = NotedRules::of(rules);
-    let noted = wanted.iter().filter_map(|spec| {
+) -> CachedVolumes {
+    let rules = CachedMergeRules::of(rules);
+    let cached = desired.iter().filter_map(|spec| {
         let key = spec.key();
         let owned = owned.volumes.get(&key)?;
         let is_requested = options.replace.contains(&key) || options.delete_data.contains(&key);
@@ -45,23 +45,23 @@ pub fn noted_volumes(
         let verified = set.ownership(&key)?.last_verified?;
         let data = owned.data.identity()?.clone();
         let inputs = plan_inputs(set.key(), spec, owned.mount_flags, &rules);
-        let unread = UnreadVolume {
+        let unread = SkippedVolume {
             spec_index: verified.spec_index,
             data,
         };
         (verified.plan_inputs? == inputs).then_some((key, unread))
     });
-    noted.collect()
+    cached.collect()
 }
 
-/// Returns the noted volumes that the server still has as noted, by its list.
-pub fn unread_volumes(noted: &NotedVolumes, listed: &[VolumeSummary]) -> NotedVolumes {
+/// Returns the cached volumes that the server still has as cached, by its list.
+pub fn unread_volumes(cached: &CachedVolumes, listed: &[VolumeSummary]) -> CachedVolumes {
     let unread = listed.iter().filter_map(|listed| {
         let key = listed.key();
-        let noted = noted.get(&key)?;
-        let is_as_noted =
-            noted.spec_index == listed.spec_index && noted.data == DataIdentity::of_listed(listed);
-        is_as_noted.then(|| (key, noted.clone()))
+        let cached = cached.get(&key)?;
+        let is_as_cached = cached.spec_index == listed.spec_index
+            && cached.data == DataIdentity::of_listed(listed);
+        is_as_cached.then(|| (key, cached.clone()))
     });
     unread.collect()
 }
@@ -72,7 +72,7 @@ pub fn inputs_of_unchanged(
     set: &LedgerSet,
     spec: &VolumeSpec,
     volume: &Volume,
-    rules: &NotedRules,
+    rules: &CachedMergeRules,
 ) -> Option<FieldHash> {
     let key = spec.key();
     let owned = OwnedVolume::of(set, &key, set.ownership(&key)?, Some(spec), |_| None);
@@ -82,13 +82,13 @@ pub fn inputs_of_unchanged(
 
 /// The rules of a server that notes depend on, made once for many volumes.
 #[derive(Clone, Debug)]
-pub struct NotedRules {
+pub struct CachedMergeRules {
     rules: MergeRules,
     /// The rules as the hashes cover them.
     text: Arc<str>,
 }
 
-impl NotedRules {
+impl CachedMergeRules {
     /// Returns these rules for notes.
     pub fn of(rules: MergeRules) -> Self {
         let text = format!("{rules:?}").into();
@@ -113,7 +113,7 @@ fn plan_inputs(
     key: &LedgerKey,
     spec: &VolumeSpec,
     recorded_flags: RecordedValue,
-    rules: &NotedRules,
+    rules: &CachedMergeRules,
 ) -> FieldHash {
     let options = spec.request.mount_options.as_ref();
     let inputs = PlanDependencies {

@@ -74,7 +74,7 @@ pub(super) fn planned_update(
     (action, ignored.into_iter().chain(warning).collect())
 }
 
-/// Whether a plan leaves a volume unchanged without a warning, provided that its secrets are the same.
+/// Returns whether a plan leaves a volume unchanged without a warning, provided that its secrets are the same.
 pub(super) fn is_unchanged_but_for_secrets(
     spec: &VolumeSpec,
     existing: &Volume,
@@ -197,7 +197,7 @@ fn differences(
     Ok(fields)
 }
 
-/// Whether the server silently ignores the size: before 1.6.3 it records one only if it knows one.
+/// Returns whether the server silently ignores the size: before 1.6.3 it records one only if it knows one.
 fn ignores_capacity(existing: &Volume, rules: MergeRules) -> bool {
     rules.update == UpdateRule::WhileUnused && existing.capacity.is_zero()
 }
@@ -255,15 +255,15 @@ fn hidden_loss(spec: &VolumeSpec, field: HiddenField) -> Diagnostic {
 /// Returns the fields that are sent although the file omits them, because this server would clear
 /// them.
 fn resent_fields(
-    wanted: &UnresolvedRequest,
+    desired: &UnresolvedRequest,
     request: &UnresolvedRequest,
     existing: &Volume,
 ) -> Vec<&'static str> {
     let mut fields = vec![];
-    if request.context != wanted.context && !existing.context.is_empty() {
+    if request.context != desired.context && !existing.context.is_empty() {
         fields.push("context");
     }
-    if request.parameters != wanted.parameters && !existing.parameters.is_empty() {
+    if request.parameters != desired.parameters && !existing.parameters.is_empty() {
         fields.push("parameters");
     }
     fields
@@ -329,12 +329,12 @@ fn comparable<'a>(
     let mut request = Cow::Borrowed(request);
     if rules.topologies == TopologyRule::ByPosition {
         let nothing = TopologyRequest::default();
-        let (wanted, stored) = (&request.topology_request, &existing.topology_request);
-        let same = wanted
+        let (desired, stored) = (&request.topology_request, &existing.topology_request);
+        let same = desired
             .as_ref()
             .unwrap_or(&nothing)
             .is_equivalent_to(stored.as_ref().unwrap_or(&nothing));
-        if same && wanted != stored {
+        if same && desired != stored {
             request.to_mut().topology_request.clone_from(stored);
         }
     }
@@ -349,12 +349,12 @@ fn comparable<'a>(
     request
 }
 
-/// Whether a map is stored and the request omits it.
+/// Returns whether a map is stored and the request omits it.
 fn would_clear(
-    wanted: &Option<BTreeMap<String, String>>,
+    desired: &Option<BTreeMap<String, String>>,
     stored: &BTreeMap<String, String>,
 ) -> bool {
-    wanted.as_ref().is_none_or(BTreeMap::is_empty) && !stored.is_empty()
+    desired.as_ref().is_none_or(BTreeMap::is_empty) && !stored.is_empty()
 }
 
 /// Fills omitted fields from the volume, for a server that overwrites it with the update.
@@ -424,11 +424,11 @@ fn ignored_topology_request(
     rules: MergeRules,
 ) -> Option<Diagnostic> {
     let nothing = TopologyRequest::default();
-    let wanted = spec.request.topology_request.as_ref().unwrap_or(&nothing);
+    let desired = spec.request.topology_request.as_ref().unwrap_or(&nothing);
     let stored = existing.topology_request.as_ref().unwrap_or(&nothing);
     let ignored = rules.topologies == TopologyRule::ByPosition
         && existing.topologies.is_empty()
-        && !wanted.is_equivalent_to(stored);
+        && !desired.is_equivalent_to(stored);
     ignored.then(|| {
         Diagnostic::warning(
             Code::PlanIgnoredField,
@@ -443,10 +443,10 @@ fn ignored_topology_request(
 }
 
 fn ignored_capacity(spec: &VolumeSpec, existing: &Volume, rules: MergeRules) -> Option<Diagnostic> {
-    let wanted = spec.request.capacity;
+    let desired = spec.request.capacity;
     let ignored = ignores_capacity(existing, rules)
-        && !wanted.is_unset()
-        && wanted != existing.requested_capacity;
+        && !desired.is_unset()
+        && desired != existing.requested_capacity;
     ignored.then(|| {
         let message = format!(
             "the server ignores the new size of volume {}",
@@ -460,29 +460,31 @@ fn ignored_capacity(spec: &VolumeSpec, existing: &Volume, rules: MergeRules) -> 
 
 /// Warns that Nomad 1.1 and 1.2 record an update without calling the provider.
 fn only_recorded(spec: &VolumeSpec, existing: &Volume, rules: MergeRules) -> Option<Diagnostic> {
-    let wanted = &spec.request;
-    let other = |wanted: Option<&str>, stored: Option<&str>| wanted.is_some() && wanted != stored;
-    let parameters = wanted.parameters.as_ref();
+    let desired = &spec.request;
+    let other =
+        |desired: Option<&str>, stored: Option<&str>| desired.is_some() && desired != stored;
+    let parameters = desired.parameters.as_ref();
     let fields = [
-        ("name", other(wanted.name.as_deref(), Some(&existing.name))),
+        ("name", other(desired.name.as_deref(), Some(&existing.name))),
         (
             "clone_id",
-            other(wanted.clone_id.as_deref(), existing.clone_id.as_deref()),
+            other(desired.clone_id.as_deref(), existing.clone_id.as_deref()),
         ),
         (
             "snapshot_id",
             other(
-                wanted.snapshot_id.as_deref(),
+                desired.snapshot_id.as_deref(),
                 existing.snapshot_id.as_deref(),
             ),
         ),
         (
             "capacity_min",
-            wanted.capacity.min > existing.requested_capacity.min,
+            desired.capacity.min > existing.requested_capacity.min,
         ),
         (
             "parameters",
-            parameters.is_some_and(|wanted| !wanted.is_empty() && *wanted != existing.parameters),
+            parameters
+                .is_some_and(|desired| !desired.is_empty() && *desired != existing.parameters),
         ),
     ];
     let changed = fields.into_iter().filter(|(_, changed)| *changed);

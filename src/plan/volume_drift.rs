@@ -31,7 +31,7 @@ pub struct VolumeDrift {
 }
 
 impl VolumeDrift {
-    /// Whether the volume has changed, or the volume or its data is gone.
+    /// Returns whether the volume has changed, or the volume or its data is gone.
     pub fn has_drifted(&self) -> bool {
         match self.state {
             DriftState::Changed(_) | DriftState::Gone | DriftState::DataGone(_) => true,

@@ -21,7 +21,7 @@ pub struct ControllerPublishVolume {
     pub capability: Capability,
     /// The mount options.
     pub mount_options: MountOptions,
-    /// Whether the node may only read; false unless the plugin advertises PUBLISH_READONLY.
+    /// True if the node may only read; false unless the plugin advertises PUBLISH_READONLY.
     pub read_only: bool,
     /// The provider's secrets.
     pub secrets: Secrets,

@@ -61,12 +61,12 @@ pub struct BlockStorageFeatures {
 }
 
 impl BlockStorageFeatures {
-    /// Whether volumes can have a size, which expansion can change.
+    /// Returns whether volumes can have a size, which expansion can change.
     pub fn supports_sizes(&self) -> bool {
         self.loop_devices_unavailable.is_none()
     }
 
-    /// Whether every file system grows while it is in use.
+    /// Returns whether every file system grows while it is in use.
     pub fn supports_online_expansion(&self) -> bool {
         self.supports_sizes() && self.offline_growth_only.is_empty()
     }
@@ -75,9 +75,9 @@ impl BlockStorageFeatures {
 /// How to attach a loop device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AttachOptions {
-    /// Whether the device refuses writes.
+    /// True if the device refuses writes.
     pub read_only: bool,
-    /// Whether the device stays until it is detached. A device that is not persistent goes with its
+    /// True if the device stays until it is detached. A device that is not persistent goes with its
     /// last mount, or if it was never mounted, when the [`LoopDevice`] is dropped.
     pub persistent: bool,
 }
@@ -98,7 +98,7 @@ pub struct AttachedDevice {
     pub path: PathBuf,
     /// The backing file.
     pub file: PathBuf,
-    /// Whether the device refuses writes.
+    /// True if the device refuses writes.
     pub read_only: bool,
 }
 
@@ -137,7 +137,7 @@ pub trait BlockStorage: Send + Sync {
     /// Returns what this machine supports. The first call probes; later calls return the same value.
     fn features(&self) -> BlockStorageFeatures;
 
-    /// Whether files in `directory` can be copied by sharing blocks.
+    /// Returns whether files in `directory` can be copied by sharing blocks.
     fn supports_reflink(&self, directory: &Path) -> bool;
 
     /// Attaches a loop device to a regular file whose length is a multiple of 512.

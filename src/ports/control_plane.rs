@@ -23,7 +23,7 @@ pub struct AssignedAlloc {
     pub group: String,
     /// The index in the group, from 0.
     pub index: u32,
-    /// Whether its tasks must stop.
+    /// True if its tasks must stop.
     pub wants_stop: bool,
     /// The volumes that its tasks must not use any more: what runs with one of them is killed.
     pub cut_off: BTreeSet<VolumeAlias>,
@@ -58,7 +58,7 @@ impl AssignedAlloc {
 pub struct UnreadableAlloc {
     /// The allocation.
     pub id: AllocId,
-    /// Whether it must stop.
+    /// True if it must stop.
     pub wants_stop: bool,
     /// The volumes that its tasks must not use any more: what runs of it is killed.
     pub cut_off: BTreeSet<VolumeAlias>,
@@ -85,7 +85,7 @@ pub struct AssignedAllocs {
 pub struct MountRefused {
     /// What happened to which volume, why, and what to do.
     pub message: String,
-    /// Whether no later attempt can succeed.
+    /// True if no later attempt can succeed.
     pub is_final: bool,
 }
 
@@ -126,7 +126,7 @@ pub trait ControlPlane: Send + Sync {
 
     /// Waits until something has changed since the last refusal that may let the mount succeed: a claim, the volume,
     /// its plugin, or the node.
-    async fn mount_may_succeed(
+    async fn wait_for_claim_change(
         &self,
         alloc: &AllocId,
         alias: &VolumeAlias,

@@ -1,7 +1,7 @@
 //! The agent beside a controller plugin, as the server sees it: attach and detach.
 //!
-//! The rules of a lane are those of [`super::node_host`]. The controller calls of one volume are one
-//! lane, for all nodes: attach, detach, delete, expand and snapshot.
+//! The rules of a call lock are those of [`super::node_host`]. The controller calls of one volume are one
+//! call lock, for all nodes: attach, detach, delete, expand and snapshot.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub struct ControllerPublishRequest {
     pub node: ExternalNodeId,
     /// What the volume is attached for.
     pub usage: Usage,
-    /// Whether the node only reads. The host sends it where the plugin advertises PUBLISH_READONLY.
+    /// True if the node only reads. The host sends it where the plugin advertises PUBLISH_READONLY.
     pub read_only: bool,
     /// The volume context.
     pub volume_context: BTreeMap<String, String>,

@@ -1,6 +1,6 @@
 //! Why a host did not carry out a request for one volume.
 //!
-//! A host is the agent that calls the plugin of a lane. The caller decides by questions, never by the
+//! A host is the agent that calls the plugin of a call lock. The caller decides by questions, never by the
 //! text: was the request certainly not sent to the plugin, may it have taken effect, can the plugin ever
 //! carry it out, and is the request out of date. A request that was sent and got no clear answer may have taken effect, and may still
 //! do so while the plugin's process lives.
@@ -97,7 +97,7 @@ impl HostFileError {
         }
     }
 
-    /// Whether the file could be read, and has not what was written to it.
+    /// Returns whether the file could be read, and has not what was written to it.
     pub fn is_damaged_file(&self) -> bool {
         use io::ErrorKind::{InvalidData, UnexpectedEof};
         matches!(self.kind, InvalidData | UnexpectedEof)
@@ -126,10 +126,10 @@ pub enum HostError {
         latest: u64,
     },
     /// The request was made for an earlier run of the agent.
-    #[error("the request is for session {wanted} of the agent, which is now in session {own}")]
+    #[error("the request is for session {desired} of the agent, which is now in session {own}")]
     OtherSession {
         /// The session of the request.
-        wanted: HostSession,
+        desired: HostSession,
         /// The session of this process.
         own: HostSession,
     },
@@ -254,7 +254,7 @@ pub enum HostError {
 }
 
 impl HostError {
-    /// Whether the plugin certainly never received the request.
+    /// Returns whether the plugin certainly never received the request.
     pub fn was_not_sent(&self) -> bool {
         match self {
             Self::Busy { .. }
@@ -280,7 +280,7 @@ impl HostError {
         }
     }
 
-    /// Whether the request may have changed something, or may still do so.
+    /// Returns whether the request may have changed something, or may still do so.
     pub fn may_have_taken_effect(&self) -> bool {
         match self {
             Self::Plugin(error) => error.verdict.may_have_taken_effect(),
@@ -288,7 +288,7 @@ impl HostError {
         }
     }
 
-    /// Whether the request was decided for another run of the host or the plugin, or before one that arrived. It says
+    /// Returns whether the request was decided for another run of the host or the plugin, or before one that arrived. It says
     /// nothing about the step: decide again.
     pub fn is_out_of_date(&self) -> bool {
         matches!(
@@ -297,7 +297,7 @@ impl HostError {
         )
     }
 
-    /// Whether the plugin can never carry out this step. A capability that it lacks, it had when the step was
+    /// Returns whether the plugin can never carry out this step. A capability that it lacks, it had when the step was
     /// decided (rule 18 of the claims machine), so the next decision is another one.
     pub fn is_permanent(&self) -> bool {
         match self {
@@ -324,7 +324,7 @@ impl HostError {
         }
     }
 
-    /// Whether the plugin answered that it has no room for the volume.
+    /// Returns whether the plugin answered that it has no room for the volume.
     pub fn is_exhausted(&self) -> bool {
         matches!(self, Self::Plugin(error) if error.code == StatusCode::ResourceExhausted)
     }
@@ -452,7 +452,7 @@ mod tests {
         };
         for error in [
             HostError::OtherSession {
-                wanted: "before".into(),
+                desired: "before".into(),
                 own: "now".into(),
             },
             HostError::Overtaken {

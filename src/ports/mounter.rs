@@ -21,12 +21,12 @@ pub struct MountError {
 }
 
 impl MountError {
-    /// Whether this process lacks the privilege to mount.
+    /// Returns whether this process lacks the privilege to mount.
     pub fn is_missing_privilege(&self) -> bool {
         self.source.kind() == std::io::ErrorKind::PermissionDenied
     }
 
-    /// Whether a process still uses the mount.
+    /// Returns whether a process still uses the mount.
     pub fn is_busy(&self) -> bool {
         self.source.kind() == std::io::ErrorKind::ResourceBusy
     }
@@ -88,7 +88,7 @@ pub struct MountIdentity {
 }
 
 impl MountIdentity {
-    /// Whether both are the same mount, as far as both are known.
+    /// Returns whether both are the same mount, as far as both are known.
     pub fn is(&self, other: &Self) -> bool {
         fn differ<T: PartialEq>(own: Option<T>, other: Option<T>) -> bool {
             own.zip(other).is_some_and(|(own, other)| own != other)
@@ -98,13 +98,13 @@ impl MountIdentity {
         self.id == other.id && !is_other && self.looks_like(other)
     }
 
-    /// Whether both certainly show the same directory of the same file system. The kernel numbers file systems without a
+    /// Returns whether both certainly show the same directory of the same file system. The kernel numbers file systems without a
     /// device, such as network file systems, and gives these numbers again.
     pub fn shows_same_files(&self, other: &Self) -> bool {
         !self.is_numbered_by_kernel() && self.looks_like(other)
     }
 
-    /// Whether both may show the same directory of the same file system.
+    /// Returns whether both may show the same directory of the same file system.
     pub fn may_show_same_files(&self, other: &Self) -> bool {
         let is_numbered = self.is_numbered_by_kernel() && other.is_numbered_by_kernel();
         let is_same_place = (&self.root, &self.source) == (&other.root, &other.source);
@@ -132,7 +132,7 @@ pub struct SourceIdentity {
 }
 
 impl SourceIdentity {
-    /// Whether both are the same, as far as both are known.
+    /// Returns whether both are the same, as far as both are known.
     pub fn is(&self, other: &Self) -> bool {
         let is_same_mount = match (&self.mount, &other.mount) {
             (Some(own), Some(other)) => own.is(other),
@@ -142,7 +142,7 @@ impl SourceIdentity {
         is_same_mount && self.device_node == other.device_node
     }
 
-    /// Whether a volume can be there: a directory of the host is not one.
+    /// Returns whether a volume can be there: a directory of the host is not one.
     pub fn is_volume(&self) -> bool {
         self.mount.is_some() || self.device_node.is_some()
     }
@@ -208,7 +208,7 @@ pub trait MountCalls: Send + Sync {
     /// # Errors
     /// If nothing is mounted there, or the mount is busy.
     fn unmount(&self, target: &Path) -> Result<(), MountError>;
-    /// Whether something is mounted exactly at `target`. Costs less than [`MountCalls::list`].
+    /// Returns whether something is mounted exactly at `target`. Costs less than [`MountCalls::list`].
     ///
     /// # Errors
     /// If the path cannot be read.

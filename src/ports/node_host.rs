@@ -1,12 +1,12 @@
 //! A node as the server sees it: the calls of one volume on one machine.
 //!
-//! The calls of one volume on a node form a lane. The host runs one of them at a time and refuses every
+//! The calls of one volume on a node share a call lock. The host runs one of them at a time and refuses every
 //! other at once ([`HostError::Busy`]), also one that was decided before a request it has seen
 //! ([`HostError::Overtaken`]) or that was made for an earlier run of the host
 //! ([`HostError::OtherSession`]).
 //!
 //! Dropping a future of these methods cancels nothing. The host runs the call to its end, and a
-//! caller that still waits gets the late answer. A lane is free again when the plugin has answered or its process
+//! caller that still waits gets the late answer. A call lock is free again when the plugin has answered or its process
 //! is gone; no time limit frees it.
 
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use nomad_csi_model::{
     Secrets, TargetPath, Usage, VolumeAlias, VolumeStats,
 };
 
-/// What orders the requests of one lane.
+/// What orders the requests under one call lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallOrder {
     /// The run of the host that the request is meant for.
@@ -40,7 +40,7 @@ pub struct StageRequest {
     pub name: NamespacedId,
     /// What it is staged for.
     pub usage: Usage,
-    /// Whether it was decided for a plugin that attaches volumes.
+    /// True if it was decided for a plugin that attaches volumes.
     pub attaches: bool,
     /// The answer of ControllerPublishVolume; empty without one.
     pub publish_context: PublishContext,
@@ -63,11 +63,11 @@ pub struct PublishRequest {
     pub alias: VolumeAlias,
     /// What the volume is used for.
     pub usage: Usage,
-    /// Whether it was decided for a plugin that attaches volumes.
+    /// True if it was decided for a plugin that attaches volumes.
     pub attaches: bool,
-    /// Whether it was decided for an instance that stages volumes.
+    /// True if it was decided for an instance that stages volumes.
     pub stages: bool,
-    /// Whether the target refuses writes.
+    /// True if the target refuses writes.
     pub read_only: bool,
     /// The answer of ControllerPublishVolume; empty without one.
     pub publish_context: PublishContext,
@@ -123,7 +123,7 @@ pub struct StatsRequest {
     pub volume: RemoteVolume,
     /// The path on the host at which it is published, as it was recorded.
     pub target: PathBuf,
-    /// Whether it is staged.
+    /// True if it is staged.
     pub is_staged: bool,
 }
 
@@ -173,7 +173,7 @@ pub trait NodeHost: Send + Sync {
 
     /// Asks this instance of the plugin how much the volume has of bytes and inodes.
     ///
-    /// It takes no lane, so it delays nothing. It is refused while a call of the lane runs, and it can be cancelled: it
+    /// It takes no call lock, so it delays nothing. It is refused while a call under the call lock runs, and it can be cancelled: it
     /// changes nothing.
     async fn stats(
         &self,

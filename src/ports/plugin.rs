@@ -412,7 +412,7 @@ pub struct PublishVolume {
     pub capability: Capability,
     /// The mount options.
     pub mount_options: MountOptions,
-    /// Whether the target refuses writes.
+    /// True if the target refuses writes.
     pub read_only: bool,
     /// The provider's secrets.
     pub secrets: Secrets,

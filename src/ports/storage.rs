@@ -85,6 +85,6 @@ pub struct ExpandVolume {
 pub struct ExpandedVolume {
     /// The new size; zero if the plugin does not report it.
     pub capacity: Bytes,
-    /// Whether every node with the volume must expand it too (NodeExpandVolume).
+    /// True if every node with the volume must expand it too (NodeExpandVolume).
     pub node_expansion_required: bool,
 }

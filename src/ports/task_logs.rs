@@ -82,7 +82,7 @@ pub struct TaskLogError {
 /// Reads the output of tasks.
 #[async_trait]
 pub trait TaskLogs: Send + Sync {
-    /// Whether the node has files of the allocation. It has none before the first task starts, and after they were
+    /// Returns whether the node has files of the allocation. It has none before the first task starts, and after they were
     /// removed.
     async fn has_files(&self, output: &TaskOutput) -> Result<bool, TaskLogError>;
 

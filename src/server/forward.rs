@@ -1,6 +1,6 @@
 //! Calls a plugin's controllers until there is a final answer or the time is up.
 //!
-//! `candidates` chooses the usable instances; [`Forwarder`] calls them. [`RepeatedCall`] is the only
+//! `candidates` chooses the usable instances; [`ControllerCaller`] calls them. [`RepeatedCall`] is the only
 //! loop that repeats a controller call: the port below makes one attempt, and callers do not retry. The
 //! port's [`nomad_csi_model::retry::Verdict`] classifies failures; error texts are never parsed.
 //!
@@ -17,22 +17,22 @@ use std::sync::Arc;
 
 use tracing::debug;
 
-use super::call_lines::CallPermit;
 use super::candidates::Candidates;
 use super::forward_error::ForwardError;
-use super::repeated_call::{ForwardLimits, LateCall, RepeatedCall};
+use super::plugin_call_queues::CallPermit;
+use super::repeated_call::{ForwardLimits, OnDeadline, RepeatedCall};
 use nomad_csi_model::AllocId;
 use nomad_csi_ports::{Controller, IdSource, PluginDirectory, PluginError, Rpc};
 
 /// Calls controllers of plugins.
 #[derive(Clone)]
-pub struct Forwarder {
+pub struct ControllerCaller {
     directory: Arc<dyn PluginDirectory>,
     ids: Arc<dyn IdSource>,
     limits: ForwardLimits,
 }
 
-impl Forwarder {
+impl ControllerCaller {
     /// A forwarder over `directory`, with jitter from `ids`.
     pub fn new(
         directory: Arc<dyn PluginDirectory>,
@@ -61,7 +61,7 @@ impl Forwarder {
         A: Future<Output = Result<T, PluginError>> + Send,
         T: Send,
     {
-        self.send(candidates, rpc, call, LateCall::Cancel).await
+        self.send(candidates, rpc, call, OnDeadline::Cancel).await
     }
 
     /// Sends a `call` that changes something until it succeeds, fails finally, or the deadline passes.
@@ -83,7 +83,7 @@ impl Forwarder {
         A: Future<Output = Result<T, PluginError>> + Send,
         T: Send,
     {
-        let late = LateCall::Await {
+        let late = OnDeadline::Await {
             permit,
             report: &report,
         };
@@ -95,7 +95,7 @@ impl Forwarder {
         candidates: &Candidates,
         rpc: Rpc,
         call: F,
-        late: LateCall<'_>,
+        late: OnDeadline<'_>,
     ) -> Result<T, ForwardError>
     where
         F: Fn(Arc<dyn Controller>) -> A + Send + Sync,
@@ -118,7 +118,7 @@ impl Forwarder {
         allocs: &[AllocId],
         rpc: Rpc,
         attempt: F,
-        late: LateCall<'_>,
+        late: OnDeadline<'_>,
     ) -> Result<T, ForwardError>
     where
         F: Fn(AllocId) -> A + Send + Sync,

@@ -18,7 +18,7 @@ use nomad_csi_model::diagnostic::Code;
 pub struct Replay {
     /// Replaces all events up to its index.
     pub snapshot: Option<StateSnapshot>,
-    /// Whether the next snapshot may contain only what changed since this one.
+    /// True if the next snapshot may contain only what changed since this one.
     pub accepts_changes: bool,
     /// The events after the snapshot, in order and without gaps.
     pub events: Vec<Event>,
@@ -110,7 +110,7 @@ pub trait Journal: Send + Sync {
     /// changes too.
     async fn write_snapshot(&self, changes: SnapshotChanges) -> Result<(), JournalError>;
 
-    /// Whether the disk is full, as far as the journal knows. Events that grow the state are then refused, and
+    /// Returns whether the disk is full, as far as the journal knows. Events that grow the state are then refused, and
     /// others are recorded with space that was kept for them.
     fn is_full(&self) -> bool {
         false

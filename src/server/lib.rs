@@ -1,8 +1,6 @@
 //! The server half of the agent: state, volume and variable operations, HTTP API.
 
 mod acquire;
-mod call_line;
-mod call_lines;
 mod candidates;
 mod cell;
 mod claims;
@@ -22,6 +20,8 @@ mod keyed_limiter;
 mod namespaces;
 mod node_events;
 mod observer;
+mod plugin_call_queue;
+mod plugin_call_queues;
 mod repeated_call;
 mod sealer;
 mod sealing;
@@ -31,8 +31,6 @@ pub mod store;
 mod variables;
 mod volumes;
 
-pub use call_line::{CallClass, CallWidths};
-pub use call_lines::{CallLines, CallPermit};
 pub use candidates::{Candidates, NoController, candidates};
 pub use cell::{
     CellOptions, CellStopped, CommitError, Expected, STATE_LIMITS, StateCell, StateLimits, Watch,
@@ -47,7 +45,7 @@ pub use error::{
     NamespaceUser, PluginFailure, RequestError, ResidualState, ServerError, SnapshotError,
     UnsupportedOperation, UpdateOrigin, VariableError,
 };
-pub use forward::Forwarder;
+pub use forward::ControllerCaller;
 pub use forward_error::{ForwardError, ForwardOutcome};
 pub use history::volume_history;
 pub use jobs::{JobPlan, JobPorts, JobScheduler, JobService, JobWritten, LocalControlPlane};
@@ -56,6 +54,8 @@ pub use keyed_limiter::{KeyedLimiter, KeyedPermit, QueueFull};
 pub use namespaces::NamespaceService;
 pub use node_events::{NodeEvent, NodeEvents};
 pub use observer::RecordingObserver;
+pub use plugin_call_queue::{CallClass, PluginConcurrency};
+pub use plugin_call_queues::{CallPermit, PluginCallQueues};
 pub use repeated_call::ForwardLimits;
 pub use sealer::{SealError, Sealer};
 pub use sent_secrets::RecordedSecrets;

@@ -21,7 +21,7 @@ const MAX_NAME: usize = 128;
 /// The longest description of a namespace, in characters.
 const MAX_DESCRIPTION: usize = 256;
 
-/// Creates, changes and deletes namespaces. A clone is the same service.
+/// Creates, changes and deletes namespaces. Clones share their state.
 #[derive(Clone)]
 pub struct NamespaceService {
     cell: StateCell,

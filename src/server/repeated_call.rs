@@ -11,8 +11,8 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 use tracing::{debug, warn};
 
-use super::call_lines::CallPermit;
 use super::forward_error::{ForwardError, ForwardOutcome};
+use super::plugin_call_queues::CallPermit;
 use nomad_csi_model::AllocId;
 use nomad_csi_model::retry::{RetryPolicy, Verdict};
 use nomad_csi_ports::{IdSource, PluginError, Rpc, StatusCode};
@@ -46,7 +46,7 @@ impl Default for ForwardLimits {
 
 /// What happens to a call that is not answered in time.
 #[derive(Clone, Copy)]
-pub(super) enum LateCall<'a> {
+pub(super) enum OnDeadline<'a> {
     /// It has no effect, so it is cancelled.
     Cancel,
     /// It may still take effect, so its answer is awaited.
@@ -64,7 +64,7 @@ pub(super) struct RepeatedCall<'a> {
     allocs: &'a [AllocId],
     limits: ForwardLimits,
     deadline: Instant,
-    late: LateCall<'a>,
+    late: OnDeadline<'a>,
     progress: CallProgress,
 }
 
@@ -106,7 +106,7 @@ impl<'a> RepeatedCall<'a> {
         rpc: Rpc,
         allocs: &'a [AllocId],
         limits: ForwardLimits,
-        late: LateCall<'a>,
+        late: OnDeadline<'a>,
     ) -> Self {
         Self {
             rpc,
@@ -149,7 +149,7 @@ impl<'a> RepeatedCall<'a> {
     async fn wait_for_next_pass(&self, pause: Duration) -> bool {
         let ready = async {
             tokio::time::sleep(pause).await;
-            if let LateCall::Await { permit, .. } = self.late {
+            if let OnDeadline::Await { permit, .. } = self.late {
                 permit.reacquire().await;
             }
         };
@@ -198,11 +198,11 @@ impl<'a> RepeatedCall<'a> {
         A: Future<Output = Option<Result<T, PluginError>>> + Send,
     {
         let answer = match self.late {
-            LateCall::Cancel => match timeout_at(self.deadline, attempt).await {
+            OnDeadline::Cancel => match timeout_at(self.deadline, attempt).await {
                 Ok(answer) => answer,
                 Err(_) => return Attempt::Cancelled,
             },
-            LateCall::Await { permit, report } => {
+            OnDeadline::Await { permit, report } => {
                 let mut attempt = pin!(attempt);
                 let overdue = self.while_overdue(alloc, permit, report);
                 tokio::select! {
@@ -241,7 +241,7 @@ impl<'a> RepeatedCall<'a> {
     fn note_failure(&mut self, alloc: &AllocId, error: &PluginError) {
         debug!(alloc.id = %alloc, csi.rpc = %error.rpc, code = error.code.as_str(),
             verdict = ?error.verdict, "the call failed");
-        let is_change = matches!(self.late, LateCall::Await { .. });
+        let is_change = matches!(self.late, OnDeadline::Await { .. });
         if error.verdict.may_have_taken_effect() && is_change {
             self.progress.bound_to = Some(alloc.clone());
         }

@@ -69,14 +69,14 @@ impl VolumeSealer {
         VolumeDefinition::of(volume, options)
     }
 
-    /// Whether a request has exactly the recorded definition.
+    /// Returns whether a request has exactly the recorded definition.
     pub(crate) fn is_definition_of(
         &self,
         request: &VolumeRequest,
         recorded: &VolumeDefinition,
     ) -> Result<bool, ServerError> {
-        let wanted = VolumeDefinition::new(request, recorded.mount_options.clone());
-        Ok(wanted == *recorded && request.mount_options == self.mount_options_of(recorded)?)
+        let desired = VolumeDefinition::new(request, recorded.mount_options.clone());
+        Ok(desired == *recorded && request.mount_options == self.mount_options_of(recorded)?)
     }
 
     /// The recorded mount options with their flags opened.

@@ -18,7 +18,7 @@ use nomad_csi_ports::{
     IdSource, Measurements, MetricsSource, NoMeasurements, TaskLogs, VolumeStatsSample,
 };
 
-/// The task that drives claims. A clone is the same task.
+/// The task that drives claims. Clones share their state.
 #[derive(Clone)]
 struct DriverTask {
     task: TaskTracker,
@@ -130,7 +130,7 @@ impl AgentInfo {
     pub const DATACENTER: &'static str = "dc1";
 }
 
-/// The services of the agent. A clone is the same services.
+/// The services of the agent. Clones share their state.
 #[derive(Clone)]
 pub struct Services {
     /// The state.

@@ -219,7 +219,7 @@ mod tests {
     const HCL: &str = r#"
         namespace "prod-*" {
           policy       = "read"
-          capabilities = ["csi-write-volume", "unheard-of"]
+          capabilities = ["csi-write-volume", "made-up"]
           variables {
             path "nomad-csi/sets/*" {
               capabilities = ["read", "write"]
@@ -237,7 +237,7 @@ mod tests {
         let json = r#"{
             "namespace": {"prod-*": {
                 "policy": "read",
-                "capabilities": ["csi-write-volume", "unheard-of", "deny"],
+                "capabilities": ["csi-write-volume", "made-up", "deny"],
                 "variables": {"path": {"nomad-csi/sets/*": {"capabilities": ["read", "write"]}}}
             }},
             "plugin": {"policy": "read"}, "agent": {"policy": "write"}, "node": {"policy": "read"}

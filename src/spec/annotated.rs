@@ -15,7 +15,7 @@ pub(super) struct Section {
     pub(super) comments: Vec<String>,
     /// The fields, in the shape of the syntax.
     pub(super) fields: Map<String, Value>,
-    /// Whether the fields are an example, and so part of the comment.
+    /// True if the fields are an example, and so part of the comment.
     pub(super) is_example: bool,
 }
 

@@ -142,7 +142,7 @@ fn expression(
         ParseError::syntax(character(text, at), "expected a value or an expression")
             .help("put text in double quotes")
     })?;
-    let mut reader = Reader {
+    let mut reader = HclReader {
         source,
         dialect,
         text: &text[range.clone()],
@@ -164,7 +164,7 @@ fn character(text: &str, offset: usize) -> Range<usize> {
 }
 
 /// Turns one parsed expression into a node.
-struct Reader<'t> {
+struct HclReader<'t> {
     source: SourceId,
     dialect: Dialect,
     /// The text of the expression.
@@ -173,7 +173,7 @@ struct Reader<'t> {
     diagnostics: Diagnostics,
 }
 
-impl Reader<'_> {
+impl HclReader<'_> {
     fn span(&self, inner: Option<Range<usize>>) -> Span {
         let range = inner.map_or(self.range.clone(), |inner| {
             self.range.start + inner.start..self.range.start + inner.end

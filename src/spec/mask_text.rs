@@ -67,7 +67,7 @@ struct HiddenBlock<'a> {
     brackets: usize,
     /// The closing words of open here-documents.
     here_documents: Vec<&'a str>,
-    /// Whether an open here-document contains a sensitive word.
+    /// True if an open here-document contains a sensitive word.
     has_inner_word: bool,
     is_endless: bool,
 }

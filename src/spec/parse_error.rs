@@ -13,7 +13,7 @@ pub(super) struct ParseError {
     pub(super) message: String,
     pub(super) label: String,
     pub(super) help: Option<String>,
-    /// Whether the text is invalid in HCL1 and in HCL2.
+    /// True if the text is invalid in HCL1 and in HCL2.
     pub(super) is_conclusive: bool,
 }
 

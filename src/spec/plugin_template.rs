@@ -52,12 +52,12 @@ impl PluginReport<'_> {
         self.controllers().any(is_capable)
     }
 
-    /// Whether the plugin has a controller of which nothing is known, because none runs.
+    /// Returns whether the plugin has a controller of which nothing is known, because none runs.
     fn is_controller_unknown(&self) -> bool {
         self.plugin.summary.controller_required && self.controllers().next().is_none()
     }
 
-    /// Whether the plugin creates volumes, as far as that is known.
+    /// Returns whether the plugin creates volumes, as far as that is known.
     fn creates(&self) -> bool {
         self.is_controller_unknown() || self.controller_can(|can| can.create_delete_volume)
     }
@@ -173,7 +173,7 @@ impl PluginReport<'_> {
             .collect()
     }
 
-    /// Whether every one of several nodes has a topology of its own.
+    /// Returns whether every one of several nodes has a topology of its own.
     fn is_local_to_nodes(&self) -> bool {
         let nodes = self.plugin.nodes.len();
         nodes > 1 && self.node_topologies().len() == nodes

@@ -97,7 +97,7 @@ pub fn read_terraform_state(text: &str) -> Result<TerraformVolumes, String> {
     Ok(found)
 }
 
-/// Whether a text is the name of a resource or a module in Terraform's language.
+/// Returns whether a text is the name of a resource or a module in Terraform's language.
 fn is_identifier(name: &str) -> bool {
     let mut chars = name.chars();
     let is_first = |c: char| c.is_alphabetic() || c == '_';
@@ -105,7 +105,7 @@ fn is_identifier(name: &str) -> bool {
     chars.next().is_some_and(is_first) && chars.all(is_next)
 }
 
-/// Whether a text is the address of a module: `module.a["key"].module.b[0]`. An address is written as it is, so a key
+/// Returns whether a text is the address of a module: `module.a["key"].module.b[0]`. An address is written as it is, so a key
 /// has no character that could end it.
 fn is_module(address: &str) -> bool {
     let mut rest = address;

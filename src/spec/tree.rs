@@ -97,7 +97,7 @@ const FUTURE_SOURCES: [&str; 2] = ["vault", "exec"];
 impl ReferenceSource {
     pub(super) const ALL: [Self; 3] = [Self::Env, Self::File, Self::NomadVar];
 
-    /// Whether a source of this name may come later.
+    /// Returns whether a source of this name may come later.
     pub(super) fn is_planned(word: &str) -> bool {
         FUTURE_SOURCES.contains(&word)
     }

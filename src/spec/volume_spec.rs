@@ -1,4 +1,4 @@
-//! A wanted volume, with the position of each field.
+//! A desired volume, with the position of each field.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ pub fn too_many_volumes() -> Diagnostic {
     Diagnostic::error(code, message).help(code.advice())
 }
 
-/// One wanted volume of one file.
+/// One desired volume of one file.
 ///
 /// It is complete if the file has no errors. Otherwise it has the readable fields, so all problems
 /// can be reported together.
@@ -23,7 +23,7 @@ pub fn too_many_volumes() -> Diagnostic {
 pub struct VolumeSpec {
     /// The request, whose secrets are not resolved yet.
     pub request: UnresolvedRequest,
-    /// Whether the file sets the namespace, which is otherwise the flag's or `default`.
+    /// True if the file sets the namespace, which is otherwise the flag's or `default`.
     pub namespace_given: bool,
     /// The `read_only` field: checked against the access modes, never sent.
     pub read_only: Option<bool>,

@@ -32,8 +32,8 @@ impl LogLevel {
     /// Returns this level raised by one for each `-v`.
     #[must_use]
     pub fn raised(self, by: u8) -> Self {
-        let wanted = Self::ALL.iter().skip_while(|level| **level != self);
-        *wanted
+        let desired = Self::ALL.iter().skip_while(|level| **level != self);
+        *desired
             .take(usize::from(by) + 1)
             .last()
             .unwrap_or(&Self::Trace)
@@ -69,7 +69,7 @@ pub struct LogSettings {
     pub filter: Option<String>,
     /// The format of log lines.
     pub format: LogFormat,
-    /// Whether text may have colours.
+    /// True if text may have colours.
     pub colours: bool,
 }
 

@@ -42,14 +42,14 @@ impl ProviderState {
         }
         self.require_context(rpc, id, &request.context)?;
         let key = (id.clone(), node.clone());
-        let wanted = FakeAttachment {
+        let desired = FakeAttachment {
             capability: request.capability,
             mount_options: request.mount_options.clone(),
             read_only: request.read_only,
             publish_context: [("device".to_owned(), format!("{id} on {node}"))].into(),
         };
         match self.attachments.get(&key) {
-            Some(existing) if *existing == wanted => return Ok(wanted.publish_context),
+            Some(existing) if *existing == desired => return Ok(desired.publish_context),
             Some(_) => {
                 let message = format!("{id} is attached to {node} with other arguments");
                 return refuse(StatusCode::AlreadyExists, message);
@@ -64,8 +64,8 @@ impl ProviderState {
         {
             return refuse(StatusCode::ResourceExhausted, format!("{node} is full"));
         }
-        self.attachments.insert(key, wanted.clone());
-        Ok(wanted.publish_context)
+        self.attachments.insert(key, desired.clone());
+        Ok(desired.publish_context)
     }
 
     fn attached_to(&self, node: &ExternalNodeId) -> usize {

@@ -61,7 +61,7 @@ pub enum CallError {
 
 /// The calls of a volume that CSI wants one at a time: those of the controller, and those of a node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum FakeLane {
+pub enum FakeCallLock {
     /// Controller calls, and calls about the plugin.
     Controller,
     /// Calls of the node service on one node.
@@ -85,8 +85,8 @@ struct Inner {
     in_flight: BTreeMap<LaneKey, (u64, Rpc)>,
 }
 
-/// A lane and a volume's external ID or name.
-type LaneKey = (FakeLane, String);
+/// A call lock and a volume's external ID or name.
+type LaneKey = (FakeCallLock, String);
 
 /// The state of the fake plugin, shared by its front ends and the test.
 #[derive(Debug)]
@@ -155,7 +155,7 @@ impl FakeBackend {
         });
     }
 
-    /// Whether the plugin runs.
+    /// Returns whether the plugin runs.
     pub fn is_alive(&self) -> bool {
         is_alive(*self.lives.borrow())
     }
@@ -342,12 +342,12 @@ impl FakeBackend {
     /// The error of the state or of the fault.
     pub async fn call<T: Send + 'static>(
         self: &Arc<Self>,
-        lane: FakeLane,
+        call_lock: FakeCallLock,
         (rpc, subject): (Rpc, &str),
         act: impl Fn(&mut ProviderState) -> Result<T, Refusal> + Send + Sync + 'static,
     ) -> Result<T, CallError> {
         let mut lives = self.lives.subscribe();
-        let (running, fault) = self.begin_call(lane, rpc, subject)?;
+        let (running, fault) = self.begin_call(call_lock, rpc, subject)?;
         let before = *self.arrived.borrow();
         let lost = CallError::ConnectionLost;
         if fault == Some(Fault::OutliveCaller) {
@@ -396,10 +396,10 @@ impl FakeBackend {
         }
     }
 
-    /// Records the call. Refuses a second call for a volume in a lane while the first is running.
+    /// Records the call. Refuses a second call for a volume in a call lock while the first is running.
     fn begin_call(
         self: &Arc<Self>,
-        lane: FakeLane,
+        call_lock: FakeCallLock,
         rpc: Rpc,
         subject: &str,
     ) -> Result<(InFlight, Option<Fault>), CallError> {
@@ -413,7 +413,7 @@ impl FakeBackend {
         });
         self.arrived.send_modify(|so_far| *so_far += 1);
         let ticket = *self.arrived.borrow();
-        let key = (lane, subject.to_owned());
+        let key = (call_lock, subject.to_owned());
         // Statistics are read beside other calls, as every orchestrator does: they change nothing.
         let is_exclusive = !subject.is_empty() && rpc != Rpc::NodeGetVolumeStats;
         if is_exclusive && let Some((_, pending)) = inner.in_flight.get(&key).copied() {

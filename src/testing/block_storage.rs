@@ -12,8 +12,7 @@ use nomad_csi_ports::{
 };
 
 /// Loop devices that behave as in the kernel. A device that is not persistent goes with its last mount
-/// (in the table of its [`FakeMounter`]) and its last open handle. A clone is the same machine, so it
-/// survives a restart of the plugin.
+/// (in the table of its [`FakeMounter`]) and its last open handle. Clones share their state.
 #[derive(Clone, Debug)]
 pub struct FakeBlockStorage {
     table: Arc<Mutex<Table>>,

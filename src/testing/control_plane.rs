@@ -194,7 +194,7 @@ impl ControlPlane for FakeControlPlane {
         answer.map_err(|(message, is_final)| MountRefused { message, is_final })
     }
 
-    async fn mount_may_succeed(
+    async fn wait_for_claim_change(
         &self,
         alloc: &AllocId,
         alias: &VolumeAlias,

@@ -26,7 +26,7 @@ pub enum DiskOperation {
     Durable(u64),
 }
 
-/// A file on the disk. A clone is the same file.
+/// A file on the disk. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub struct CrashDisk(Arc<Mutex<DiskState>>);
 

@@ -137,7 +137,7 @@ impl Volume {
         self.targets.values().any(|(_, is_mounted)| *is_mounted)
     }
 
-    /// Whether it was requested as a copy of the volume or snapshot with this ID.
+    /// Returns whether it was requested as a copy of the volume or snapshot with this ID.
     fn is_copy_of(&self, id: Option<&String>) -> bool {
         id.is_some() && self.requested.2.as_ref() == id
     }
@@ -346,7 +346,7 @@ impl Model {
         }
     }
 
-    /// Whether a consistent copy is possible now, together with this many volumes.
+    /// Returns whether a consistent copy is possible now, together with this many volumes.
     fn can_copy(&self, volume: &Volume, volume_count: usize) -> bool {
         match volume.kind {
             Kind::Image => true,

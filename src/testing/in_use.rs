@@ -11,7 +11,7 @@ pub struct FakeAttachment {
     pub capability: Capability,
     /// The mount options.
     pub mount_options: MountOptions,
-    /// Whether the node may only read.
+    /// True if the node may only read.
     pub read_only: bool,
     /// The publish context, which stage and publish must send back.
     pub publish_context: PublishContext,
@@ -35,6 +35,6 @@ pub struct FakeTarget {
     pub capability: Capability,
     /// The mount options.
     pub mount_options: MountOptions,
-    /// Whether the target refuses writes.
+    /// True if the target refuses writes.
     pub read_only: bool,
 }

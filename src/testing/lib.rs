@@ -37,7 +37,7 @@ mod stats;
 mod step_host;
 mod storage;
 
-pub use backend::{Call, CallError, FakeBackend, FakeLane, Fault};
+pub use backend::{Call, CallError, FakeBackend, FakeCallLock, Fault};
 pub use block_storage::FakeBlockStorage;
 pub use call_observer::NoCallObserver;
 pub use clock::FakeClock;

@@ -34,7 +34,7 @@ struct Table {
     unprivileged: bool,
     /// The number of further calls that succeed before the process counts as dead.
     steps: Option<u32>,
-    /// Whether the last of these calls ends its thread once it has its effect.
+    /// True if the last of these calls ends its thread once it has its effect.
     ends_thread: bool,
     busy: Vec<PathBuf>,
     sealed: BTreeSet<PathBuf>,
@@ -171,7 +171,7 @@ impl FakeMounter {
         Ok(())
     }
 
-    /// Whether the directory at `target` is sealed: it cannot be removed.
+    /// Returns whether the directory at `target` is sealed: it cannot be removed.
     pub fn is_sealed(&self, target: &Path) -> bool {
         self.table().sealed.contains(target)
     }

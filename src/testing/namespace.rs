@@ -80,7 +80,7 @@ pub fn run_in_mount_namespace(test: &str, body: impl FnOnce()) {
     eprint!("{text}");
 }
 
-/// Whether this is the second process.
+/// Returns whether this is the second process.
 pub fn is_inside() -> bool {
     std::env::var_os(INSIDE).is_some()
 }
@@ -99,7 +99,7 @@ fn can_unshare() -> bool {
     tried.is_ok_and(|output| output.status.success())
 }
 
-/// Whether this process has all user IDs, which root in a user namespace does not have.
+/// Returns whether this process has all user IDs, which root in a user namespace does not have.
 pub fn has_all_users() -> bool {
     let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     rustix::process::geteuid().is_root() && map.split_whitespace().eq(["0", "0", "4294967295"])

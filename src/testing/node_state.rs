@@ -37,26 +37,26 @@ impl ProviderState {
         self.require_context(rpc, id, &request.context)?;
         self.require_attached(rpc, (node, id), &request.publish_context)?;
         let key = (node.clone(), id.clone());
-        let wanted = FakeStaging {
+        let desired = FakeStaging {
             path: request.staging_path.clone(),
             capability: request.capability,
             mount_options: request.mount_options.clone(),
         };
         match self.stagings.get(&key) {
-            Some(staging) if staging.path != wanted.path => {
+            Some(staging) if staging.path != desired.path => {
                 let what = format!("{id} is already staged at {}", staging.path.display());
                 self.violation(rpc, StatusCode::FailedPrecondition, what)
             }
-            Some(staging) if *staging != wanted => {
+            Some(staging) if *staging != desired => {
                 let message = format!("{id} is staged with other arguments");
                 refuse(StatusCode::AlreadyExists, message)
             }
             Some(_) => Ok(()),
             None => {
                 if let Some(Some(machine)) = self.machines.get(node) {
-                    machine.stage(id, &wanted.path, wanted.capability.attachment_mode)?;
+                    machine.stage(id, &desired.path, desired.capability.attachment_mode)?;
                 }
-                self.stagings.insert(key, wanted);
+                self.stagings.insert(key, desired);
                 Ok(())
             }
         }
@@ -113,14 +113,14 @@ impl ProviderState {
         self.require_context(rpc, id, &request.context)?;
         self.require_attached(rpc, (node, id), &request.publish_context)?;
         self.require_staged(rpc, (node, id), request.staging_path.as_deref())?;
-        let wanted = FakeTarget {
+        let desired = FakeTarget {
             capability: request.capability,
             mount_options: request.mount_options.clone(),
             read_only: request.read_only,
         };
         let key = (node.clone(), id.clone(), request.target_path.clone());
         match self.targets.get(&key) {
-            Some(target) if *target == wanted => return Ok(()),
+            Some(target) if *target == desired => return Ok(()),
             Some(_) => {
                 let message = format!("{id} is published at this path with other arguments");
                 return refuse(StatusCode::AlreadyExists, message);
@@ -136,10 +136,10 @@ impl ProviderState {
             return refuse(StatusCode::FailedPrecondition, message);
         }
         if let Some(Some(machine)) = self.machines.get(node) {
-            let mode = wanted.capability.attachment_mode;
+            let mode = desired.capability.attachment_mode;
             machine.publish(id, &request.target_path, mode)?;
         }
-        self.targets.insert(key, wanted);
+        self.targets.insert(key, desired);
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::backend::{CallError, FakeBackend, FakeLane};
+use super::backend::{CallError, FakeBackend, FakeCallLock};
 use super::provider_state::ProviderState;
 use super::refusal::Refusal;
 use super::settings::PluginSettings;
@@ -75,20 +75,20 @@ pub struct FakePlugin {
     backend: Arc<FakeBackend>,
     /// The node; `None` for that of the settings.
     node: Option<ExternalNodeId>,
-    /// The lanes that the controller's calls for a volume take, if they take any.
-    lanes: Option<FakeLanes>,
+    /// The call locks that the controller's calls for a volume take, if they take any.
+    call_locks: Option<FakeCallLocks>,
 }
 
 /// The volumes for which a call runs on a host.
-pub(super) type FakeLanes = Arc<Mutex<HashSet<ExternalId>>>;
+pub(super) type FakeCallLocks = Arc<Mutex<HashSet<ExternalId>>>;
 
-/// A lane that a call has taken.
-pub(super) struct TakenLane(pub(super) FakeLanes, pub(super) ExternalId);
+/// A call lock that a call has taken.
+pub(super) struct HeldCallLock(pub(super) FakeCallLocks, pub(super) ExternalId);
 
-impl Drop for TakenLane {
+impl Drop for HeldCallLock {
     fn drop(&mut self) {
-        let mut lanes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        lanes.remove(&self.1);
+        let mut call_locks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        call_locks.remove(&self.1);
     }
 }
 
@@ -98,7 +98,7 @@ impl FakePlugin {
         Self {
             backend,
             node: None,
-            lanes: None,
+            call_locks: None,
         }
     }
 
@@ -110,10 +110,10 @@ impl FakePlugin {
         }
     }
 
-    /// The same ports, whose controller calls for a volume take these lanes.
-    pub(super) fn on_lanes(self, lanes: FakeLanes) -> Self {
+    /// The same ports, whose controller calls for a volume take these call locks.
+    pub(super) fn on_call_locks(self, call_locks: FakeCallLocks) -> Self {
         Self {
-            lanes: Some(lanes),
+            call_locks: Some(call_locks),
             ..self
         }
     }
@@ -139,9 +139,9 @@ impl FakePlugin {
         subject: &str,
         act: impl Fn(&mut ProviderState) -> Result<T, Refusal> + Send + Sync + 'static,
     ) -> Result<T, PluginError> {
-        let taken = self.take_lane(rpc, subject)?;
-        let lane = FakeLane::Controller;
-        let answer = self.call_in(lane, (rpc, subject), act).await;
+        let taken = self.take_call_lock(rpc, subject)?;
+        let call_lock = FakeCallLock::Controller;
+        let answer = self.call_in(call_lock, (rpc, subject), act).await;
         let is_unanswered = |error: &PluginError| error.delivery == Delivery::Unanswered;
         if let Some(taken) = taken.filter(|_| answer.as_ref().is_err_and(is_unanswered)) {
             let backend = self.backend.clone();
@@ -150,19 +150,19 @@ impl FakePlugin {
         answer
     }
 
-    /// Takes the lane of a volume, or refuses as a laned controller does.
-    fn take_lane(&self, rpc: Rpc, subject: &str) -> Result<Option<TakenLane>, PluginError> {
+    /// Takes the call lock of a volume, or refuses as a laned controller does.
+    fn take_call_lock(&self, rpc: Rpc, subject: &str) -> Result<Option<HeldCallLock>, PluginError> {
         let is_about_volume = !subject.is_empty() && rpc != Rpc::ControllerGetVolumeHealth;
-        let Some(lanes) = self.lanes.as_ref().filter(|_| is_about_volume) else {
+        let Some(call_locks) = self.call_locks.as_ref().filter(|_| is_about_volume) else {
             return Ok(None);
         };
         let id = ExternalId::new(subject);
-        let is_free = lanes
+        let is_free = call_locks
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .insert(id.clone());
         if is_free {
-            return Ok(Some(TakenLane(lanes.clone(), id)));
+            return Ok(Some(HeldCallLock(call_locks.clone(), id)));
         }
         Err(PluginError {
             verdict: verdict_unsent(rpc),
@@ -179,18 +179,18 @@ impl FakePlugin {
         act: impl Fn(&mut ProviderState, &ExternalNodeId) -> Result<T, Refusal> + Send + Sync + 'static,
     ) -> Result<T, PluginError> {
         let node = self.node();
-        let lane = FakeLane::Node(node.clone());
-        self.call_in(lane, (rpc, subject), move |state| act(state, &node))
+        let call_lock = FakeCallLock::Node(node.clone());
+        self.call_in(call_lock, (rpc, subject), move |state| act(state, &node))
             .await
     }
 
     async fn call_in<T: Send + 'static>(
         &self,
-        lane: FakeLane,
+        call_lock: FakeCallLock,
         (rpc, subject): (Rpc, &str),
         act: impl Fn(&mut ProviderState) -> Result<T, Refusal> + Send + Sync + 'static,
     ) -> Result<T, PluginError> {
-        let call = self.backend.call(lane, (rpc, subject), act);
+        let call = self.backend.call(call_lock, (rpc, subject), act);
         let answer = tokio::time::timeout(deadline(rpc), call).await;
         match answer {
             Ok(Ok(value)) => Ok(value),

@@ -132,10 +132,10 @@ impl ProviderState {
         self.require_capability(rpc, self.controller().create_delete_volume)?;
         self.require_secrets(rpc, &request.secrets)?;
         self.check_create(request)?;
-        let wanted = CreateArguments::from(request);
+        let desired = CreateArguments::from(request);
         let same_name = |volume: &&FakeVolume| volume.name.as_ref() == Some(&request.name);
         if let Some(existing) = self.volumes.values().find(same_name) {
-            if existing.arguments == wanted {
+            if existing.arguments == desired {
                 return Ok(created(existing));
             }
             let message = format!("the name {} is taken by another volume", request.name);
@@ -165,7 +165,7 @@ impl ProviderState {
             capacity,
             mutable_parameters: BTreeMap::new(),
             condition: Condition::default(),
-            arguments: wanted,
+            arguments: desired,
         };
         let answer = created(&volume);
         self.volumes.insert(external_id, volume);

@@ -30,13 +30,13 @@ pub struct PluginSettings {
     pub max_capacity: Option<Bytes>,
     /// The maximum number of volumes that are attached to one node.
     pub max_attachments: Option<usize>,
-    /// Whether every node with the volume must expand it too.
+    /// True if every node with the volume must expand it too.
     pub node_expansion_required: bool,
-    /// Whether new snapshots are ready to use.
+    /// True if new snapshots are ready to use.
     pub snapshots_are_ready: bool,
     /// The largest page of ControllerListVolumeHealth.
     pub health_page: u32,
-    /// Whether teardown of an unknown volume returns NOT_FOUND, as some drivers do (W28).
+    /// True if teardown of an unknown volume returns NOT_FOUND, as some drivers do (W28).
     pub unknown_is_not_found: bool,
 }
 

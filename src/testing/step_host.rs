@@ -1,4 +1,4 @@
-//! The hosts of claim steps over a fake plugin: one node and its controllers, with lanes, and without
+//! The hosts of claim steps over a fake plugin: one node and its controllers, with call locks, and without
 //! mounts and files of their own.
 
 use std::collections::HashSet;
@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use tokio::sync::oneshot;
 
 use super::backend::FakeBackend;
-use super::plugin::{FakeLanes, FakePlugin, TakenLane};
+use super::plugin::{FakeCallLocks, FakePlugin, HeldCallLock};
 use nomad_csi_model::retry::Verdict;
 use nomad_csi_model::{
     AllocId, Bytes, ControllerCapabilities, ExternalNodeId, HostSession, MountRoot, PluginId,
@@ -37,7 +37,7 @@ pub struct FakeStepHost {
     node: ExternalNodeId,
     session: HostSession,
     root: MountRoot,
-    busy: FakeLanes,
+    busy: FakeCallLocks,
 }
 
 impl FakeStepHost {
@@ -69,17 +69,17 @@ impl FakeStepHost {
         }
     }
 
-    /// The ports of the plugin, whose calls for a volume take the lanes of this host.
+    /// The ports of the plugin, whose calls for a volume take the call locks of this host.
     pub fn laned_plugin(&self) -> FakePlugin {
-        self.plugin.clone().on_lanes(self.busy.clone())
+        self.plugin.clone().on_call_locks(self.busy.clone())
     }
 
     fn staging(&self, volume: &RemoteVolume) -> StagingPath {
         self.root.staging(&volume.external_id)
     }
 
-    /// Runs a call to its end on the lane of its volume, also if its caller stops waiting. One whose time limit passed
-    /// keeps the lane until the plugin has ended it.
+    /// Runs a call to its end on the call lock of its volume, also if its caller stops waiting. One whose time limit passed
+    /// keeps the call lock until the plugin has ended it.
     async fn run<T: Send + 'static>(
         &self,
         order: &CallOrder,
@@ -89,13 +89,13 @@ impl FakeStepHost {
     ) -> Result<T, HostError> {
         if order.session != self.session {
             return Err(HostError::OtherSession {
-                wanted: order.session.clone(),
+                desired: order.session.clone(),
                 own: self.session.clone(),
             });
         }
-        let lanes = self.busy.clone();
+        let call_locks = self.busy.clone();
         let id = volume.external_id.clone();
-        let is_free = lanes
+        let is_free = call_locks
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .insert(id.clone());
@@ -106,11 +106,11 @@ impl FakeStepHost {
         let backend = self.backend.clone();
         let (sender, answer) = oneshot::channel();
         tokio::spawn(async move {
-            let taken = TakenLane(lanes, id);
+            let taken = HeldCallLock(call_locks, id);
             let answer = call.await;
             let held = is_unanswered(&answer).then_some(taken);
             drop(sender.send(answer));
-            if let Some(TakenLane(_, id)) = &held {
+            if let Some(HeldCallLock(_, id)) = &held {
                 backend.wait_until_ended(id.as_str()).await;
             }
         });

@@ -48,7 +48,7 @@ pub fn decode_bounded<T: DeserializeOwned>(
 pub struct ParseProblem {
     /// The parser's error.
     pub error: serde_json::Error,
-    /// Whether the document exceeds a limit.
+    /// True if the document exceeds a limit.
     pub is_limit: bool,
 }
 

@@ -26,7 +26,7 @@ pub struct ClaimRequestDocument {
     /// The node; empty for the allocation's, or the only one.
     #[serde(rename = "NodeID", skip_serializing_if = "String::is_empty")]
     pub node_id: String,
-    /// Whether the allocation only reads.
+    /// True if the allocation only reads.
     pub read_only: bool,
     /// The longest time to wait until the volume is published, as a Go duration; empty for 30 s.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -83,7 +83,7 @@ pub struct ClaimDocument {
     pub problem: Option<ClaimProblemDocument>,
     /// Whether the volume is published for the claim: `no`, `maybe` or `yes`.
     pub published: String,
-    /// Whether the allocation only reads.
+    /// True if the allocation only reads.
     pub read_only: bool,
     /// Whether the volume is staged on the node: `no`, `maybe` or `yes`.
     pub staged: String,

@@ -26,7 +26,7 @@ pub struct CreationDocument {
     /// The plugin.
     #[serde(rename = "PluginID")]
     pub plugin_id: String,
-    /// Whether the volume can be used, which is always `false`.
+    /// True if the volume can be used, which is always `false`.
     pub schedulable: bool,
 }
 

@@ -103,7 +103,7 @@ pub struct EvaluationStub {
 }
 
 impl EvaluationDocument {
-    /// Whether the scheduler is done with it.
+    /// Returns whether the scheduler is done with it.
     pub fn is_terminal(&self) -> bool {
         matches!(self.status.as_str(), "complete" | "failed" | "canceled")
     }

@@ -16,7 +16,7 @@ pub struct ExternalVolumeDocument {
     /// The provider's ID of the volume.
     #[serde(rename = "ExternalID")]
     pub external_id: String,
-    /// Whether the provider reports a problem.
+    /// True if the provider reports a problem.
     pub is_abnormal: bool,
     /// The provider's IDs of the nodes to which the volume is published.
     #[serde(rename = "PublishedExternalNodeIDs")]

@@ -97,7 +97,7 @@ impl LogFrames {
         }
     }
 
-    /// Whether the response ended between two frames.
+    /// Returns whether the response ended between two frames.
     pub fn is_complete(&self) -> bool {
         self.pending.iter().all(u8::is_ascii_whitespace)
     }

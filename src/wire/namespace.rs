@@ -51,7 +51,7 @@ impl NamespaceDocument {
     }
 }
 
-/// Whether the value says anything: neither null nor empty, at any depth.
+/// Returns whether the value says anything: neither null nor empty, at any depth.
 fn has_content(value: &Option<Value>) -> bool {
     fn says_anything(value: &Value) -> bool {
         match value {

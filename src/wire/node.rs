@@ -18,14 +18,14 @@ pub struct NodeStub {
     pub create_index: u64,
     /// The datacenter.
     pub datacenter: String,
-    /// Whether the node is draining.
+    /// True if the node is draining.
     pub drain: bool,
     /// The drivers by name.
     pub drivers: BTreeMap<String, DriverDocument>,
-    /// Whether an operator declared the node lost. Only the agent has it.
+    /// True if an operator declared the node lost. Only the agent has it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub fenced: bool,
-    /// Whether a node that was declared lost has returned, and is being swept. Only the agent has it.
+    /// True if a node that was declared lost has returned, and is being swept. Only the agent has it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub returned: bool,
     /// The node's ID.
@@ -67,7 +67,7 @@ pub struct NodeDocument {
     pub create_index: u64,
     /// The datacenter.
     pub datacenter: String,
-    /// Whether the node is draining.
+    /// True if the node is draining.
     pub drain: bool,
     /// How the node is drained; `null` if it is not.
     pub drain_strategy: Option<DrainStrategyDocument>,
@@ -107,7 +107,7 @@ pub struct NodeDocument {
     pub status_description: String,
     /// When the status changed, in seconds since the epoch.
     pub status_updated_at: i64,
-    /// Whether `HTTPAddr` requires TLS.
+    /// True if `HTTPAddr` requires TLS.
     #[serde(rename = "TLSEnabled")]
     pub requires_tls: bool,
 }
@@ -118,11 +118,11 @@ pub struct NodeDocument {
 pub struct DriverDocument {
     /// What the driver can do.
     pub attributes: BTreeMap<String, String>,
-    /// Whether the node has the driver.
+    /// True if the node has the driver.
     pub detected: bool,
     /// Why it is healthy or not.
     pub health_description: String,
-    /// Whether it can start tasks.
+    /// True if it can start tasks.
     pub healthy: bool,
     /// The time of the last check, or `null`.
     pub update_time: Option<String>,
@@ -152,7 +152,7 @@ pub struct HostVolumeDocument {
     pub name: String,
     /// The path on the node.
     pub path: String,
-    /// Whether jobs only read it.
+    /// True if jobs only read it.
     pub read_only: bool,
 }
 

@@ -21,7 +21,7 @@ pub struct NodeEligibilityRequest {
 pub struct NodeDrainRequest {
     /// How to drain; `null` ends a drain.
     pub drain_spec: Option<DrainSpecDocument>,
-    /// Whether the node can get allocations again; only when a drain ends.
+    /// True if the node can get allocations again; only when a drain ends.
     pub mark_eligible: bool,
     /// What the operator records about the drain.
     pub meta: BTreeMap<String, String>,
@@ -37,7 +37,7 @@ pub struct DrainSpecDocument {
     /// How long allocations may take to move, in nanoseconds. 0 is no limit, and a negative number
     /// stops them at once.
     pub deadline: i64,
-    /// Whether allocations of system jobs stay.
+    /// True if allocations of system jobs stay.
     pub ignore_system_jobs: bool,
 }
 
@@ -49,7 +49,7 @@ pub struct DrainStrategyDocument {
     pub deadline: i64,
     /// When the rest is stopped, or `null`.
     pub force_deadline: Option<String>,
-    /// Whether allocations of system jobs stay.
+    /// True if allocations of system jobs stay.
     pub ignore_system_jobs: bool,
     /// When it started, or `null`.
     pub started_at: Option<String>,

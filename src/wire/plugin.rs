@@ -113,7 +113,7 @@ pub struct InstanceDocument {
     pub controller_info: Option<ControllerInfoDocument>,
     /// `healthy`, `unhealthy` or the plugin's message.
     pub health_description: String,
-    /// Whether the last probe succeeded.
+    /// True if the last probe succeeded.
     pub healthy: bool,
     /// Present in every entry of `Nodes` only.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -139,7 +139,7 @@ pub struct InstanceDocument {
 pub struct PluginDocument {
     /// Allocations of the plugin; `null` if the token may see none.
     pub allocations: Option<Vec<AllocationStub>>,
-    /// Whether the plugin needs a controller.
+    /// True if the plugin needs a controller.
     pub controller_required: bool,
     /// Instances with the controller service, by node ID.
     pub controllers: BTreeMap<String, InstanceDocument>,
@@ -177,7 +177,7 @@ pub struct PluginDocument {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct PluginStub {
-    /// Whether the plugin needs a controller.
+    /// True if the plugin needs a controller.
     pub controller_required: bool,
     /// The number of expected controllers.
     pub controllers_expected: i64,

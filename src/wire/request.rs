@@ -112,7 +112,7 @@ pub struct WriteRequest {
 pub struct WriteResponse {
     /// The index of the write.
     pub index: u64,
-    /// Whether the server has a leader.
+    /// True if the server has a leader.
     pub known_leader: bool,
     /// Time since the last contact with the leader in nanoseconds.
     pub last_contact: i64,

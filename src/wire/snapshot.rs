@@ -22,7 +22,7 @@ pub struct SnapshotDocument {
     /// The provider's ID of the snapshot.
     #[serde(rename = "ID")]
     pub id: String,
-    /// Whether a volume can be created from the snapshot now.
+    /// True if a volume can be created from the snapshot now.
     pub is_ready: bool,
     /// The name, unique at a provider; empty in lists, which CSI gives no names, and in Nomad's responses.
     pub name: String,

@@ -52,7 +52,7 @@ pub struct QuantityDocument {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct ConditionDocument {
-    /// Whether the volume has a problem.
+    /// True if the volume has a problem.
     pub abnormal: bool,
     /// A description for people.
     pub message: String,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct TaskStateDocument {
     /// The newest events, oldest first.
     pub events: Vec<TaskEventDocument>,
-    /// Whether it failed for good.
+    /// True if it failed for good.
     pub failed: bool,
     /// The time of the end, or `null`.
     pub finished_at: Option<String>,

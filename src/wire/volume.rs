@@ -102,7 +102,7 @@ pub struct VolumeDocument {
     pub clone_id: String,
     /// The provider's volume context, opaque.
     pub context: BTreeMap<String, String>,
-    /// Whether the plugin needs a controller.
+    /// True if the plugin needs a controller.
     pub controller_required: bool,
     /// The number of expected controllers.
     pub controllers_expected: i64,
@@ -165,7 +165,7 @@ pub struct VolumeDocument {
     pub requested_topologies: Option<TopologyRequestDocument>,
     /// Since when a node has had no room for the volume, or `null`. Nomad never sets it.
     pub resource_exhausted: Option<String>,
-    /// Whether an allocation that uses the volume can be placed.
+    /// True if an allocation that uses the volume can be placed.
     pub schedulable: bool,
     /// Always `null`. Nomad 1.1 and 1.2 return secrets after a create, which are ignored.
     pub secrets: Null,
@@ -198,7 +198,7 @@ pub struct VolumeStub {
     pub access_mode: String,
     /// The attachment mode of current claims; empty without claims.
     pub attachment_mode: String,
-    /// Whether the plugin needs a controller; missing before 1.2.13, 1.3.6 and 1.4.0.
+    /// True if the plugin needs a controller; missing before 1.2.13, 1.3.6 and 1.4.0.
     pub controller_required: bool,
     /// The number of expected controllers.
     pub controllers_expected: i64,
@@ -237,7 +237,7 @@ pub struct VolumeStub {
     pub provider: String,
     /// Since when a node has had no room for the volume, or `null`. Nomad never sets it.
     pub resource_exhausted: Option<String>,
-    /// Whether an allocation that uses the volume can be placed.
+    /// True if an allocation that uses the volume can be placed.
     pub schedulable: bool,
     /// Embedded agent only: the index of the last change of the specification, which steps of claims
     /// do not move.

@@ -13,7 +13,8 @@ use nomad_csi_model::{
 use nomad_csi_node::RunDriver;
 use nomad_csi_node::mounts::LinuxMounter;
 use nomad_csi_node::{
-    AllocRunnerDeps, AllocRunners, CallLanes, NodeTaskLogs, PluginHost, PluginHostDeps, Registry,
+    AllocRunnerDeps, AllocRunners, NodeTaskLogs, PluginHost, PluginHostDeps, Registry,
+    VolumeCallLocks,
 };
 use nomad_csi_ports::{
     AssignedAlloc, LogOrigin, LogStream, RandomIds, SystemClock, TaskLogs as _, TaskOutput,
@@ -68,7 +69,7 @@ impl Node {
             plugins: Arc::new(PluginHost::new(PluginHostDeps {
                 connector: Arc::new(GrpcConnector::new()),
                 sent: Arc::new(NothingSent),
-                registry: Arc::new(Registry::new(CallLanes::new("session".into()))),
+                registry: Arc::new(Registry::new(VolumeCallLocks::new("session".into()))),
                 observer: Arc::new(NoObserver),
                 mounter: Arc::new(LinuxMounter),
                 clock: Arc::new(SystemClock),

@@ -154,7 +154,7 @@ async fn a_task_sees_its_own_group_and_cannot_leave_or_change_it() {
     assert_eq!(lines, expected, "{end:?} {errors:?}");
 }
 
-/// `.ci/control-groups` runs this as root, and as a user to whom a group is delegated.
+/// `.ci/control-groups` runs this as root, and as a user with a delegated group.
 #[tokio::test]
 #[ignore = "needs a delegated control group: `.ci/control-groups` starts a machine with one"]
 async fn every_user_with_a_delegated_group_limits_its_tasks() {

@@ -47,7 +47,7 @@ fn run(address: &str, memory: usize, arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-/// What the kernel may count for this much memory: the allocator of packages reserves address space in
+/// Returns what the kernel may count for this much memory: the allocator of packages reserves address space in
 /// advance, which counts too.
 const fn allowance(memory: usize) -> usize {
     if cfg!(feature = "jemalloc") {

@@ -332,7 +332,7 @@ fn another_user_of_the_machine_runs_no_job() {
 }
 
 /// Without a data directory nothing can take the tasks over, so they end with the agent.
-/// B76: the events of the node say what was mounted and unmounted for whom, and why something could not be.
+/// B76: the events of the node say what was mounted and unmounted for which allocation, and why something could not be.
 #[test]
 fn mounts_and_unmounts_are_events_of_the_node() {
     let test = "jobs::mounts_and_unmounts_are_events_of_the_node";

@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// What the kernel may count for this much memory: the allocator of packages reserves address space in
+/// Returns what the kernel may count for this much memory: the allocator of packages reserves address space in
 /// advance, which counts too.
 const fn allowance(memory: usize) -> usize {
     if cfg!(feature = "jemalloc") {
@@ -35,7 +35,7 @@ fn validate(directory: &Path, name: &str, text: &str, memory: usize) -> Output {
     ended
 }
 
-/// What the program says about a text, without the output of a problem that has nothing to do with it.
+/// Returns what the program says about a text, without the output of a problem that has nothing to do with it.
 fn problems(name: &str, text: &str) -> String {
     let directory = tempfile::tempdir().unwrap();
     let ended = validate(directory.path(), name, text, 200 << 20);

@@ -39,7 +39,7 @@ impl Damage {
         }
     }
 
-    /// Whether the task cannot go on, although its supervisor lives.
+    /// Returns whether the task cannot go on, although its supervisor lives.
     fn is_the_end(self) -> bool {
         matches!(self, Self::NoAllocation | Self::NoRuns)
     }

@@ -1,4 +1,4 @@
-//! Tests with real mounts beside other programs, which mount, unmount and remove directories meanwhile.
+//! Tests with real mounts beside other programs, which mount, unmount and remove directories in the meantime.
 
 use std::process::Command;
 

@@ -287,7 +287,7 @@ fn an_embedded_command_leaves_the_tasks_of_an_agent_as_they_are() {
     });
 }
 
-/// Whether a directory has an access control list.
+/// Returns whether a directory has an access control list.
 fn has_access_list(directory: &Path) -> bool {
     let mut list = [0; 1024];
     rustix::fs::getxattr(directory, "system.posix_acl_access", &mut list[..]).is_ok()

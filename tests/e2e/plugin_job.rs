@@ -54,7 +54,7 @@ fn embedded(data: &Path, words: &[&str]) -> Command {
     command
 }
 
-/// Whether the agent runs its plugin as a task.
+/// Returns whether the agent runs its plugin as a task.
 fn runs_tasks() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {

@@ -344,7 +344,7 @@ fn a_plugin_is_upgraded_under_a_writer() {
 }
 
 /// An agent that stops in order leaves a plugin without a call, which the next one uses as it is. B66, W41: the plugin
-/// stays on record meanwhile.
+/// stays on record in the meantime.
 #[test]
 fn an_orderly_restart_of_the_agent_restarts_no_plugin() {
     run_with_agent(

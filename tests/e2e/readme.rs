@@ -168,7 +168,7 @@ impl Session {
     }
 }
 
-/// Replaces short IDs, ages, widths and the name of this machine.
+/// Replaces short IDs, ages, concurrency and the name of this machine.
 fn without_machine(text: &str) -> String {
     let machine = rustix::system::uname();
     let machine = machine.nodename().to_string_lossy();

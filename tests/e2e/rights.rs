@@ -439,7 +439,7 @@ fn nothing_but_the_whole_token_of_this_agent_is_accepted() {
     assert!(!log.contains(&token) && !log.contains(&earlier));
 }
 
-/// What a command of the program writes and how it ends. It finds no token by itself.
+/// Returns what a command of the program writes and how it ends. It finds no token by itself.
 fn run_without_token(command: &mut Command) -> (bool, String) {
     let output = command.env_remove("XDG_RUNTIME_DIR").output().unwrap();
     let text = String::from_utf8(output.stderr).unwrap();

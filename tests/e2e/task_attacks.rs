@@ -50,7 +50,7 @@ fn pair(first: Task, second: Task) -> AssignedAlloc {
     alloc
 }
 
-/// What must not change of a file of the host.
+/// Returns what must not change of a file of the host.
 fn facts(path: &Path) -> (u32, u32, u32, u64) {
     let found = std::fs::symlink_metadata(path).unwrap();
     (found.mode(), found.uid(), found.gid(), found.nlink())
@@ -190,7 +190,7 @@ async fn root_in_a_task_changes_nothing_of_the_kernel_and_reads_none_of_its_secr
     assert_eq!(lines[1..], ["own"]);
 }
 
-/// A file that only root may read stays hidden from root in a task, also one that is replaced meanwhile.
+/// A file that only root may read stays hidden from root in a task, also one that is replaced in the meantime.
 #[test]
 fn root_in_a_task_reads_no_file_of_the_host_that_nobody_could_not_read() {
     let test = "task_attacks::root_in_a_task_reads_no_file_of_the_host_that_nobody_could_not_read";

@@ -281,20 +281,21 @@ fn disturb(tasks: u64, seed: u64) {
     let base = tempfile::tempdir().unwrap();
     let begun = Instant::now();
     let results: Vec<_> = thread::scope(|scope| {
-        let lanes: Vec<_> = (0..LANES)
-            .map(|lane| {
+        let call_locks: Vec<_> = (0..LANES)
+            .map(|call_lock| {
                 let base = base.path();
                 scope.spawn(move || {
-                    let mut random = Random(seed * LANES + lane);
-                    let runs = (0..tasks / LANES).map(|task| base.join(format!("{lane}-{task}")));
+                    let mut random = Random(seed * LANES + call_lock);
+                    let runs =
+                        (0..tasks / LANES).map(|task| base.join(format!("{call_lock}-{task}")));
                     runs.map(|run| disturb_one(&run, &mut random))
                         .collect::<Vec<_>>()
                 })
             })
             .collect();
-        lanes
+        call_locks
             .into_iter()
-            .flat_map(|lane| lane.join().unwrap())
+            .flat_map(|call_lock| call_lock.join().unwrap())
             .collect()
     });
     let sum = |count: fn(&Disturbance) -> u32| -> u32 {

@@ -171,7 +171,7 @@ pub(crate) const fn killed_by(signal: i32) -> RunEnd {
     }
 }
 
-/// Whether SIGKILL ended a task, whatever limits it reached.
+/// Returns whether SIGKILL ended a task, whatever limits it reached.
 pub(crate) const fn was_killed(end: &RunEnd) -> bool {
     matches!(
         end,
@@ -189,7 +189,7 @@ pub(crate) fn unique_seconds() -> String {
     format!("1000.{}{number:06}", std::process::id())
 }
 
-/// Whether this test can run; says so if not.
+/// Returns whether this test can run; says so if not.
 pub(crate) fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {

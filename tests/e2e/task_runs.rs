@@ -194,7 +194,7 @@ async fn a_shim_without_the_lock_starts_nothing() {
     assert_eq!(run.wait().await, exited(0));
 }
 
-/// The shim looks at the state again after it got the lock: another shim may have finished the run meanwhile.
+/// The shim looks at the state again after it got the lock: another shim may have finished the run in the meantime.
 #[tokio::test]
 async fn a_finished_run_is_not_started_again() {
     if !is_root() {

@@ -1,4 +1,4 @@
-//! The node's half of an agent: a supervisor with its process, the lanes, the volume manager and the
+//! The node's half of an agent: a supervisor with its process, the call locks, the volume manager and the
 //! controller host.
 
 use std::collections::BTreeMap;
@@ -17,8 +17,8 @@ use nomad_csi_node::TaskCommand;
 use nomad_csi_node::driver::RawExec;
 use nomad_csi_node::mounts::LinuxMounter;
 use nomad_csi_node::{
-    CallLanes, LocalControllerHost, MountDirectories, PluginTask, Registry, Supervisor,
-    SupervisorDeps, TaskStatus, VolumeManager, wait_until_healthy,
+    LocalControllerHost, MountDirectories, PluginTask, Registry, Supervisor, SupervisorDeps,
+    TaskStatus, VolumeCallLocks, VolumeManager, wait_until_healthy,
 };
 use nomad_csi_ports::{
     CallOrder, ControllerHost as _, ControllerPublishRequest, ControllerUnpublishRequest,
@@ -100,7 +100,7 @@ fn command(directory: &Path, flags: &[&str]) -> TaskCommand {
 
 impl Host {
     pub(crate) async fn start(directory: &Path, session: &str, flags: &[&str]) -> Self {
-        let registry = Arc::new(Registry::new(CallLanes::new(session.into())));
+        let registry = Arc::new(Registry::new(VolumeCallLocks::new(session.into())));
         let task = PluginTask {
             plugin: PLUGIN.into(),
             node: "here".into(),
@@ -147,7 +147,7 @@ impl Host {
     }
 
     pub(crate) async fn stop(mut self) {
-        self.registry.lanes().drain().await;
+        self.registry.call_locks().drain().await;
         self.stop.cancel();
         while self.supervision.join_next().await.is_some() {}
     }
@@ -252,7 +252,7 @@ impl Host {
         detached.unwrap();
     }
 
-    /// Whether the running plugin attaches and stages volumes.
+    /// Returns whether the running plugin attaches and stages volumes.
     fn runs(&self) -> (bool, bool) {
         let instance = self.registry.running(&PLUGIN.into(), &TASK.into());
         let instance = instance.ok();

@@ -134,15 +134,15 @@ fn the_list_of_behaviours_is_complete_and_every_cited_number_is_in_it() {
         .lines()
         .filter_map(|line| Some(cells(line)?[0]))
         .collect();
-    let wanted: Vec<String> = ROWS
+    let desired: Vec<String> = ROWS
         .iter()
         .flat_map(|(letter, last)| (1..=*last).map(move |row| format!("{letter}{row:02}")))
         .collect();
-    assert_eq!(listed, wanted);
+    assert_eq!(listed, desired);
     let (_, anywhere) = cited();
     let unknown: Vec<_> = anywhere
         .iter()
-        .filter(|number| !wanted.contains(number))
+        .filter(|number| !desired.contains(number))
         .collect();
     assert!(unknown.is_empty(), "not in {DOCUMENT}: {unknown:?}");
 }

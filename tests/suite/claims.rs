@@ -159,7 +159,7 @@ pub(super) fn assert_nothing_is_left(agent: &FakeAgent, context: &str) {
     );
 }
 
-/// What an operator does about a plugin that hangs or died: it is released or started again, over and
+/// Returns what an operator does about a plugin that hangs or died: it is released or started again, over and
 /// over.
 pub(super) async fn look_after_plugin(backend: &Arc<FakeBackend>) {
     let mut rounds = tokio::time::interval(Duration::from_secs(200));
@@ -202,7 +202,7 @@ async fn a_claim_is_published_once_and_leaves_nothing_with_every_kind_of_plugin(
 }
 
 /// A grant and the start of the first call share a durable write, and so do the end of a step and the start
-/// of the next one in its lane, and the last end and the end of the claim.
+/// of the next one in its call lock, and the last end and the end of the claim.
 #[tokio::test(start_paused = true)]
 async fn a_claim_takes_three_durable_writes_and_its_release_four() {
     let steps = PluginSteps {

@@ -6,9 +6,9 @@
 //! arrives at any moment, and again: while held, while in release, after it is gone. Allocations stop,
 //! registrations are removed by force and made again, mounts vanish, and nodes reboot, are lost, return and
 //! are lost again, in any order. A call is started, takes effect or not, and ends, each at any later moment,
-//! beside the calls of other lanes.
+//! beside the calls of other call locks.
 //! The server may stop waiting at any moment. A request may be held up and arrive later, or never. A
-//! crash of a host or plugin is a call that ends unheard; a journal that refuses the end of a step too,
+//! crash of a host or plugin is a call whose reply is lost; a journal that refuses the end of a step too,
 //! and one that refuses its start is a step that is not sent.
 //!
 //! Checked: no obligation of CSI is broken when a call starts or takes effect, and no target is taken
@@ -33,8 +33,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nomad_csi_claims::claim::{
-    Admission, ClaimEvent, ClaimKey, ClaimRequest, Effect, Facts, Intent, Known, Lane, PluginSteps,
-    Step, Tombstone, samples,
+    Admission, CallLock, ClaimEvent, ClaimKey, ClaimRequest, Effect, Facts, Intent, Known,
+    PluginSteps, Step, Tombstone, samples,
 };
 use nomad_csi_model::{AccessMode, NamespacedId, NodeId, SealedSecrets, VolumeId};
 
@@ -270,13 +270,13 @@ impl Layout {
     }
 }
 
-/// A request reaches the host of its lane, or the plugin.
+/// A request reaches the host of its call lock, or the plugin.
 fn arrive(world: &mut World, call: Call, rules: &Rules) -> Result<(), String> {
-    let Some(lane) = call.lane() else {
+    let Some(call_lock) = call.call_lock() else {
         return Ok(());
     };
-    let is_accepted = rules.host_accepts(world, &call, &lane);
-    let seen = world.seen.entry(lane).or_insert(0);
+    let is_accepted = rules.host_accepts(world, &call, &call_lock);
+    let seen = world.seen.entry(call_lock).or_insert(0);
     *seen = call.order.max(*seen);
     if !is_accepted {
         return Ok(());
@@ -512,15 +512,15 @@ fn losses(next: &mut Next<'_>, node: &NodeId, rules: &Rules) {
     next.on(
         || format!("{node} reboots"),
         |world| {
-            let lane = Some(Lane::Node(node.clone()));
+            let call_lock = Some(CallLock::Node(node.clone()));
             world
                 .plugin
                 .retain(|effect, place| place.0 != *node || matches!(effect, Effect::Attached(_)));
             let obeys = rules.broken == Mutation::ObeyOldSession;
-            world
-                .calls
-                .retain(|call| call.lane() != lane || call.phase == Phase::HeldUp && obeys);
-            world.seen.remove(&Lane::Node(node.clone()));
+            world.calls.retain(|call| {
+                call.call_lock() != call_lock || call.phase == Phase::HeldUp && obeys
+            });
+            world.seen.remove(&CallLock::Node(node.clone()));
             if rules.broken != Mutation::TrustRebooted {
                 world.commit(&ClaimEvent::NodeRebooted { node: node.clone() }, 0);
             }
@@ -538,8 +538,8 @@ fn vanishing_mounts(next: &mut Next<'_>, rules: &Rules) {
             Effect::Staged(_) => (BTreeSet::new(), true),
             Effect::Attached(_) => continue,
         };
-        let lane = Some(Lane::Node(node.clone()));
-        if from.calls.iter().any(|call| call.lane() == lane) {
+        let call_lock = Some(CallLock::Node(node.clone()));
+        if from.calls.iter().any(|call| call.call_lock() == call_lock) {
             continue;
         }
         next.on(
@@ -597,7 +597,7 @@ fn call_goes_on(next: &mut Next<'_>, position: usize, rules: &Rules) {
         );
     }
     next.on(
-        || format!("{late}{step:?} ends unheard"),
+        || format!("{late}{step:?} loses its reply"),
         |world| {
             world.calls.remove(position);
             Ok(())
@@ -605,7 +605,7 @@ fn call_goes_on(next: &mut Next<'_>, position: usize, rules: &Rules) {
     );
     let is_heard = match call.phase {
         Phase::Awaited => true,
-        // A late answer still counts if its step is open and no later request of the lane was sent.
+        // A late answer still counts if its step is open and no later request of the call lock was sent.
         Phase::Abandoned => rules.busy == Busy::Host && !next.from.has_later_request(&call),
         Phase::Unknown | Phase::HeldUp => false,
     };
@@ -643,7 +643,7 @@ fn step_starts(next: &mut Next<'_>, step: Step, rules: &Rules) {
     let world = next.from;
     let call = world.call(step);
     let step = call.step.clone();
-    let Some(lane) = call.lane() else {
+    let Some(call_lock) = call.call_lock() else {
         next.on(
             || format!("{step:?}"),
             |world| {
@@ -657,8 +657,9 @@ fn step_starts(next: &mut Next<'_>, step: Step, rules: &Rules) {
         );
         return;
     };
-    let is_awaited =
-        |other: &Call| other.lane().as_ref() == Some(&lane) && other.phase == Phase::Awaited;
+    let is_awaited = |other: &Call| {
+        other.call_lock().as_ref() == Some(&call_lock) && other.phase == Phase::Awaited
+    };
     if world.calls.iter().any(is_awaited) || world.calls.len() == rules.at_once {
         return;
     }
@@ -797,7 +798,7 @@ fn way_to_rest(
         if !problem.is_empty() {
             return Err(format!("{:?} {problem}", call.step));
         }
-        if call.lane().is_some() && !next.begin(&mut call, rules) {
+        if call.call_lock().is_some() && !next.begin(&mut call, rules) {
             return Err(format!("{:?} is due and cannot start", call.step));
         }
         take_effect(&mut next, &call)?;

@@ -168,7 +168,7 @@ async fn a_requester_hears_of_a_failure_after_its_commit() {
         assert_eq!(
             (held, still_held),
             (none.clone(), none),
-            "a requester heard of it before its commit"
+            "a requester knew of it before its commit"
         );
         assert!(early >= if refuses { 10_000 } else { 1 }, "{early}");
         wait_until_released(&agent).await;

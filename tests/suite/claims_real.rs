@@ -52,7 +52,7 @@ impl Writer {
         .await
     }
 
-    /// Whether the server has the volume with a claim of the allocation.
+    /// Returns whether the server has the volume with a claim of the allocation.
     async fn is_claimed_by(&self, alloc: &AllocId) -> bool {
         let read = self.client.read_volume(&self.volume).await;
         let read = read.expect("the read succeeds").expect("the volume exists");

@@ -262,14 +262,14 @@ async fn a_release_finds_its_volume_whatever_its_id_contains() {
     for id in ["a:b[1]", "ns:[v]:purge", "größe-日本", "%5B0%5D"] {
         let agent = FakeAgent::start(settings(PLUGINS[0])).await.unwrap();
         agent.record_start().await;
-        let mut wanted = request(AccessMode::SingleNodeWriter);
-        wanted.id = VolumeId::new(id);
-        wanted.external_id = Some(ExternalId::new(id));
+        let mut desired = request(AccessMode::SingleNodeWriter);
+        desired.id = VolumeId::new(id);
+        desired.external_id = Some(ExternalId::new(id));
         let external = ExternalId::new(id);
         agent
             .backend
             .add_volume(external.clone(), Default::default());
-        agent.volumes.register(vec![wanted.into()]).await.unwrap();
+        agent.volumes.register(vec![desired.into()]).await.unwrap();
         let mount = MountRequest {
             volume: FakeAgent::key(id),
             ..mount("a1")

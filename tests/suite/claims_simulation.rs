@@ -454,7 +454,7 @@ impl History {
         self.is_second_lost = !self.is_second_lost;
     }
 
-    /// What an allocation uses stays as it was until it is released, whatever the record says.
+    /// Returns what an allocation uses stays as it was until it is released, whatever the record says.
     fn check_use(&mut self, state: &State, context: &str) {
         self.in_use
             .retain(|_, used| state.node_loss(&used.node).is_none());
@@ -593,7 +593,7 @@ impl History {
     }
 }
 
-/// Whether a target path is that of a claim: its allocation and its name follow each other.
+/// Returns whether a target path is that of a claim: its allocation and its name follow each other.
 fn is_of(path: &Path, key: &ClaimKey) -> bool {
     let own: PathBuf = [key.alloc.as_str(), key.alias.as_str()].iter().collect();
     path.parent().is_some_and(|mount| mount.ends_with(own))
@@ -675,7 +675,7 @@ fn run(seeds: std::ops::Range<u64>) -> Happened {
     happened.into_inner().unwrap()
 }
 
-/// Seeds that failed once: an attach that never ended outlived its time limit, and the fake host gave its lane away.
+/// Seeds that failed once: an attach that never ended outlived its time limit, and the fake host gave its call lock away.
 const FOUND: [u64; 1] = [775_120];
 
 #[test]

@@ -87,7 +87,7 @@ async fn retries_of_a_busy_server_are_bounded() {
 struct Outages(Mutex<Vec<&'static str>>);
 
 impl OutageObserver for Outages {
-    fn server_away(&self, _: &str, _: &ApiError, _: Duration) {
+    fn server_unreachable(&self, _: &str, _: &ApiError, _: Duration) {
         self.0.lock().expect("no panic").push("away");
     }
 

@@ -318,7 +318,10 @@ async fn a_server_name_can_be_an_ip_address() {
 #[tokio::test]
 async fn a_client_certificate_is_sent_on_request() {
     let ca_directory = TestDirectory::new();
-    let (clients, strangers) = (Authority::new("clients"), Authority::new("strangers"));
+    let (clients, untrusted_clients) = (
+        Authority::new("clients"),
+        Authority::new("untrusted_clients"),
+    );
     let server = serving(
         &ca_directory.authority.server(&["127.0.0.1"]),
         Some(&clients),
@@ -338,7 +341,7 @@ async fn a_client_certificate_is_sent_on_request() {
         .expect("the certificate is accepted");
     let result = list(&address, ca_directory.trusting()).await;
     refused(result, "requires a client certificate", "NOMAD_CLIENT_CERT");
-    let result = list(&address, with(&strangers.client(), "stranger")).await;
+    let result = list(&address, with(&untrusted_clients.client(), "stranger")).await;
     refused(result, "rejected the client certificate", "");
     assert_eq!(server.requests().len(), 1);
 }

@@ -40,7 +40,7 @@ const PLUGIN: &str = r#"{"ID":"ebs0","Provider":"ebs.csi.example","ControllerReq
 #[derive(Clone, Copy, Debug)]
 enum Failure {
     Specification,
-    ServerAway,
+    ServerUnreachable,
     WeakToken,
     VolumeInUse,
 }
@@ -50,14 +50,14 @@ impl Failure {
         match self {
             Self::Specification => "single-node-righter",
             Self::VolumeInUse => "multi-node-reader-only",
-            Self::ServerAway | Self::WeakToken => "single-node-writer",
+            Self::ServerUnreachable | Self::WeakToken => "single-node-writer",
         }
     }
 
     /// The server's responses to reads of the volume and of its plugin; `None` if no server responds.
     fn responses(self) -> Option<(u16, &'static str)> {
         match self {
-            Self::Specification | Self::ServerAway => None,
+            Self::Specification | Self::ServerUnreachable => None,
             Self::WeakToken => Some((403, "Permission denied")),
             Self::VolumeInUse => Some((200, IN_USE)),
         }
@@ -181,7 +181,7 @@ fn every_report_of_a_failed_run_says_what_failed() {
             &["validate", "plan", apply, "drift"][..],
         ),
         (
-            Failure::ServerAway,
+            Failure::ServerUnreachable,
             "refused the connection",
             &["plan", apply, "drift"],
         ),

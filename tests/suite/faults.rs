@@ -66,7 +66,7 @@ fn faults(rpc: Rpc) -> Vec<Fault> {
         .collect()
 }
 
-/// Whether the request that meets the fault succeeds, and its number of calls.
+/// Returns whether the request that meets the fault succeeds, and its number of calls.
 fn expected(rpc: Rpc, fault: Fault) -> (bool, usize) {
     match fault {
         Fault::Fail(code) | Fault::FailAfterEffect(code) => match verdict_of(rpc, code) {

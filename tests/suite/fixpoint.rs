@@ -29,7 +29,7 @@ const EMBEDDED_PLUGIN_EXAMPLES: [&str; 4] = [
 struct Example {
     file: &'static str,
     plugin_id: &'static str,
-    /// Whether the plugin reports topologies.
+    /// True if the plugin reports topologies.
     has_topology: bool,
     /// The secrets that every call requires.
     secrets: &'static [(&'static str, &'static str)],

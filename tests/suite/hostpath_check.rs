@@ -168,7 +168,7 @@ fn full_options() -> ProfileOptions {
     }
 }
 
-/// Whether this check found a violation of a MUST.
+/// Returns whether this check found a violation of a MUST.
 fn finds(report: &Report, id: &str) -> bool {
     let is_it = |outcome: &&CheckOutcome| outcome.case.id == id;
     let outcome = report.outcomes.iter().find(is_it);

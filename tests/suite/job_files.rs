@@ -52,7 +52,7 @@ fn cases(folder: &str) -> Vec<Case> {
     cases
 }
 
-/// What we read in a job file: the job, and our diagnostics.
+/// Returns what we read in a job file: the job, and our diagnostics.
 fn read(text: &str) -> (Option<Job>, Diagnostics) {
     let (mut sources, mut diagnostics) = (SourceMap::default(), Diagnostics::default());
     let source = sources.add("job.nomad.hcl", text);
@@ -92,7 +92,7 @@ fn accepted_job_files_have_no_error() {
     }
 }
 
-/// What `nomad job run -output` of Nomad 2.0.6 made of each accepted file, by the file's name.
+/// Returns what `nomad job run -output` of Nomad 2.0.6 made of each accepted file, by the file's name.
 fn recorded() -> serde_json::Map<String, Value> {
     let text = include_str!("../data/jobs/recorded-2.0.6.json");
     serde_json::from_str(text).expect("the recording is JSON")

@@ -340,14 +340,14 @@ async fn the_error_of_a_weak_token_names_the_policy() {
 async fn variables_contain_no_secrets_or_mount_flags() {
     let variables = Variables::new();
     let (server, ledger) = serve(&variables).await;
-    let mut wanted = request("db0");
-    wanted.secrets = Some(Secrets::from_iter([("token", "canary-secret-5c1d")]));
-    wanted.mount_options = Some(nomad_csi_model::MountOptions {
+    let mut desired = request("db0");
+    desired.secrets = Some(Secrets::from_iter([("token", "canary-secret-5c1d")]));
+    desired.mount_options = Some(nomad_csi_model::MountOptions {
         fs_type: "ext4".into(),
         mount_flags: vec!["password=canary-flag-9f3e".into()],
     });
     let mut set = empty();
-    set.record_applied(&wanted);
+    set.record_applied(&desired);
     save(&ledger, &set, &mut StoredSet::default(), "1")
         .await
         .expect("the write succeeds");

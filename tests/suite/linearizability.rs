@@ -28,7 +28,7 @@ pub(crate) struct Hold {
 #[derive(Clone, Debug)]
 pub(crate) struct Operation {
     pub(crate) call: Call,
-    /// Whether the claim was granted, or was there to be released.
+    /// True if the claim was granted, or was there to be released.
     pub(crate) is_done: bool,
     pub(crate) called: u64,
     pub(crate) answered: u64,
@@ -70,22 +70,22 @@ impl Specification {
     }
 
     /// The requested mode and the one in force must both have room, and a node has one mode.
-    fn admits(&self, wanted: Hold) -> bool {
-        let has_room = |mode| self.holds.values().all(|held| fit(mode, *held, wanted));
-        let can_write = |mode| wanted.read_only || mode != AccessMode::MultiNodeReaderOnly;
-        let modes = [Some(wanted.mode), self.mode];
+    fn admits(&self, desired: Hold) -> bool {
+        let has_room = |mode| self.holds.values().all(|held| fit(mode, *held, desired));
+        let can_write = |mode| desired.read_only || mode != AccessMode::MultiNodeReaderOnly;
+        let modes = [Some(desired.mode), self.mode];
         let mut modes = modes.into_iter().flatten();
-        let is_same_on_node = |held: &Hold| held.node != wanted.node || held.mode == wanted.mode;
+        let is_same_on_node = |held: &Hold| held.node != desired.node || held.mode == desired.mode;
         modes.all(|mode| has_room(mode) && can_write(mode))
             && self.holds.values().all(is_same_on_node)
     }
 }
 
 /// Table 3.3: whether a mode allows two claims beside each other.
-fn fit(mode: AccessMode, held: Hold, wanted: Hold) -> bool {
+fn fit(mode: AccessMode, held: Hold, desired: Hold) -> bool {
     match mode {
         AccessMode::SingleNodeReaderOnly | AccessMode::SingleNodeWriter => false,
-        AccessMode::MultiNodeSingleWriter => held.read_only || wanted.read_only,
+        AccessMode::MultiNodeSingleWriter => held.read_only || desired.read_only,
         AccessMode::MultiNodeReaderOnly | AccessMode::MultiNodeMultiWriter => true,
     }
 }
@@ -93,7 +93,7 @@ fn fit(mode: AccessMode, held: Hold, wanted: Hold) -> bool {
 /// A state of the search: the operations that have taken effect, and what they led to.
 type Visited = (Vec<bool>, Specification);
 
-/// Whether a history of one volume is linearizable. The guessed order is the first one that is tried: from another, a
+/// Returns whether a history of one volume is linearizable. The guessed order is the first one that is tried: from another, a
 /// search among 64 clients may not end.
 pub(crate) fn is_linearizable(history: &[Operation]) -> bool {
     let mut history = history.to_vec();

@@ -358,8 +358,8 @@ async fn the_smallest_policy_is_sufficient() {
     for call in calls("acl-paste") {
         let (status, text) =
             server.ask(&created.secret, call.method, &call.path, call.body.as_ref());
-        let wanted = !matches!(call.name, "detach" | "agent");
-        assert_eq!(status != 403, wanted, "{}: {status} {text}", call.name);
+        let desired = !matches!(call.name, "detach" | "agent");
+        assert_eq!(status != 403, desired, "{}: {status} {text}", call.name);
     }
     created.remove(&server, &management);
     server.ask(
@@ -370,7 +370,7 @@ async fn the_smallest_policy_is_sufficient() {
     );
 }
 
-/// Whether the server should allow a call.
+/// Returns whether the server should allow a call.
 fn predicted(access: &Access, call: &Call) -> bool {
     call.required
         .iter()

@@ -74,7 +74,7 @@ struct Case {
     name: &'static str,
     /// Changes to the created volume.
     created: Value,
-    /// Whether an allocation claims the volume during the update.
+    /// True if an allocation claims the volume during the update.
     claimed: bool,
     /// Changes to the created volume in the update; `null` removes a field.
     update: Value,

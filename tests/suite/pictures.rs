@@ -181,7 +181,7 @@ fn compare(file: &str, picture: &str) {
     );
 }
 
-/// What a command prints in colour, in a directory with these files, at this server.
+/// Returns what a command prints in colour, in a directory with these files, at this server.
 fn colored_output(directory: &Path, command: &str, server: Option<&str>) -> String {
     let output = CapturedOutput::default();
     let words = std::iter::once("nomad-csi")
@@ -268,7 +268,7 @@ fn the_picture_of_a_plan_shows_what_the_program_prints() {
 #[cfg(feature = "agent")]
 #[test]
 fn the_picture_of_a_plugin_check_shows_what_the_program_prints() {
-    use crate::support::exemplar::{Deviation, Exemplar};
+    use crate::support::reference_plugin::{Deviation, ReferencePlugin};
 
     let directory = tempfile::tempdir().expect("a directory can be created");
     let socket = directory.path().join("csi.sock");
@@ -279,7 +279,7 @@ fn the_picture_of_a_plugin_check_shows_what_the_program_prints() {
         .expect("the runtime starts");
     let plugin = {
         let _entered = runtime.enter();
-        Exemplar::start(&socket, Some(Deviation::ConfirmsUnknown))
+        ReferencePlugin::start(&socket, Some(Deviation::ConfirmsUnknown))
     };
     let command = format!(
         "plugin check --endpoint unix://{} --only identity,validate,delete",

@@ -13,7 +13,7 @@ use nomad_csi_model::{AttachmentMode, Secrets};
 use nomad_csi_proto as proto;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::exemplar::{Deviation, Exemplar};
+use crate::support::reference_plugin::{Deviation, ReferencePlugin};
 
 use Deviation as D;
 
@@ -165,10 +165,10 @@ fn options() -> CheckOptions {
         secrets: Secrets::from_iter([("password", "hunter2")]),
         size: 1 << 20,
         name_prefix: "nomad-csi-check-test".to_owned(),
-        staging_directory: PathBuf::from("/exemplar/staging"),
-        target_directory: PathBuf::from("/exemplar/target"),
+        staging_directory: PathBuf::from("/reference_plugin/staging"),
+        target_directory: PathBuf::from("/reference_plugin/target"),
         block_volumes: true,
-        log: Some(PathBuf::from("/exemplar/log")),
+        log: Some(PathBuf::from("/reference_plugin/log")),
     }
 }
 
@@ -180,7 +180,7 @@ fn selection(only: &[&str]) -> Selection {
     }
 }
 
-async fn check(plugin: &Exemplar, socket: &Path, selection: &Selection) -> Report {
+async fn check(plugin: &ReferencePlugin, socket: &Path, selection: &Selection) -> Report {
     let client = RawClient::new(socket, Duration::from_secs(20));
     let stop = CancellationToken::new();
     let files = Arc::new(plugin.files());
@@ -210,7 +210,7 @@ fn summary(report: &Report) -> String {
 async fn a_conforming_plugin_passes_every_check_and_keeps_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("csi.sock");
-    let plugin = Exemplar::start(&socket, None);
+    let plugin = ReferencePlugin::start(&socket, None);
     let report = check(&plugin, &socket, &selection(&[])).await;
     assert_eq!(summary(&report), "");
     assert_eq!(report.tally().passed, cases().len());
@@ -223,7 +223,7 @@ async fn nothing_is_created_without_destructive() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("csi.sock");
     // This plugin creates a volume even for an invalid request.
-    let plugin = Exemplar::start(&socket, Some(D::NamelessVolume));
+    let plugin = ReferencePlugin::start(&socket, Some(D::NamelessVolume));
     let read_only = Selection::default();
     let report = check(&plugin, &socket, &read_only).await;
     assert!(report.tally().passed > 10);
@@ -241,7 +241,7 @@ async fn every_deviation_is_found_by_its_check() {
     for (deviation, id) in FOUND {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("csi.sock");
-        let plugin = Exemplar::start(&socket, Some(*deviation));
+        let plugin = ReferencePlugin::start(&socket, Some(*deviation));
         // The rules for every call need some earlier calls.
         let only: &[&str] = match id.strip_prefix("manners/") {
             Some(_) => &["create/volume", "create/no-name", id],
@@ -280,7 +280,7 @@ async fn a_revealed_secret_is_not_in_the_report() {
     let socket = directory.path().join("csi.sock");
     for deviation in [D::RevealsSecrets, D::LogsSecrets] {
         drop(std::fs::remove_file(&socket));
-        let plugin = Exemplar::start(&socket, Some(deviation));
+        let plugin = ReferencePlugin::start(&socket, Some(deviation));
         let report = check(&plugin, &socket, &selection(&["create", "manners"])).await;
         assert!(report.tally().failed > 0);
         assert!(!format!("{report:?}").contains("hunter2"));
@@ -293,7 +293,7 @@ async fn an_interrupt_at_any_creation_leaves_nothing_behind() {
     for count in [1, 2, 5, 9, 14, 30, 60] {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("csi.sock");
-        let plugin = Exemplar::start(&socket, None);
+        let plugin = ReferencePlugin::start(&socket, None);
         let stop = CancellationToken::new();
         plugin.interrupt_at(count, stop.clone());
         let client = RawClient::new(&socket, Duration::from_secs(20));
@@ -322,7 +322,7 @@ async fn an_interrupt_at_any_creation_leaves_nothing_behind() {
 async fn a_plugin_that_crashes_fails_one_check_and_the_others_are_not_run() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("csi.sock");
-    let plugin = Exemplar::start(&socket, Some(D::CrashesOnToken));
+    let plugin = ReferencePlugin::start(&socket, Some(D::CrashesOnToken));
     let report = check(
         &plugin,
         &socket,
@@ -351,7 +351,7 @@ async fn missing_parameters_are_reported() {
     ] {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("csi.sock");
-        let plugin = Exemplar::start(&socket, None);
+        let plugin = ReferencePlugin::start(&socket, None);
         if let Some(required) = required {
             plugin.require_parameter(required);
         }
@@ -378,13 +378,13 @@ async fn missing_parameters_are_reported() {
     }
 }
 
-/// Each mode is asked alone, with the volume's own context. The exemplar confirms what a volume was
+/// Each mode is asked alone, with the volume's own context. The reference_plugin confirms what a volume was
 /// created with.
 #[tokio::test]
 async fn the_confirmed_modes_of_a_volume_are_read() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("csi.sock");
-    let _plugin = Exemplar::start(&socket, None);
+    let _plugin = ReferencePlugin::start(&socket, None);
     let client = RawClient::new(&socket, Duration::from_secs(20));
     let profile = ProbedPlugin::probe(&client).await.unwrap();
     let secrets = Secrets::default();
@@ -422,7 +422,7 @@ fn minimal_volume() -> proto::CreateVolumeRequest {
 async fn leftovers_are_reported() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("csi.sock");
-    let plugin = Exemplar::start(&socket, Some(D::NoVolumeId));
+    let plugin = ReferencePlugin::start(&socket, Some(D::NoVolumeId));
     let report = check(&plugin, &socket, &selection(&["create/volume"])).await;
     assert_eq!(
         plugin.remaining().len(),

@@ -96,7 +96,7 @@ fn arguments_after(text: &str, end: usize) -> Vec<&str> {
     others.filter(|one| !one.is_empty()).collect()
 }
 
-/// Whether a variable of the file is bound to something quoted.
+/// Returns whether a variable of the file is bound to something quoted.
 fn is_bound_quoted(text: &str, name: &str) -> bool {
     let pattern =
         format!(r"let (?:mut )?(?:\([^)]*\b{name}\b[^)]*\)|{name})\s*(?::[^=]*)?=([^;]*);");

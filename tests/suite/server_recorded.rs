@@ -94,7 +94,7 @@ fn exchanges(recorded: &str) -> impl Iterator<Item = Exchange> {
 struct Pairs(BTreeMap<String, String>);
 
 impl Pairs {
-    /// Whether the two values are a pair; pairs them if both are new.
+    /// Returns whether the two values are a pair; pairs them if both are new.
     fn agree(&mut self, kind: &str, theirs: &Value, ours: &Value) -> bool {
         let (theirs, ours) = (theirs.to_string(), ours.to_string());
         let known = self.0.entry(format!("{kind} {theirs}"));

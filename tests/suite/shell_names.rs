@@ -106,7 +106,7 @@ impl Drop for Session {
     }
 }
 
-/// Whether the program is installed.
+/// Returns whether the program is installed.
 fn is_installed(program: &str) -> bool {
     let tried = Command::new(program)
         .arg("--version")
@@ -257,7 +257,7 @@ fn read(file: &Path) -> Option<String> {
     std::fs::read_to_string(file).ok()
 }
 
-/// Whether bash can be given the name after this quote.
+/// Returns whether bash can be given the name after this quote.
 fn fits_in_quotes(quote: &str, name: &str) -> bool {
     match quote {
         "'" => !name.contains('\''),

@@ -173,7 +173,7 @@ fn every_transcript_is_listed() {
 const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
     (
         Code::ApplyServerAway,
-        "src/client/reconcile/workflow/server_away.rs",
+        "src/client/reconcile/workflow/server_unreachable.rs",
         "one_problem_counts_and_names_what_is_unknown_and_what_was_not_begun",
     ),
     (
@@ -493,7 +493,7 @@ const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
     ),
     (
         Code::FileNotPrivate,
-        "tests/e2e/strangers.rs",
+        "tests/e2e/untrusted_clients.rs",
         "a_planted_link_is_neither_followed_nor_truncated",
     ),
     (

@@ -14,6 +14,11 @@ const REPLACED: &[&str] = &[
     "taken in",
     "lets go",
     "otherwise than",
+    "meanwhile",
+    "heard",
+    "unheard",
+    "whom",
+    "wish",
 ];
 /// Names of Linux that are such words, as they are quoted.
 const NAMES: &[&str] = &["`nobody`", "\"nobody\""];
@@ -34,7 +39,7 @@ fn texts(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Whether a line contains a word, also with a capital at the start of a sentence.
+/// Returns whether a line contains a word, also with a capital at the start of a sentence.
 fn contains_word(line: &str, word: &str) -> bool {
     let capital = word[..1].to_uppercase() + &word[1..];
     is_word_in(line, word) || is_word_in(line, &capital)

@@ -189,7 +189,7 @@ fn plugin_log(data: &Path) -> PathBuf {
     let runs = allocs
         .iter()
         .flat_map(|alloc| entries(&alloc.join("tasks/plugin/runs")));
-    // The runs of earlier versions of the job are removed meanwhile.
+    // The runs of earlier versions of the job are removed in the meantime.
     let begun =
         |run: &PathBuf| std::fs::metadata(run.join("spec.json")).and_then(|it| it.modified());
     let begun = runs.filter_map(|run| Some((begun(&run).ok()?, run)));

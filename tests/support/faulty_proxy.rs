@@ -1,7 +1,7 @@
 //! A proxy between a client and an agent that injects a fault into one request.
 //!
 //! The request is named by its line and by how many of these came before ([`RequestName`]), because its number among
-//! all requests depends on the machine: a slow client renews its lock meanwhile, and the ledger writes what waits
+//! all requests depends on the machine: a slow client renews its lock in the meantime, and the ledger writes what waits
 //! with one request or with two. The agent is the real router over an agent's services, in this
 //! process. The client connects through real HTTP, one request per connection. A delayed request is
 //! delivered after later ones; the clock plays no part.
@@ -172,7 +172,7 @@ impl FaultyProxy {
         content.kill.clone()
     }
 
-    /// Whether the request with the fault has come.
+    /// Returns whether the request with the fault has come.
     pub(crate) fn was_disturbed(&self) -> bool {
         let content = self.shared.state.lock().expect("unpoisoned");
         let fault = content.fault.as_ref();

@@ -9,8 +9,6 @@ pub(crate) mod damage;
 #[cfg(feature = "agent")]
 pub(crate) mod echo_plugin;
 #[cfg(feature = "agent")]
-pub(crate) mod exemplar;
-#[cfg(feature = "agent")]
 pub(crate) mod fake_plugin;
 #[cfg(feature = "agent")]
 pub(crate) mod faulty_proxy;
@@ -25,6 +23,8 @@ pub(crate) mod http_server;
 pub(crate) mod plugin_client;
 #[cfg(feature = "agent")]
 pub(crate) mod random;
+#[cfg(feature = "agent")]
+pub(crate) mod reference_plugin;
 pub(crate) mod transcript;
 pub(crate) mod variables;
 #[expect(dead_code, reason = "the other test crate uses the rest")]

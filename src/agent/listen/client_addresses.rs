@@ -13,7 +13,7 @@ pub(super) struct Client {
     pub(super) user: Option<u32>,
 }
 
-/// The connections of all client addresses. A clone is the same counts.
+/// The connections of all client addresses. Clones share their state.
 #[derive(Clone, Debug)]
 pub(super) struct ClientAddresses {
     open: Arc<Mutex<HashMap<Client, usize>>>,

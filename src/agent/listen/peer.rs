@@ -37,7 +37,7 @@ pub(super) async fn peer_on_socket(stream: &UnixStream) -> Peer {
     }
 }
 
-/// Whether the process is of the operator. Blocks.
+/// Returns whether the process is of the operator. Blocks.
 fn is_operator(peer: &SocketPeer) -> io::Result<bool> {
     let own = rustix::process::geteuid().as_raw();
     if peer.user == own {

@@ -46,7 +46,7 @@ async fn used() -> tempfile::TempDir {
     data
 }
 
-/// Whether an agent that starts there can read all secrets. Returns their sealed forms.
+/// Returns whether an agent that starts there can read all secrets. Returns their sealed forms.
 async fn read_as_a_start_does(data: &Path) -> Vec<SealedSecrets> {
     let journal = EmbeddedJournal::open(journal_file(data)).await.unwrap();
     let held = journal.load().await.unwrap();
@@ -61,7 +61,7 @@ async fn read_as_a_start_does(data: &Path) -> Vec<SealedSecrets> {
     vec![record.secrets.clone(), items]
 }
 
-/// Whether a start finishes the rotation.
+/// Returns whether a start finishes the rotation.
 async fn start(data: &Path) -> bool {
     let journal = EmbeddedJournal::open(journal_file(data)).await.unwrap();
     let state = read_state(data, &journal).await.unwrap();
@@ -72,7 +72,7 @@ async fn start(data: &Path) -> bool {
     is_finished
 }
 
-/// Whether the new key alone opens everything, and the old data is gone from the journal.
+/// Returns whether the new key alone opens everything, and the old data is gone from the journal.
 async fn assert_rotated(data: &Path, before: &[SealedSecrets]) {
     let after = read_as_a_start_does(data).await;
     let sealer = KeySealer::open(&key_file(data), None).unwrap();

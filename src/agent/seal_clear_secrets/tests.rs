@@ -23,7 +23,7 @@ fn volume() -> SecretOwner {
     SecretOwner::from(&key("default", "db"))
 }
 
-/// What an earlier version has recorded.
+/// Returns what an earlier version has recorded.
 fn clear_events(sealer: &KeySealer) -> Vec<Event> {
     let mut volume_registered = registered(&key("default", "db"), "vol-1");
     if let EventKind::VolumeRegistered {

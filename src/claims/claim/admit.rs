@@ -24,7 +24,7 @@ pub struct ClaimRequest {
     pub external_node: Option<ExternalNodeId>,
     /// The modes and mount options.
     pub usage: ClaimUsage,
-    /// Whether the allocation only reads.
+    /// True if the allocation only reads.
     pub read_only: bool,
 }
 
@@ -75,9 +75,9 @@ pub struct NodeVolumes {
 pub struct AdmissionFacts<'a> {
     /// The capabilities of the registration.
     pub capabilities: &'a [Capability],
-    /// Whether the plugin can serve the volume.
+    /// True if the plugin can serve the volume.
     pub is_schedulable: bool,
-    /// Whether the node is lost, or has returned and is not swept yet.
+    /// True if the node is lost, or has returned and is not swept yet.
     pub is_node_lost: bool,
     /// The volumes of the plugin on the node.
     pub node_volumes: NodeVolumes,
@@ -207,8 +207,8 @@ fn check_modes(
     request: &ClaimRequest,
     capabilities: &[Capability],
 ) -> Result<(), ClaimDenied> {
-    let wanted = request.usage.capability;
-    let attachment_differs = |modes: Capability| modes.attachment_mode != wanted.attachment_mode;
+    let desired = request.usage.capability;
+    let attachment_differs = |modes: Capability| modes.attachment_mode != desired.attachment_mode;
     if record.modes.is_some_and(attachment_differs) {
         return Err(denied(record, ClaimDeniedReason::AttachmentMode, |_| true));
     }
@@ -217,12 +217,12 @@ fn check_modes(
     if is_write && !capabilities.iter().any(allows_writes) {
         return Err(denied(record, ClaimDeniedReason::Unschedulable, |_| false));
     }
-    if !capabilities.contains(&wanted) {
-        let reason = ClaimDeniedReason::Capability(wanted);
+    if !capabilities.contains(&desired) {
+        let reason = ClaimDeniedReason::Capability(desired);
         return Err(denied(record, reason, |_| false));
     }
     let refuses_writes = |mode: AccessMode| is_write && !mode.allows_writes();
-    if refuses_writes(wanted.access_mode) || record.access_mode().is_some_and(refuses_writes) {
+    if refuses_writes(desired.access_mode) || record.access_mode().is_some_and(refuses_writes) {
         return Err(denied(record, ClaimDeniedReason::Unschedulable, |_| true));
     }
     Ok(())
@@ -241,7 +241,7 @@ fn check_room(record: &Claims, request: &ClaimRequest) -> Result<(), ClaimDenied
     Ok(())
 }
 
-/// Whether `mode` forbids the request while the claim exists. Single-node modes allow one claim, as
+/// Returns whether `mode` forbids the request while the claim exists. Single-node modes allow one claim, as
 /// Nomad counts them, and a reader excludes a writer as a writer excludes a reader.
 fn excludes(mode: AccessMode, claim: &Claim, request: &ClaimRequest) -> bool {
     match mode {

@@ -13,7 +13,7 @@ pub struct ClaimHolder {
     pub node: NodeId,
     /// The state of its claim.
     pub progress: ClaimProgress,
-    /// Whether it only reads.
+    /// True if it only reads.
     pub read_only: bool,
 }
 
@@ -99,7 +99,7 @@ pub struct ClaimDenied {
 }
 
 impl ClaimDenied {
-    /// Whether the claim can succeed later without a change of the request or of the registration.
+    /// Returns whether the claim can succeed later without a change of the request or of the registration.
     pub fn can_succeed_later(&self) -> bool {
         match self.reason {
             ClaimDeniedReason::BeingReleased

@@ -29,7 +29,7 @@ pub enum ClaimEvent {
         /// The claim.
         claim: Box<Claim>,
     },
-    /// The volume is no longer wanted by the claim.
+    /// The volume is no longer desired by the claim.
     ReleaseRequested {
         /// The key.
         key: ClaimKey,
@@ -65,7 +65,7 @@ pub enum ClaimEvent {
         /// The remedy; `None` if the agent repeats the step by itself.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         help: Option<String>,
-        /// Whether the plugin answered RESOURCE_EXHAUSTED to a call that makes an effect: the node has no room.
+        /// True if the plugin answered RESOURCE_EXHAUSTED to a call that makes an effect: the node has no room.
         /// Since version 8.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         exhausted: bool,
@@ -74,7 +74,7 @@ pub enum ClaimEvent {
     AccessChanged {
         /// The key.
         key: ClaimKey,
-        /// Whether the allocation only reads.
+        /// True if the allocation only reads.
         read_only: bool,
     },
     /// What a lost node has of the volume is given up.
@@ -94,7 +94,7 @@ pub enum ClaimEvent {
         /// The claims whose targets are gone.
         #[serde(default)]
         targets: BTreeSet<ClaimKey>,
-        /// Whether the staging is gone.
+        /// True if the staging is gone.
         #[serde(default)]
         staging: bool,
         /// What is there instead, for people.
@@ -132,7 +132,7 @@ pub struct SetupInputs {
     /// The provider's ID of the node, for an attachment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external_node: Option<ExternalNodeId>,
-    /// Whether the plugin attaches volumes read-only (PUBLISH_READONLY), for an attachment.
+    /// True if the plugin attaches volumes read-only (PUBLISH_READONLY), for an attachment.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub attaches_read_only: bool,
 }
@@ -178,7 +178,7 @@ impl ClaimEvent {
     }
 }
 
-/// Whether the event fits the record. It says nothing about whether the step is due, which
+/// Returns whether the event fits the record. It says nothing about whether the step is due, which
 /// [`next_steps`](super::next::next_steps) decides before an event is committed.
 pub fn is_valid(record: &Claims, event: &ClaimEvent) -> bool {
     match event {
@@ -196,7 +196,7 @@ pub fn is_valid(record: &Claims, event: &ClaimEvent) -> bool {
         ClaimEvent::StepDone { step, started, .. } => is_open(record, step, *started),
         ClaimEvent::StepFailed { step, .. } => {
             let mut claims = record.claims.iter();
-            claims.any(|(key, claim)| is_concerned(step, key, claim))
+            claims.any(|(key, claim)| affects(step, key, claim))
         }
         ClaimEvent::NodeAssumedGone { .. }
         | ClaimEvent::NodeRebooted { .. }
@@ -218,7 +218,7 @@ pub fn is_valid(record: &Claims, event: &ClaimEvent) -> bool {
     }
 }
 
-/// Whether nothing is left of a claim: no target, and, if it is the last one on its node, neither staging
+/// Returns whether nothing is left of a claim: no target, and, if it is the last one on its node, neither staging
 /// nor attachment, which no claim would undo.
 fn is_releasable(record: &Claims, key: &ClaimKey) -> bool {
     let Some(claim) = record.claims.get(key) else {
@@ -230,7 +230,7 @@ fn is_releasable(record: &Claims, key: &ClaimKey) -> bool {
     claim.published == Known::No && !(is_last && is_used)
 }
 
-/// Whether the record has what the step works on.
+/// Returns whether the record has what the step works on.
 fn can_start(record: &Claims, step: &Step, inputs: Option<&SetupInputs>) -> bool {
     match step {
         Step::ControllerPublish(node) => {
@@ -246,7 +246,7 @@ fn can_start(record: &Claims, step: &Step, inputs: Option<&SetupInputs>) -> bool
     }
 }
 
-/// Whether the call that was started at this index is the last one for its effect, and has no recorded
+/// Returns whether the call that was started at this index is the last one for its effect, and has no recorded
 /// end.
 fn is_open(record: &Claims, step: &Step, started: u64) -> bool {
     let is_last = record
@@ -458,14 +458,14 @@ fn start(
     }
 }
 
-/// What was sent first is sent again.
+/// Returns what was sent first is sent again.
 fn keep_first<T>(recorded: &mut Option<T>, sent: Option<T>) {
     if recorded.is_none() {
         *recorded = sent;
     }
 }
 
-/// What an attachment that starts now is made for. It is read-only if the access mode in force, or its
+/// Returns what an attachment that starts now is made for. It is read-only if the access mode in force, or its
 /// own, has only readers; never because its first claim only reads.
 fn attached_for(
     record: &Claims,
@@ -542,21 +542,21 @@ fn has_problem(claim: &Claim, step: &Step, error: &str) -> bool {
     problem.is_some_and(|problem| problem.error == error && problem.step == step.name())
 }
 
-/// Whether this error of a step says something that the record does not say.
+/// Returns whether this error of a step says something that the record does not say.
 pub fn is_new_problem(record: &Claims, step: &Step, error: &str) -> bool {
     let mut claims = record.claims.iter();
-    claims.any(|(key, claim)| is_concerned(step, key, claim) && !has_problem(claim, step, error))
+    claims.any(|(key, claim)| affects(step, key, claim) && !has_problem(claim, step, error))
 }
 
 /// Returns the claims that wait for the step.
 fn concerned<'a>(record: &'a mut Claims, step: &'a Step) -> impl Iterator<Item = &'a mut Claim> {
     let claims = record.claims.iter_mut();
-    let concerned = claims.filter(move |(key, claim)| is_concerned(step, key, claim));
+    let concerned = claims.filter(move |(key, claim)| affects(step, key, claim));
     concerned.map(|(_, claim)| claim)
 }
 
-/// Whether a claim waits for the step, if the step is due.
-pub fn is_concerned(step: &Step, key: &ClaimKey, claim: &Claim) -> bool {
+/// Returns whether a claim waits for the step, if the step is due.
+pub fn affects(step: &Step, key: &ClaimKey, claim: &Claim) -> bool {
     match step {
         Step::NodePublish(one) | Step::NodeUnpublish(one) | Step::Release(one) => key == one,
         Step::ControllerPublish(node)
@@ -569,7 +569,7 @@ pub fn is_concerned(step: &Step, key: &ClaimKey, claim: &Claim) -> bool {
     }
 }
 
-/// Whether the record takes one of these mounts for there.
+/// Returns whether the record takes one of these mounts for there.
 fn relies_on(record: &Claims, node: &NodeId, targets: &BTreeSet<ClaimKey>, staging: bool) -> bool {
     let is_published =
         |(key, claim): (&ClaimKey, &Claim)| claim.published == Known::Yes && targets.contains(key);
@@ -577,7 +577,7 @@ fn relies_on(record: &Claims, node: &NodeId, targets: &BTreeSet<ClaimKey>, stagi
     is_staged || record.on(node).any(is_published)
 }
 
-/// What vanished is in doubt, and not gone: a plugin may have more than its mount (rule 17). The same idempotent calls
+/// Returns what vanished is in doubt, and not gone: a plugin may have more than its mount (rule 17). The same idempotent calls
 /// make it again, and a release undoes it.
 fn lose(
     record: &mut Claims,

@@ -36,7 +36,7 @@ impl Facts {
         Some(PluginSteps { stage, ..plugin })
     }
 
-    /// Whether a node is lost.
+    /// Returns whether a node is lost.
     pub fn is_lost(&self, node: &NodeId) -> bool {
         self.lost.contains(node)
     }

@@ -11,7 +11,7 @@
 //!
 //! The rules that make it safe:
 //!
-//! 1. A host runs one call per lane: the controller's calls for a volume, or those on one node. A busy lane
+//! 1. A host runs one call under each call lock: the controller's calls for a volume, or those on one node. A held call lock
 //!    refuses every other call at once, and no call is cancelled.
 //! 2. Requests are ordered: a step is on record before it is sent, and a host refuses a request that a later
 //!    one has overtaken, or that is meant for another run of it.
@@ -67,7 +67,7 @@ mod usage;
 pub use admit::{Admission, AdmissionFacts, ClaimRequest, NodeVolumes, admit, admit_placement};
 pub use denied::{ClaimDenied, ClaimDeniedReason, ClaimHolder};
 pub use event::{
-    ClaimEvent, EventPlace, SetupInputs, StepAnswer, apply, is_concerned, is_new_problem, is_valid,
+    ClaimEvent, EventPlace, SetupInputs, StepAnswer, affects, apply, is_new_problem, is_valid,
 };
 pub use facts::{Facts, PluginSteps};
 pub use invariant::violations;
@@ -77,5 +77,5 @@ pub use record::{
     AttachedFor, Attachment, Claim, ClaimProgress, Claims, Intent, Known, NodeExpansion, Staging,
     StartedCall, StepProblem, Tombstone,
 };
-pub use step::{Effect, Lane, Step};
+pub use step::{CallLock, Effect, Step};
 pub use usage::{ClaimUsage, SealedFlags};

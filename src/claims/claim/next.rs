@@ -1,4 +1,4 @@
-//! [`next_steps`]: from what is wanted and what is known to what must be done now.
+//! [`next_steps`]: from what is desired and what is known to what must be done now.
 //!
 //! A held claim needs the attachment, then the staging, then its target, in that order. [`Known::Maybe`]
 //! is not enough: the same idempotent call is repeated. Where the plugin attaches no longer, an attachment
@@ -33,7 +33,7 @@ pub fn next_steps(record: &Claims, facts: &Facts) -> BTreeSet<Step> {
     steps.chain(sweeps.cloned().map(Step::Sweep)).collect()
 }
 
-/// Whether the record has neither a target nor a staging on the node.
+/// Returns whether the record has neither a target nor a staging on the node.
 fn is_given_up(record: &Claims, node: &NodeId) -> bool {
     record.staged(node) == Known::No
         && record
@@ -88,7 +88,7 @@ fn teardown(record: &Claims, facts: &Facts, key: &ClaimKey, claim: &Claim) -> St
     }
 }
 
-/// Whether another claim on the node uses its staging and attachment: one that is or may be published,
+/// Returns whether another claim on the node uses its staging and attachment: one that is or may be published,
 /// also while it is released (B44, W37), and one that waits to be published.
 fn is_shared(record: &Claims, key: &ClaimKey, claim: &Claim, is_lost: bool) -> bool {
     record.on(&claim.node).any(|(other_key, other)| {

@@ -46,7 +46,7 @@ pub enum Known {
 pub struct StartedCall {
     /// The index of the event that recorded the start.
     pub index: u64,
-    /// Whether the call makes the effect; otherwise it undoes it.
+    /// True if the call makes the effect; otherwise it undoes it.
     pub is_setup: bool,
     /// The plugin's allocation that got it.
     pub instance: AllocId,
@@ -65,7 +65,7 @@ pub struct StepProblem {
     pub help: Option<String>,
     /// When it was first seen, in nanoseconds since the epoch.
     pub since: i64,
-    /// Whether the plugin answered that the node has no room for another volume (B87). Since version 9.
+    /// True if the plugin answered that the node has no room for another volume (B87). Since version 9.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub exhausted: bool,
 }
@@ -84,7 +84,7 @@ pub struct Claim {
     pub external_node: Option<ExternalNodeId>,
     /// What staging and attachment are made for.
     pub usage: ClaimUsage,
-    /// Whether the target refuses writes.
+    /// True if the target refuses writes.
     pub read_only: bool,
     /// Whether the allocation still wants the volume.
     pub intent: Intent,
@@ -133,7 +133,7 @@ pub struct AttachedFor {
     pub volume: NamespacedId,
     /// Its modes and mount options.
     pub usage: ClaimUsage,
-    /// Whether the call asks for a read-only attachment.
+    /// True if the call asks for a read-only attachment.
     pub read_only: bool,
 }
 
@@ -253,7 +253,7 @@ impl Claim {
         }
     }
 
-    /// Whether the claim may read or write from now on instead: it is held, and nothing was published for it, so no
+    /// Returns whether the claim may read or write from now on instead: it is held, and nothing was published for it, so no
     /// task uses it and no call for it is under way.
     pub fn can_change_access(&self) -> bool {
         self.is_held() && self.published == Known::No
@@ -266,14 +266,14 @@ impl Claim {
         exhausted.map(|problem| problem.since)
     }
 
-    /// Whether the claim wants the volume.
+    /// Returns whether the claim wants the volume.
     pub fn is_held(&self) -> bool {
         self.intent == Intent::Hold
     }
 }
 
 impl Claims {
-    /// Whether nothing is recorded.
+    /// Returns whether nothing is recorded.
     pub fn is_empty(&self) -> bool {
         self.claims.is_empty()
             && self.stagings.is_empty()
@@ -370,14 +370,14 @@ impl Claims {
             .next()
     }
 
-    /// Whether the volume is attached to the node.
+    /// Returns whether the volume is attached to the node.
     pub fn attached(&self, node: &NodeId) -> Known {
         self.attachments
             .get(node)
             .map_or(Known::No, |attachment| attachment.state)
     }
 
-    /// Whether the volume is staged on the node.
+    /// Returns whether the volume is staged on the node.
     pub fn staged(&self, node: &NodeId) -> Known {
         self.stagings
             .get(node)

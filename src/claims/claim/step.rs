@@ -44,7 +44,7 @@ pub enum Effect {
 
 /// The calls of which at most one may run at a time.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Lane {
+pub enum CallLock {
     /// The controller's calls for the volume.
     Controller,
     /// The calls for the volume on one node.
@@ -52,17 +52,17 @@ pub enum Lane {
 }
 
 impl Step {
-    /// Returns the lane of the step's call; `None` for a step without a call.
+    /// Returns the call lock of the step's call; `None` for a step without a call.
     ///
     /// `node_of` returns the node of a claim.
-    pub fn lane(&self, node_of: impl FnOnce(&ClaimKey) -> Option<NodeId>) -> Option<Lane> {
+    pub fn call_lock(&self, node_of: impl FnOnce(&ClaimKey) -> Option<NodeId>) -> Option<CallLock> {
         match self {
-            Self::ControllerPublish(_) | Self::ControllerUnpublish(_) => Some(Lane::Controller),
+            Self::ControllerPublish(_) | Self::ControllerUnpublish(_) => Some(CallLock::Controller),
             Self::NodeStage(node)
             | Self::NodeUnstage(node)
             | Self::NodeExpand(node)
-            | Self::Sweep(node) => Some(Lane::Node(node.clone())),
-            Self::NodePublish(key) | Self::NodeUnpublish(key) => node_of(key).map(Lane::Node),
+            | Self::Sweep(node) => Some(CallLock::Node(node.clone())),
+            Self::NodePublish(key) | Self::NodeUnpublish(key) => node_of(key).map(CallLock::Node),
             Self::AssumeNodeGone(_) | Self::Release(_) => None,
         }
     }
@@ -83,7 +83,7 @@ impl Step {
         }
     }
 
-    /// Whether the step leads towards a target path.
+    /// Returns whether the step leads towards a target path.
     pub fn is_setup(&self) -> bool {
         match self {
             Self::ControllerPublish(_) | Self::NodeStage(_) | Self::NodePublish(_) => true,

@@ -84,15 +84,15 @@ fn set(text: &str) -> BTreeSet<&str> {
     text.split(',').map(str::trim).collect()
 }
 
-/// Whether a version fulfils one constraint such as `>= 1.2` or `~> 2.0`.
+/// Returns whether a version fulfils one constraint such as `>= 1.2` or `~> 2.0`.
 fn is_version_allowed(version: &str, constraint: &str) -> bool {
     let constraint = constraint.trim();
-    let wanted = constraint.trim_start_matches(['=', '!', '<', '>', '~']);
-    let operator = &constraint[..constraint.len() - wanted.len()];
-    let (Some(found), Some(wanted)) = (Version::parse(version), Version::parse(wanted)) else {
+    let desired = constraint.trim_start_matches(['=', '!', '<', '>', '~']);
+    let operator = &constraint[..constraint.len() - desired.len()];
+    let (Some(found), Some(desired)) = (Version::parse(version), Version::parse(desired)) else {
         return false;
     };
-    let order = found.order(&wanted);
+    let order = found.order(&desired);
     match operator {
         "" | "=" => order == Ordering::Equal,
         "!=" => order != Ordering::Equal,
@@ -100,7 +100,7 @@ fn is_version_allowed(version: &str, constraint: &str) -> bool {
         ">=" => order != Ordering::Less,
         "<" => order == Ordering::Less,
         "<=" => order != Ordering::Greater,
-        "~>" => order != Ordering::Less && found.has_prefix_of(&wanted),
+        "~>" => order != Ordering::Less && found.has_prefix_of(&desired),
         _ => false,
     }
 }
@@ -144,10 +144,10 @@ impl<'a> Version<'a> {
         })
     }
 
-    /// Whether all numbers but the last one of `wanted` are the same: `~> 1.2` allows `1.9`, not `2.0`.
-    fn has_prefix_of(&self, wanted: &Self) -> bool {
-        let fixed = wanted.numbers.len().saturating_sub(1);
-        let start = wanted.numbers.iter().take(fixed);
+    /// Returns whether all numbers but the last one of `desired` are the same: `~> 1.2` allows `1.9`, not `2.0`.
+    fn has_prefix_of(&self, desired: &Self) -> bool {
+        let fixed = desired.numbers.len().saturating_sub(1);
+        let start = desired.numbers.iter().take(fixed);
         let mut own = self.numbers.iter().copied().chain(std::iter::repeat(0));
         start.copied().all(|number| own.next() == Some(number))
     }

@@ -45,7 +45,7 @@ pub struct SlotDecision {
     pub index: u32,
     /// What happens to it.
     pub outcome: SlotOutcome,
-    /// The nodes that cannot take an allocation that is wanted now, with every reason.
+    /// The nodes that cannot take an allocation that is desired now, with every reason.
     pub refusals: BTreeMap<NodeId, Vec<String>>,
 }
 

@@ -8,7 +8,7 @@
 use crate::state::{AllocRecord, State};
 use nomad_csi_model::{JobType, Node};
 
-/// Whether an allocation of a job of this type must leave the node now.
+/// Returns whether an allocation of a job of this type must leave the node now.
 pub(super) fn must_leave(state: &State, node: &Node, job_type: JobType) -> bool {
     let drains = node.is_draining && !node.is_eligible;
     match job_type.is_per_node() {
@@ -17,7 +17,7 @@ pub(super) fn must_leave(state: &State, node: &Node, job_type: JobType) -> bool 
     }
 }
 
-/// Whether nothing is left on a draining node that must leave it.
+/// Returns whether nothing is left on a draining node that must leave it.
 pub fn is_drained(state: &State, node: &Node) -> bool {
     let is_meant = match node.keeps_system_jobs {
         true => is_of_others,
@@ -26,12 +26,12 @@ pub fn is_drained(state: &State, node: &Node) -> bool {
     !remains(state, node, is_meant)
 }
 
-/// Whether a job other than a system job placed the allocation.
+/// Returns whether a job other than a system job placed the allocation.
 fn is_of_others(job_type: JobType) -> bool {
     !job_type.is_per_node()
 }
 
-/// Whether such an allocation of a job is on the node, or has not given back a volume there.
+/// Returns whether such an allocation of a job is on the node, or has not given back a volume there.
 fn remains(state: &State, node: &Node, is_meant: fn(JobType) -> bool) -> bool {
     let here = |alloc: &AllocRecord| {
         let placement = alloc.placement.as_deref();

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::decision::{Decision, Placed, SlotDecision, SlotOutcome};
 use super::drain::must_leave;
-use super::feasible::{Candidate, Promises, refusals_beside};
+use super::feasible::{Candidate, PendingReservations, refusals_beside};
 use super::returned::is_needed_for_sweep;
 use crate::state::{AllocRecord, JobRecord, JobVersion, Placement, State};
 use nomad_csi_model::{AllocId, ClientStatus, Node, NodeId, ReschedulePolicy, TaskGroup};
@@ -40,8 +40,8 @@ enum Need {
 pub fn evaluate(state: &State, record: &JobRecord, now: i64) -> Decision {
     let mut decision = Decision::default();
     let mut slots = slots_of(state, record);
-    let mut promises = Promises::default();
-    let mut wanted: Vec<(Candidate<'_>, Option<&Node>)> = vec![];
+    let mut promises = PendingReservations::default();
+    let mut desired: Vec<(Candidate<'_>, Option<&Node>)> = vec![];
     let groups = match record.should_run() {
         true => &record.current.job.groups[..],
         false => &[][..],
@@ -60,7 +60,7 @@ pub fn evaluate(state: &State, record: &JobRecord, now: i64) -> Decision {
                 Need::Kept(alloc, node) => SlotOutcome::Runs { alloc, node },
                 Need::Ended => SlotOutcome::Ended,
                 Need::Alloc => {
-                    wanted.push((candidate, node));
+                    desired.push((candidate, node));
                     SlotOutcome::Waits
                 }
                 Need::Later(at) => {
@@ -71,7 +71,7 @@ pub fn evaluate(state: &State, record: &JobRecord, now: i64) -> Decision {
             if matches!(outcome, SlotOutcome::Runs { .. } | SlotOutcome::Ended) {
                 *decision.unchanged.entry(group.name.clone()).or_default() += 1;
             }
-            // A wanted slot follows once a node is chosen.
+            // A desired slot follows once a node is chosen.
             if outcome != SlotOutcome::Waits {
                 decision.slots.push(SlotDecision {
                     group: group.name.clone(),
@@ -92,11 +92,11 @@ pub fn evaluate(state: &State, record: &JobRecord, now: i64) -> Decision {
         (id.clone(), reason)
     }));
     promises.replaced = leaving(state, record, &decision);
-    let mut loads = match wanted.is_empty() {
+    let mut loads = match desired.is_empty() {
         true => BTreeMap::new(),
         false => loads_of(state),
     };
-    for (candidate, node) in wanted {
+    for (candidate, node) in desired {
         place(
             state,
             (candidate, node),
@@ -219,7 +219,7 @@ fn unfit_node(
     leaves.then_some(NODE_DRAINED)
 }
 
-/// Whether an update left the group and what it depends on as it was.
+/// Returns whether an update left the group and what it depends on as it was.
 fn is_same(current: &JobVersion, placed: &JobVersion, group: &TaskGroup) -> bool {
     if current.version == placed.version {
         return true;
@@ -243,7 +243,7 @@ fn is_live(alloc: &AllocRecord, placement: &Placement) -> bool {
     !alloc.has_ended && placement.stop_reason.is_none()
 }
 
-/// What a slot without a running allocation needs, after what happened there.
+/// Returns what a slot without a running allocation needs, after what happened there.
 fn need_after(current: &JobVersion, group: &TaskGroup, slot: &Slot<'_>, now: i64) -> Need {
     let ended = slot.iter().filter(|(_, alloc, placement)| {
         let is_own = placement.job.version == current.version;
@@ -300,7 +300,7 @@ fn loads_of(state: &State) -> BTreeMap<NodeId, usize> {
 fn place(
     state: &State,
     (candidate, only): (Candidate<'_>, Option<&Node>),
-    promises: &mut Promises,
+    promises: &mut PendingReservations,
     loads: &mut BTreeMap<NodeId, usize>,
     decision: &mut Decision,
 ) {

@@ -32,7 +32,7 @@ pub struct Candidate<'a> {
 
 /// What the same evaluation has promised so far, and what it counts as given back.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Promises {
+pub(super) struct PendingReservations {
     claims: BTreeMap<RemoteVolume, Vec<ClaimRequest>>,
     /// The allocations that are replaced: their claims are not in the way, the new claim waits for them.
     pub replaced: BTreeSet<AllocId>,
@@ -40,7 +40,7 @@ pub(super) struct Promises {
 
 /// Returns every reason why the node cannot take the allocation; none if it can.
 pub fn refusals(state: &State, candidate: Candidate<'_>, node: &Node) -> Vec<String> {
-    refusals_beside(state, candidate, node, &Promises::default())
+    refusals_beside(state, candidate, node, &PendingReservations::default())
 }
 
 /// Returns every reason, with what was promised so far.
@@ -48,7 +48,7 @@ pub(super) fn refusals_beside(
     state: &State,
     candidate: Candidate<'_>,
     node: &Node,
-    promises: &Promises,
+    promises: &PendingReservations,
 ) -> Vec<String> {
     let mut found = node_refusals(state, candidate, node);
     found.extend(constraint_refusals(candidate, node));
@@ -57,7 +57,7 @@ pub(super) fn refusals_beside(
     found
 }
 
-impl Promises {
+impl PendingReservations {
     /// Remembers what an allocation will claim.
     pub(super) fn add(&mut self, state: &State, candidate: Candidate<'_>, node: &NodeId) {
         for (alias, volume) in &candidate.group.volumes {
@@ -175,7 +175,7 @@ fn volume_refusals(
     state: &State,
     candidate: Candidate<'_>,
     node: &Node,
-    promises: &Promises,
+    promises: &PendingReservations,
 ) -> Vec<String> {
     let mut promises = promises.clone();
     let mut missing = vec![];
@@ -217,7 +217,7 @@ fn volume_refusals(
     found
 }
 
-/// What the allocation will ask for; `None` for a host volume and for a volume that is not registered.
+/// Returns what the allocation will ask for; `None` for a host volume and for a volume that is not registered.
 fn csi_request<'a>(
     state: &'a State,
     candidate: Candidate<'_>,
@@ -263,7 +263,7 @@ fn refusal_of_volume(
     request: &ClaimRequest,
     record: &VolumeRecord,
     remote: &RemoteVolume,
-    promises: &Promises,
+    promises: &PendingReservations,
 ) -> Option<String> {
     let plugin = &remote.plugin_id;
     let node = &request.node;

@@ -6,7 +6,7 @@
 use crate::state::State;
 use nomad_csi_model::{NodeId, TaskGroup};
 
-/// Whether the sweep of the node may need the group.
+/// Returns whether the sweep of the node may need the group.
 pub(super) fn is_needed_for_sweep(state: &State, node: &NodeId, group: &TaskGroup) -> bool {
     let loss = state.node_loss(node);
     loss.is_some_and(|loss| loss.has_returned) && group.only_serves_plugins()

@@ -181,7 +181,7 @@ pub fn check(state: &State, event: &Event) -> Result<(), EventConflict> {
     })
 }
 
-/// Whether the event begins or completes the removal of a volume that must not have claims.
+/// Returns whether the event begins or completes the removal of a volume that must not have claims.
 fn removes_unclaimed(kind: &EventKind) -> bool {
     matches!(
         kind,
@@ -189,7 +189,7 @@ fn removes_unclaimed(kind: &EventKind) -> bool {
     )
 }
 
-/// Whether the event gives a registered volume another plugin or external ID: its claims are of the
+/// Returns whether the event gives a registered volume another plugin or external ID: its claims are of the
 /// volume that it was.
 fn changes_identity(kind: &EventKind, record: &VolumeRecord) -> bool {
     let EventKind::VolumeUpdated {

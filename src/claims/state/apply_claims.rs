@@ -9,7 +9,7 @@ use super::tables::State;
 use crate::claim::{self, Claim, ClaimEvent, Claims, EventPlace};
 use nomad_csi_model::{AllocId, NamespacedId, NodeId, RemoteVolume};
 
-/// Whether the event fits the claims of the volume, its registration and its allocation.
+/// Returns whether the event fits the claims of the volume, its registration and its allocation.
 pub(super) fn is_claim_event_valid(
     state: &State,
     volume: &RemoteVolume,
@@ -51,7 +51,7 @@ fn has_alloc(state: &State, key: &claim::ClaimKey, claim: &Claim) -> bool {
     alloc.is_some_and(|alloc| !alloc.has_ended && alloc.node == claim.node)
 }
 
-/// Whether the volume has claims, held or not: then it is neither deleted nor deregistered (B09).
+/// Returns whether the volume has claims, held or not: then it is neither deleted nor deregistered (B09).
 pub(super) fn has_claims(state: &State, key: &NamespacedId) -> bool {
     let record = state.volumes.get(key);
     let remote = record.and_then(|record| record.remote_volume());
@@ -61,7 +61,7 @@ pub(super) fn has_claims(state: &State, key: &NamespacedId) -> bool {
     })
 }
 
-/// Whether an event about allocations or nodes fits.
+/// Returns whether an event about allocations or nodes fits.
 pub(super) fn is_node_event_valid(state: &State, kind: &EventKind) -> bool {
     match kind {
         EventKind::AllocStarted { alloc, .. } => !state.allocs.contains_key(alloc),

@@ -12,7 +12,7 @@ use super::tables::State;
 use crate::claim::EventPlace;
 use nomad_csi_model::{AllocId, AllocReport, Job, JobKey, SealedSecrets};
 
-/// Whether an event about a job fits.
+/// Returns whether an event about a job fits.
 pub(super) fn is_job_event_valid(state: &State, key: &JobKey, event: &JobEvent) -> bool {
     let record = state.jobs.get(key);
     match event {
@@ -31,7 +31,7 @@ pub(super) fn is_job_event_valid(state: &State, key: &JobKey, event: &JobEvent) 
     }
 }
 
-/// Whether an event about a placed allocation fits.
+/// Returns whether an event about a placed allocation fits.
 pub(super) fn is_alloc_event_valid(state: &State, alloc: &AllocId, event: &AllocEvent) -> bool {
     let record = state.allocs.get(alloc);
     let is_running = |record: &AllocRecord| record.placement.is_some() && !record.has_ended;

@@ -52,7 +52,7 @@ impl State {
         keys.take_while(move |(key, _)| key.alloc == *alloc)
     }
 
-    /// Whether an allocation has one claim at most.
+    /// Returns whether an allocation has one claim at most.
     pub fn has_one_claim(&self, alloc: &AllocId) -> bool {
         self.claims_of(alloc).nth(1).is_none()
     }
@@ -226,13 +226,13 @@ fn newest(plugin: &PluginRecord, is_meant: impl Fn(&PluginAlloc) -> bool) -> Opt
     meant.max_by_key(|alloc| (alloc.instance.health.healthy, alloc.create_index))
 }
 
-/// Whether an allocation of a plugin stages volumes; `None` without the node service.
+/// Returns whether an allocation of a plugin stages volumes; `None` without the node service.
 fn stages(alloc: &PluginAlloc) -> Option<bool> {
     let node = alloc.instance.node.as_ref()?;
     Some(node.capabilities.stage_unstage_volume)
 }
 
-/// Whether what carries out the steps on a node stages volumes: the allocation that got a call whose effect
+/// Returns whether what carries out the steps on a node stages volumes: the allocation that got a call whose effect
 /// is possible (rule 4 of the claims machine), else the newest one there.
 fn stages_on(plugin: &PluginRecord, record: &Claims, node: &NodeId) -> Option<bool> {
     let bound = record

@@ -29,7 +29,7 @@ pub struct ClaimsRecord {
 pub struct AllocRecord {
     /// Its node.
     pub node: NodeId,
-    /// Whether its tasks have ended for good. A task that is shutting down may still write.
+    /// True if its tasks have ended for good. A task that is shutting down may still write.
     pub has_ended: bool,
     /// What it was placed for; `None` if a client made it with a claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -67,6 +67,6 @@ pub struct NodeLoss {
     pub reason: String,
     /// When it was declared lost, in nanoseconds since the epoch.
     pub since: i64,
-    /// Whether it can be called again, for a sweep only.
+    /// True if it can be called again, for a sweep only.
     pub has_returned: bool,
 }

@@ -159,7 +159,7 @@ pub enum EventKind {
         key: NamespacedId,
         /// The new size.
         capacity: Bytes,
-        /// Whether nodes that use the volume must expand it too.
+        /// True if nodes that use the volume must expand it too.
         node_expansion_required: bool,
     },
     /// The volume was not expanded at the provider, and the expansion ended. Since version 3.

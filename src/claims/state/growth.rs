@@ -91,14 +91,14 @@ impl EventKind {
         }
     }
 
-    /// Whether the event makes an allocation give back what it has.
+    /// Returns whether the event makes an allocation give back what it has.
     fn is_release(&self) -> bool {
         matches!(self, Self::PlacedAlloc { event, .. }
             if matches!(**event, AllocEvent::StopRequested { .. } | AllocEvent::CutOff { .. }))
     }
 }
 
-/// Whether events that are recorded together can be refused: they grow the state, and release nothing.
+/// Returns whether events that are recorded together can be refused: they grow the state, and release nothing.
 pub fn is_growth(events: &[Event]) -> bool {
     let mut kinds = events.iter().map(|event| &event.kind);
     kinds.clone().any(|kind| kind.growth().is_some()) && !kinds.any(EventKind::is_release)

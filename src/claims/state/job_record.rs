@@ -38,9 +38,9 @@ impl JobVersion {
 pub struct JobRecord {
     /// The newest version.
     pub current: Shared<JobVersion>,
-    /// Whether it was stopped.
+    /// True if it was stopped.
     pub is_stopped: bool,
-    /// Whether it was purged: readers do not see it any more.
+    /// True if it was purged: readers do not see it any more.
     pub is_purged: bool,
     /// The newest evaluations, oldest first; at most [`JobRecord::MAX_EVALUATIONS`].
     pub evaluations: Vec<EvaluationRecord>,
@@ -230,7 +230,7 @@ pub enum JobEvent {
     },
     /// It was stopped, or purged after it was stopped.
     Stopped {
-        /// Whether it is forgotten once its allocations are.
+        /// True if it is forgotten once its allocations are.
         purges: bool,
     },
     /// An evaluation was made, or has changed.
@@ -263,7 +263,7 @@ pub enum AllocEvent {
         index: u32,
         /// The evaluation that placed it.
         evaluation: EvaluationId,
-        /// Whether a task of it is a CSI plugin, without which no volume is released.
+        /// True if a task of it is a CSI plugin, without which no volume is released.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         runs_plugin: bool,
     },

@@ -143,7 +143,7 @@ fn matching<'a>(
         })
 }
 
-/// Whether an allocation on the node claims the volume through this registration.
+/// Returns whether an allocation on the node claims the volume through this registration.
 fn is_claimed_on(state: &State, record: &VolumeRecord, node: &NodeId) -> bool {
     let claims = claims_of_record(state, record);
     claims.is_some_and(|claims| {
@@ -152,7 +152,7 @@ fn is_claimed_on(state: &State, record: &VolumeRecord, node: &NodeId) -> bool {
     })
 }
 
-/// Whether the key can match: within a namespace, IDs with a prefix are consecutive.
+/// Returns whether the key can match: within a namespace, IDs with a prefix are consecutive.
 fn is_in_range(key: &NamespacedId, filter: &VolumeFilter) -> bool {
     key.namespace == filter.namespace && key.id.as_str().starts_with(&filter.prefix)
 }

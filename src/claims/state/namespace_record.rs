@@ -51,7 +51,7 @@ pub struct NamespaceContents {
 }
 
 impl NamespaceContents {
-    /// Whether only stopped jobs are in the namespace, whose tasks are ending.
+    /// Returns whether only stopped jobs are in the namespace, whose tasks are ending.
     pub fn has_only_stopped_jobs(&self) -> bool {
         let Self {
             volumes,
@@ -63,7 +63,7 @@ impl NamespaceContents {
         is_rest_empty && !stopped_jobs.is_empty()
     }
 
-    /// Whether nothing is in the namespace.
+    /// Returns whether nothing is in the namespace.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

@@ -92,7 +92,7 @@ impl State {
     }
 }
 
-/// Whether an event about a namespace fits.
+/// Returns whether an event about a namespace fits.
 pub(super) fn is_namespace_event_valid(
     state: &State,
     name: &Namespace,

@@ -19,7 +19,7 @@ pub(super) struct ExpectedInstances {
     pub(super) nodes: u64,
 }
 
-/// Whether a registered job serves the plugin.
+/// Returns whether a registered job serves the plugin.
 pub(super) fn has_job(state: &State, plugin: &PluginId) -> bool {
     state
         .jobs_of_plugin(plugin)

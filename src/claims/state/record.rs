@@ -161,7 +161,7 @@ pub struct VolumeRecord {
     /// result is not recorded (W17). Since version 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expanding: Option<CapacityRange>,
-    /// Whether the provider expanded the volume, and nodes that use it still have to expand it.
+    /// True if the provider expanded the volume, and nodes that use it still have to expand it.
     /// Since version 3.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub node_expansion_pending: bool,
@@ -254,7 +254,7 @@ impl VolumeRecord {
         std::iter::once(newest).chain(earlier).collect()
     }
 
-    /// Whether Nomad's readers and planners see the volume. One whose creation did not finish is not among the
+    /// Returns whether Nomad's readers and planners see the volume. One whose creation did not finish is not among the
     /// volumes (W14); the agent shows it by itself, and continues it under the same name.
     pub fn is_visible(&self) -> bool {
         match self.phase {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use nomad_csi_model::{MountOptions, SealedSecrets, Text};
 
-/// An unchangeable part of a record. A clone is the same memory.
+/// An unchangeable part of a record. Clones share their state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Shared<T>(pub(super) Arc<T>);
 
@@ -39,7 +39,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Shared<T> {
     }
 }
 
-/// An unchangeable map of texts in little memory. A clone is the same memory.
+/// An unchangeable map of texts in little memory. Clones share their state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TextMap(pub(super) Arc<[(Text, Text)]>);
 
@@ -68,7 +68,7 @@ impl TextMap {
         self.0.len()
     }
 
-    /// Whether there is no entry.
+    /// Returns whether there is no entry.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -69,7 +69,7 @@ pub struct SnapshotChanges {
     pub numbers: StateNumbers,
     /// How many objects there are with the changes.
     pub objects: ObjectCounts,
-    /// Whether these are all objects, so that nothing of the last snapshot stays.
+    /// True if these are all objects, so that nothing of the last snapshot stays.
     pub is_complete: bool,
     /// The changed objects; `None` for one that does not exist any more.
     pub records: Vec<(Subject, Option<StoredRecord>)>,

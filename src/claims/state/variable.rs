@@ -113,7 +113,7 @@ impl VariableEvent {
         }
     }
 
-    /// Whether the event is valid for this variable, or for a missing one.
+    /// Returns whether the event is valid for this variable, or for a missing one.
     pub(super) fn is_valid(&self, record: Option<&VariableRecord>) -> bool {
         let lock = record.and_then(|record| record.lock.as_ref());
         let holder = lock.map(|lock| &lock.terms.id);

@@ -23,7 +23,7 @@ pub struct PluginStatus {
     pub provider: String,
     /// The plugin's version from GetPluginInfo; empty if unknown.
     pub provider_version: String,
-    /// Whether any instance requires a controller (W18).
+    /// True if any instance requires a controller (W18).
     pub controller_required: bool,
     /// The health of the nodes with the controller service.
     pub controllers: HealthCount,
@@ -32,7 +32,7 @@ pub struct PluginStatus {
 }
 
 impl PluginStatus {
-    /// Whether an allocation that uses a volume of the plugin can be placed.
+    /// Returns whether an allocation that uses a volume of the plugin can be placed.
     pub fn is_schedulable(&self) -> bool {
         self.nodes.healthy > 0 && (!self.controller_required || self.controllers.healthy > 0)
     }
@@ -187,13 +187,13 @@ impl VolumeView {
         placed.unwrap_or_else(|| alloc_of_claim(claim))
     }
 
-    fn allocs(&self, is_wanted: fn(&Claim) -> bool) -> BTreeSet<AllocId> {
-        let claims = self.own_claims().filter(|(_, claim)| is_wanted(claim));
+    fn allocs(&self, is_desired: fn(&Claim) -> bool) -> BTreeSet<AllocId> {
+        let claims = self.own_claims().filter(|(_, claim)| is_desired(claim));
         claims.map(|(key, _)| key.alloc.clone()).collect()
     }
 
-    fn count(&self, is_wanted: fn(&Claim) -> bool) -> u64 {
-        u64::try_from(self.allocs(is_wanted).len()).unwrap_or(u64::MAX)
+    fn count(&self, is_desired: fn(&Claim) -> bool) -> u64 {
+        u64::try_from(self.allocs(is_desired).len()).unwrap_or(u64::MAX)
     }
 
     /// Returns the provider from the plugin, or from the volume's last write (B58).

@@ -41,7 +41,7 @@ impl VolumeHistory {
         }
     }
 
-    /// Whether the next event belongs to the history.
+    /// Returns whether the next event belongs to the history.
     pub fn contains(&mut self, kind: &EventKind) -> bool {
         match kind {
             EventKind::Claim { volume, event } => {

@@ -22,7 +22,7 @@ pub(crate) struct FileArgs {
     pub files: Vec<String>,
     #[arg(long, value_name = "SYNTAX", help = SYNTAX_HELP)]
     pub syntax: Option<SpecSyntax>,
-    /// Whether a saved plan names the paths, and not the person who runs the command.
+    /// True if a saved plan names the paths, and not the person who runs the command.
     #[arg(skip)]
     pub are_of_saved_plan: bool,
 }

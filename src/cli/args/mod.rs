@@ -2,8 +2,6 @@
 //!
 //! Doc comments here are the text of the help, the manual and the reference.
 
-#[cfg(feature = "agent")]
-mod call_widths;
 mod changes;
 mod files;
 mod global;
@@ -11,6 +9,8 @@ mod ledger;
 mod ledger_choice;
 mod output;
 mod parallelism;
+#[cfg(feature = "agent")]
+mod plugin_concurrency;
 #[cfg(feature = "agent")]
 mod plugin_profile;
 mod redacted;
@@ -22,8 +22,6 @@ mod set;
 mod typed_options;
 mod value_parsers;
 
-#[cfg(feature = "agent")]
-pub(crate) use call_widths::CallWidthArgs;
 pub(crate) use changes::{
     ChangeArgs, NO_PROVIDER_HELP, SERVER_VERSION_HELP, SHARE_HELP, StandingChangeArgs,
 };
@@ -35,6 +33,8 @@ pub(crate) use ledger_choice::LedgerChoice;
 pub(crate) use output::TableFormat;
 pub(crate) use output::{OutputArgs, REPORT_FORMAT_HELP, ReportFormat};
 pub(crate) use parallelism::ParallelismArgs;
+#[cfg(feature = "agent")]
+pub(crate) use plugin_concurrency::CallWidthArgs;
 #[cfg(feature = "agent")]
 pub(crate) use plugin_profile::{AgentProfileArgs, PluginProfileArgs};
 pub(crate) use redacted::RedactedText;

@@ -17,7 +17,7 @@ pub(crate) struct ReportArgs {
 }
 
 impl ReportArgs {
-    /// Whether a report replaces the output of the command.
+    /// Returns whether a report replaces the output of the command.
     pub(crate) fn replace_output(&self) -> bool {
         self.formats.iter().any(|format| format.file().is_none())
     }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueHint};
 
 use crate::agent::{
-    AgentConfig, AgentOptions, CallWidths, CheckedState, ProfileOptions, RotatedKey,
+    AgentConfig, AgentOptions, CheckedState, PluginConcurrency, ProfileOptions, RotatedKey,
     check_data_directory, embedded_directory, rotate_key,
 };
 use crate::cli::args::{AgentProfileArgs, CallWidthArgs, OutputArgs};
@@ -24,7 +24,7 @@ pub(crate) enum AgentCommand {
     /// Check the data directory of an agent that is not running
     ///
     /// Reads the journal as a start of the agent does, and tests every rule that the state must keep.
-    /// Changes no data, and no agent starts meanwhile. Exits with 1 if it finds a problem.
+    /// Changes no data, and no agent starts in the meantime. Exits with 1 if it finds a problem.
     #[command(after_long_help = "Example:\n  nomad-csi agent check --data-dir /var/lib/nomad-csi")]
     Check(AgentDataArgs),
     /// Tell what happened to a volume
@@ -168,7 +168,7 @@ pub(crate) async fn serve_agent(
         allow_core_dumps: arguments.allow_core_dumps,
         allow_root_tasks: arguments.allow_root_tasks,
         plugin: ProfileOptions::from(&arguments.plugin),
-        calls: CallWidths::from(&arguments.calls),
+        calls: PluginConcurrency::from(&arguments.calls),
         metrics: arguments.metrics,
         runtime_dir: context.environment.path(Variable::RuntimeDir),
     })?;

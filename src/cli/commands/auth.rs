@@ -59,7 +59,7 @@ pub(crate) async fn check(
     context: &CommandContext,
     arguments: &AuthCheckArgs,
 ) -> Result<Exit, CliError> {
-    let wanted = if arguments.files.all().is_empty() {
+    let desired = if arguments.files.all().is_empty() {
         None
     } else {
         Some(load_specifications(
@@ -74,31 +74,31 @@ pub(crate) async fn check(
         )?)
     };
     context
-        .with_cluster(async |client| report(context, client, wanted.as_ref(), arguments).await)
+        .with_cluster(async |client| report(context, client, desired.as_ref(), arguments).await)
         .await
 }
 
 async fn report(
     context: &CommandContext,
     client: &dyn ClusterApi,
-    wanted: Option<&Specifications>,
+    desired: Option<&Specifications>,
     arguments: &AuthCheckArgs,
 ) -> Result<Exit, CliError> {
     let asking = async {
         let access = access(client).await?;
-        let needs = match wanted {
-            Some(wanted) => of_files(wanted, arguments),
+        let needs = match desired {
+            Some(desired) => of_files(desired, arguments),
             None => everything(&namespaces(context, client, &access).await?),
         };
         Ok::<_, CliError>((access, needs))
     };
     let (access, needs) = context.interrupts.unless_interrupted(asking).await??;
-    let problem = access.missing(&needs).filter(|_| wanted.is_some());
+    let problem = access.missing(&needs).filter(|_| desired.is_some());
     let checked = AuthReport {
         server: client.name(),
         access: &access,
         needs: &needs,
-        is_required: wanted.is_some(),
+        is_required: desired.is_some(),
     };
     context.printer.print_result(&match arguments.output {
         ReportFormat::Text => auth_text(&checked),
@@ -114,12 +114,12 @@ async fn report(
 }
 
 /// Returns the permissions to plan and apply the files.
-fn of_files(wanted: &Specifications, arguments: &AuthCheckArgs) -> RequiredPermissions {
-    let location = wanted.set.clone().map(|set| LedgerLocation {
+fn of_files(desired: &Specifications, arguments: &AuthCheckArgs) -> RequiredPermissions {
+    let location = desired.set.clone().map(|set| LedgerLocation {
         namespace: Namespace::new(arguments.ledger_namespace.as_str()),
         set,
     });
-    wanted.permissions_to_apply(location.as_ref())
+    desired.permissions_to_apply(location.as_ref())
 }
 
 /// Returns all permissions for volumes in these namespaces.

@@ -95,7 +95,7 @@ async fn print_drift(
 ) -> Result<Exit, CliError> {
     let ignore: BTreeSet<String> = arguments.ignore.iter().cloned().collect();
     let query = DriftQuery {
-        wanted: &specifications.volumes,
+        desired: &specifications.volumes,
         set: record.set(),
         ignore: &ignore,
         asks_providers: !arguments.no_provider,

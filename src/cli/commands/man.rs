@@ -43,10 +43,10 @@ pub(crate) fn print_manual(
         ));
         return Ok(Exit::Done);
     }
-    let wanted = [&["nomad-csi".to_owned()][..], &arguments.command]
+    let desired = [&["nomad-csi".to_owned()][..], &arguments.command]
         .concat()
         .join("-");
-    let file = format!("{wanted}.1");
+    let file = format!("{desired}.1");
     let page = pages.iter().find(|page| page.file == file).ok_or_else(|| {
         Diagnostic::error(
             Code::CliInvalidValue,

@@ -115,8 +115,8 @@ async fn print_plan(
             (Some(set), Reading::Everything)
         }
         Some(selection) => {
-            let wanted = &specifications.volumes;
-            let (set, reading) = open_planned_set(&workflow, selection, wanted).await?;
+            let desired = &specifications.volumes;
+            let (set, reading) = open_planned_set(&workflow, selection, desired).await?;
             (Some(set), reading)
         }
         None => (None, Reading::Everything),
@@ -158,7 +158,7 @@ async fn print_plan(
     }
     let counts = plan.counts();
     Ok(match counts.blocked_or_waiting() {
-        0 if counts.is_as_wanted() => Exit::Done,
+        0 if counts.is_as_desired() => Exit::Done,
         0 => Exit::ChangesPending,
         _ => Exit::Blocked,
     })

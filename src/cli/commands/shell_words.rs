@@ -131,7 +131,7 @@ fn powershell_word(word: &str) -> Option<String> {
     (!word.contains(is_typographic)).then(|| format!("'{}'", word.replace('\'', "''")))
 }
 
-/// Whether a candidate that begins with `-` is an option of the program, and not a name.
+/// Returns whether a candidate that begins with `-` is an option of the program, and not a name.
 pub(super) fn is_option(command: &clap::Command, candidate: &str) -> bool {
     let name = candidate.split('=').next().unwrap_or_default();
     let has = |argument: &clap::Arg| match name.strip_prefix("--") {

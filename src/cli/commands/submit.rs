@@ -36,9 +36,9 @@ pub(crate) struct Submission<'a> {
     pub server_wait: ServerWaitArgs,
     /// Additional changes.
     pub changes: &'a ChangeArgs,
-    /// Whether to wait until the volumes are schedulable.
+    /// Waits until the volumes are schedulable.
     pub waits_until_schedulable: bool,
-    /// Whether to override the server's soft-mandatory policies.
+    /// Overrides the server's soft-mandatory policies.
     pub policy_override: bool,
     /// The saved plan to apply, if it is one.
     pub saved_plan: Option<&'a SavedPlan>,
@@ -55,7 +55,7 @@ impl Submission<'_> {
         self.changes.share.iter().cloned().chain(saved).collect()
     }
 
-    /// Whether the command line or the saved plan prunes.
+    /// Returns whether the command line or the saved plan prunes.
     fn prunes(&self) -> bool {
         let saved = self.saved_plan.map(SavedPlan::options);
         self.changes.prune || saved.is_some_and(|saved| saved.is_ok_and(|saved| saved.prune))

@@ -16,7 +16,7 @@ pub(crate) struct AuthReport<'c> {
     pub access: &'c Access,
     /// The permissions to check.
     pub needs: &'c RequiredPermissions,
-    /// Whether files require the permissions, which makes a missing one a problem.
+    /// True if files require the permissions, which makes a missing one a problem.
     pub is_required: bool,
 }
 

@@ -92,9 +92,9 @@ impl DriftCounts {
 /// Returns the drift as text.
 pub(crate) fn drift_text(found: DriftShown<'_>, now: i64) -> String {
     let mut text = drift_summary(found) + "\n";
-    for wanted in [0, 1, 2, 3] {
+    for desired in [0, 1, 2, 3] {
         for volume in found.volumes {
-            match (&volume.state, wanted) {
+            match (&volume.state, desired) {
                 (DriftState::Gone, 0) => text += &gone(volume, now),
                 (DriftState::DataGone(fields), 1) => text += &data_gone(volume, fields, now),
                 (DriftState::Changed(fields), 2) => text += &changed(volume, fields, now),

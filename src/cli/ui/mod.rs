@@ -10,6 +10,7 @@ mod check_progress;
 mod check_reports;
 mod claim;
 mod creation;
+mod desired_volume;
 mod diagnostic;
 mod doctor;
 mod drift;
@@ -50,7 +51,6 @@ mod time;
 #[cfg(feature = "agent")]
 mod verdicts;
 mod volume;
-mod wanted_volume;
 
 pub(super) use allocation::{allocation_detail, allocation_list, group_of};
 pub(super) use allocs::TimeReference;

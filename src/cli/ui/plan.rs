@@ -5,8 +5,8 @@
 
 use anstyle::{AnsiColor, Style};
 
+use super::desired_volume::{desired, pairs, size};
 use super::time::ago;
-use super::wanted_volume::{pairs, size, wanted};
 use nomad_csi_model::diagnostic::Diagnostic;
 use nomad_csi_plan::{
     Action, ActionCounts, Change, Expansion, FieldValue, Impact, LastSnapshot, Plan, PlannedVolume,
@@ -71,7 +71,7 @@ pub(super) fn details(planned: &PlannedVolume, now: Option<i64>) -> Vec<String> 
     };
     let mut details = match &planned.action {
         Action::Unchanged | Action::Deregister | Action::DeleteData => vec![],
-        Action::Create(request) | Action::Register(request) => wanted(request),
+        Action::Create(request) | Action::Register(request) => desired(request),
         Action::RegisterAgain(again) => registered_again(again),
         Action::Recreate(recreate) => recreated(recreate),
         Action::Update(update) | Action::Expand(update) => updated(update),
@@ -103,13 +103,13 @@ fn registered_again(again: &RegisterAgain) -> Vec<String> {
             "step 2: register the recorded data".to_owned(),
         ]
     });
-    steps.chain(wanted(&again.request)).collect()
+    steps.chain(desired(&again.request)).collect()
 }
 
 fn recreated(recreate: &Recreate) -> Vec<String> {
     let gone = "its registration is gone from the server".to_owned();
     let mut details = vec![gone, recreate.why.to_string()];
-    details.extend(wanted(&recreate.request));
+    details.extend(desired(&recreate.request));
     details
 }
 
@@ -124,7 +124,7 @@ fn replaced(replace: &Replace) -> Vec<String> {
     let steps = snapshot.into_iter().chain([first, second]).enumerate();
     steps
         .map(|(at, step)| format!("step {}: {step}", at + 1))
-        .chain(wanted(&replace.request))
+        .chain(desired(&replace.request))
         .collect()
 }
 

@@ -5,8 +5,8 @@
 
 use serde_json::{Value, json};
 
+use super::desired_volume::desired_json;
 use super::diagnostic::diagnostic_json;
-use super::wanted_volume::wanted_json;
 use nomad_csi_model::diagnostic::{Diagnostic, SourceMap};
 use nomad_csi_model::{ExternalId, NamespacedId, Topology};
 use nomad_csi_plan::{

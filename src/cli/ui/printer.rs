@@ -22,15 +22,15 @@ use nomad_csi_model::{is_invisible, visible_char};
 pub(crate) struct PrinterStream {
     /// The writer.
     pub writer: Box<dyn Write + Send>,
-    /// Whether the stream is a terminal.
+    /// True if the stream is a terminal.
     pub is_terminal: bool,
-    /// Whether to write colours.
+    /// True if to write colours.
     pub colour: bool,
 }
 
 struct StreamState {
     writer: Box<dyn Write + Send>,
-    /// Whether the reader closed the stream.
+    /// True if the reader closed the stream.
     closed: bool,
     failure: Option<std::io::Error>,
 }
@@ -156,7 +156,7 @@ impl Printer {
         lock(&self.out).failure.take()
     }
 
-    /// Whether the reader of standard output is gone, so that further results are dropped.
+    /// Returns whether the reader of standard output is gone, so that further results are dropped.
     pub(crate) fn is_result_closed(&self) -> bool {
         lock(&self.out).closed
     }
@@ -252,7 +252,7 @@ pub(in crate::cli) fn command_start(text: &str, is_blank_before: bool) -> usize 
     first.map_or(0, |(at, _)| line.len() - at)
 }
 
-/// Whether the last line of a text has only blanks and colours.
+/// Returns whether the last line of a text has only blanks and colours.
 pub(in crate::cli) fn ends_blank(text: &str, is_blank_before: bool) -> bool {
     let (is_blank, line) = last_line(text, is_blank_before);
     is_blank && visible_chars(line).iter().all(|(_, c)| c.is_whitespace())

@@ -77,7 +77,7 @@ impl Progress {
             Status::DependencyFailed(_) => (RED, "not started: a dependency failed".to_owned()),
             unknown if unknown.is_unknown() => (RED, "outcome unknown".to_owned()),
             Status::Failed(_) => (RED, "failed".to_owned()),
-            Status::ServerAway(_) | Status::NotStarted => (YELLOW, "not started".to_owned()),
+            Status::ServerUnreachable(_) | Status::NotStarted => (YELLOW, "not started".to_owned()),
         };
         let after = elapsed.map_or_else(String::new, |elapsed| {
             format!(" in {:.1} s", elapsed.as_secs_f64())

@@ -139,7 +139,7 @@ fn outcome_result(planned: &PlannedVolume, outcome: &Outcome) -> CaseResult {
         Status::Stale(why) | Status::DependencyFailed(why) | Status::Failed(why) => {
             CaseResult::failed(std::slice::from_ref(why))
         }
-        Status::ServerAway(_) | Status::NotStarted => CaseResult::Skipped,
+        Status::ServerUnreachable(_) | Status::NotStarted => CaseResult::Skipped,
     }
 }
 

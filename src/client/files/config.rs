@@ -357,10 +357,10 @@ impl ConfigReader<'_> {
         Some(*value)
     }
 
-    fn wrong_type(&mut self, key: &Spanned<DeString<'_>>, value: &Value<'_>, wanted: &str) {
+    fn wrong_type(&mut self, key: &Spanned<DeString<'_>>, value: &Value<'_>, desired: &str) {
         let hidden = self.span(value.span());
         self.hidden.push(hidden);
-        let message = format!("`{}` has the wrong type: expected {wanted}", key.get_ref());
+        let message = format!("`{}` has the wrong type: expected {desired}", key.get_ref());
         self.error(Code::ConfigWrongType, message, key.span(), "");
     }
 

@@ -194,7 +194,7 @@ impl FileLedger {
     fn wait_for(&self, set: &SetName, guard: &File) -> Result<(), LedgerError> {
         match guard.try_lock() {
             Ok(()) => Ok(()),
-            Err(TryLockError::WouldBlock) => match private::foreign_holder(guard) {
+            Err(TryLockError::WouldBlock) => match private::lock_owner(guard) {
                 Some(stranger) => Err(locked_by_stranger(set, &stranger)),
                 None => guard
                     .lock()
@@ -211,7 +211,7 @@ impl FileLedger {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(match private::foreign_holder(&file) {
+                return Err(match private::lock_owner(&file) {
                     Some(stranger) => locked_by_stranger(set, &stranger),
                     None => LedgerError::locked(set, read_holder(&mut file)),
                 });

@@ -37,7 +37,7 @@ impl Stream {
         }
     }
 
-    /// Whether what was opened is what was looked at: another user may have exchanged it since.
+    /// Returns whether what was opened is what was looked at: another user may have exchanged it since.
     #[cfg(unix)]
     pub(super) fn is(&self, opened: &Metadata) -> bool {
         self.identity == identity(opened)

@@ -42,7 +42,7 @@ pub struct SpecFilesRequest<'r> {
     pub syntax: Option<Syntax>,
     /// How long a pipe or a device may take to deliver its content.
     pub pipe_limit: Duration,
-    /// Whether someone else chose the arguments, so that nothing is shown of a file outside the base directory,
+    /// True if someone else chose the arguments, so that nothing is shown of a file outside the base directory,
     /// even if an argument names it.
     pub shows_only_tree: bool,
 }
@@ -130,7 +130,7 @@ struct SpecFilesReader<'r> {
     seen: BTreeSet<PathBuf>,
     stdin_was_read: bool,
     bytes_left: u64,
-    /// Whether the rest is not read, because it is too much.
+    /// True if the rest is not read, because it is too much.
     is_done: bool,
     sources: &'r mut SourceMap,
     diagnostics: &'r mut Diagnostics,

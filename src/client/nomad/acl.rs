@@ -71,7 +71,7 @@ impl AccessReader for NomadClient {
     }
 }
 
-/// Whether the server refuses to show a token to its own bearer, which it does for unknown tokens only.
+/// Returns whether the server refuses to show a token to its own bearer, which it does for unknown tokens only.
 /// A proxy refuses in its own words.
 fn is_unknown_token(error: &ApiError) -> bool {
     let text = error.server_text.as_deref().map(str::trim_end);

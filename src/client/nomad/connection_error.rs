@@ -29,7 +29,7 @@ struct ConnectionFailure {
     code: Code,
     reason: String,
     help: Option<String>,
-    /// Whether the server cannot have received the request.
+    /// True if the server cannot have received the request.
     not_sent: bool,
 }
 

@@ -109,7 +109,7 @@ impl Endpoint {
         &self.transport.address.name
     }
 
-    /// What the server may send.
+    /// Returns what the server may send.
     pub(super) fn limits(&self) -> &ResponseLimits {
         &self.limits
     }
@@ -152,7 +152,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether requests carry a token.
+    /// Returns whether requests carry a token.
     pub(super) fn has_token(&self) -> bool {
         self.token_header().is_some()
     }

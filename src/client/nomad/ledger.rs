@@ -39,7 +39,7 @@ const TIME_TO_LIVE: Duration = Duration::from_secs(15);
 const MAX_CONCURRENT_READS: usize = 16;
 /// Limit of concurrent writes of shards, beside the calls of the steps that they record.
 const MAX_CONCURRENT_WRITES: usize = 4;
-/// Attempts to read a set that changes meanwhile, and to send a request whose response is lost.
+/// Attempts to read a set that changes in the meantime, and to send a request whose response is lost.
 const ATTEMPTS: usize = 4;
 
 /// A ledger in the variables of one namespace.
@@ -66,7 +66,7 @@ impl NomadClient {
 enum SetRead {
     /// All shards.
     Complete(StoredSet),
-    /// A shard disappeared meanwhile.
+    /// A shard disappeared in the meantime.
     Changed,
     /// The head exists but is not listed: it is new, or the token may not list.
     Unlisted,

@@ -35,7 +35,7 @@ pub(super) struct Outage {
     at_most: Duration,
     /// Observes the wait; `None` to wait in silence.
     wait: Option<ServerWait>,
-    /// The turn to probe the server.
+    /// Held by the request that is probing.
     probing: Semaphore,
     state: Mutex<State>,
     /// How often the server has responded.
@@ -84,7 +84,7 @@ impl Outage {
         self.at_most
     }
 
-    /// Whether a probe has failed since the server last responded.
+    /// Returns whether a probe has failed since the server last responded.
     pub(super) fn is_away(&self) -> bool {
         matches!(*self.state(), State::Away { .. })
     }
@@ -102,12 +102,12 @@ impl Outage {
         }
     }
 
-    /// Whether the server stopped responding, and responded again.
+    /// Returns whether the server stopped responding, and responded again.
     pub(super) fn has_recovered(&self) -> bool {
         self.has_recovered.load(Ordering::Relaxed)
     }
 
-    /// Carries out an attempt, and reports if the server is silent meanwhile.
+    /// Carries out an attempt, and reports if the server is silent in the meantime.
     pub(super) async fn attend<A, F>(&self, attempt: A, probe: impl Fn() -> F) -> A::Output
     where
         A: Future + Send,
@@ -191,12 +191,13 @@ impl Outage {
             };
         }
         if let Some(wait) = &self.wait {
-            wait.observer.server_away(&self.server, why, self.at_most);
+            wait.observer
+                .server_unreachable(&self.server, why, self.at_most);
         }
         now
     }
 
-    /// Whether the longest wait is over.
+    /// Returns whether the longest wait is over.
     fn has_given_up(&self) -> bool {
         matches!(*self.state(), State::Away { gave_up: true, .. })
     }

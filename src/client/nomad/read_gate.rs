@@ -4,7 +4,7 @@
 //! waits until another one ends. When the server responds with 429 or closes connections early, half of
 //! the reads remain. When as many reads as run at a time have been answered since, one more may run, up
 //! to [`MAX_READS`]: a restart of the server does not slow a command down for ever. Writes and blocking queries do not wait here: a write may take minutes, and a lock
-//! must be renewed meanwhile.
+//! must be renewed in the meantime.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

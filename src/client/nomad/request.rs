@@ -54,9 +54,9 @@ pub(super) struct RequestContext<'a> {
     pub(super) action: &'a str,
     pub(super) access: Access,
     pub(super) address: &'a Address,
-    /// Whether the client has a certificate.
+    /// True if the client has a certificate.
     pub(super) has_identity: bool,
-    /// Whether requests carry a token.
+    /// True if requests carry a token.
     pub(super) has_token: bool,
 }
 

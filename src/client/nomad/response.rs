@@ -39,7 +39,7 @@ pub(super) fn require_success(
     Ok(response)
 }
 
-/// Whether the embedded agent goes on with what the request asked for. Nomad never sends this status.
+/// Returns whether the embedded agent goes on with what the request asked for. Nomad never sends this status.
 fn is_accepted_by_agent(response: &ApiResponse) -> bool {
     response.status == StatusCode::ACCEPTED && response.headers.contains_key(AGENT)
 }

@@ -67,7 +67,7 @@ impl AttemptError {
         ApiError { help, ..self.error }
     }
 
-    /// Whether the server did not respond.
+    /// Returns whether the server did not respond.
     fn is_silence(&self) -> bool {
         matches!(
             self.verdict,
@@ -75,7 +75,7 @@ impl AttemptError {
         )
     }
 
-    /// Whether fewer connections may help.
+    /// Returns whether fewer connections may help.
     fn is_overload(&self) -> bool {
         match self.verdict {
             Verdict::RetryUnknownOutcome => true,
@@ -93,7 +93,7 @@ struct Attempts {
     /// The begin of the first one, later by the time of waits for the server.
     start: Instant,
     count: u32,
-    /// Whether the server has responded in this session.
+    /// True if the server has responded in this session.
     server_is_known: bool,
 }
 
@@ -196,7 +196,7 @@ impl Retrying {
         true
     }
 
-    /// Whether the server stopped responding, and responded again.
+    /// Returns whether the server stopped responding, and responded again.
     pub(super) fn has_recovered(&self) -> bool {
         self.outage.has_recovered()
     }

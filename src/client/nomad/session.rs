@@ -46,7 +46,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Whether requests carry a token.
+    /// Returns whether requests carry a token.
     pub(super) fn has_token(&self) -> bool {
         self.endpoint.has_token()
     }
@@ -67,12 +67,12 @@ impl Session {
         }
     }
 
-    /// Whether the server stopped responding, and responded again.
+    /// Returns whether the server stopped responding, and responded again.
     pub(super) fn has_recovered(&self) -> bool {
         self.retrying.has_recovered()
     }
 
-    /// Whether the server responds to a light read.
+    /// Returns whether the server responds to a light read.
     async fn responds(&self) -> bool {
         let leader = ApiRequest::new(Method::GET, &["status", "leader"]);
         let context = self.context("find out whether the server responds", Access::Read);

@@ -1,7 +1,7 @@
 //! Converts TLS settings to a rustls configuration, for TLS 1.2 and later.
 //!
 //! The cryptography provider is passed explicitly and never installed for the process. Files are
-//! read on a blocking thread. They decide who gets the token and as whom this user appears, so no other user can have
+//! read on a blocking thread. They decide who gets the token and under which name this user appears, so no other user can have
 //! changed them. An invalid certificate is refused by default.
 //! [`TlsSettings::skip_verify`] accepts every certificate, but still checks that the server has the
 //! certificate's key.

@@ -35,7 +35,7 @@ pub struct VolumeClaimRequest {
     pub node: Option<NodeId>,
     /// The name by which the allocation knows the volume; the volume's ID if not given.
     pub alias: Option<VolumeAlias>,
-    /// Whether the allocation only reads.
+    /// True if the allocation only reads.
     pub read_only: bool,
     /// The access mode; that in force, or the first that fits, if not given.
     pub access_mode: Option<AccessMode>,
@@ -54,7 +54,7 @@ pub struct VolumeReleaseRequest {
     pub alloc: AllocId,
     /// One name by which the allocation knows the volume; all of them if not given.
     pub alias: Option<VolumeAlias>,
-    /// Whether an operator approved that the tasks of the allocation lose the volume.
+    /// True if an operator approved that the tasks of the allocation lose the volume.
     pub cuts_off: bool,
     /// The longest time to wait until the claims are gone.
     pub wait: Duration,
@@ -68,7 +68,7 @@ pub trait ClaimApi: Send + Sync {
         &self,
         query: &ClaimQuery,
     ) -> Result<Vec<WithDocument<VolumeClaim>>, ApiError>;
-    /// Claims a volume, and returns the claim after the wait; `None` if it was released meanwhile. The
+    /// Claims a volume, and returns the claim after the wait; `None` if it was released in the meantime. The
     /// same request again finds the same claim.
     async fn claim_volume(
         &self,

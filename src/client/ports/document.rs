@@ -49,7 +49,7 @@ impl fmt::Debug for Document {
 }
 
 impl PartialEq for Document {
-    /// Whether both have the same text.
+    /// Returns whether both have the same text.
     fn eq(&self, other: &Self) -> bool {
         self.0 == other.0
     }

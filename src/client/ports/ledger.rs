@@ -137,7 +137,7 @@ pub trait Ledger: Send + Sync {
     /// Returns the location for messages.
     fn name(&self) -> &str;
 
-    /// Whether the server that has the volumes stores the ledger. Then an index in the ledger is one of that
+    /// Returns whether the server that has the volumes stores the ledger. Then an index in the ledger is one of that
     /// server, also after its state was restored.
     fn is_on_server(&self) -> bool;
 

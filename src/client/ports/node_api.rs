@@ -15,12 +15,12 @@ pub enum DrainChange {
     Start {
         /// How long they may take; without a limit if not given.
         deadline: Option<Duration>,
-        /// Whether allocations of system jobs stay.
+        /// True if allocations of system jobs stay.
         ignores_system_jobs: bool,
     },
     /// Stop moving allocations.
     End {
-        /// Whether the node gets no allocations afterwards either.
+        /// True if the node gets no allocations afterwards either.
         keeps_ineligible: bool,
     },
 }

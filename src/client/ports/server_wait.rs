@@ -9,7 +9,7 @@ use super::volume_api::ApiError;
 /// Observes that a server stops responding and responds again.
 pub trait OutageObserver: Send + Sync {
     /// The server does not respond, and the client waits up to `at_most` for it.
-    fn server_away(&self, server: &str, why: &ApiError, at_most: Duration);
+    fn server_unreachable(&self, server: &str, why: &ApiError, at_most: Duration);
     /// The server keeps its connections and has not responded for this time. The client's requests go on.
     fn server_silent(&self, server: &str, since: Duration);
     /// The server responds again after this time.

@@ -34,7 +34,7 @@ pub struct ApiError {
 }
 
 impl ApiError {
-    /// Whether the server does not respond, or has no leader. A request with this error changed nothing.
+    /// Returns whether the server does not respond, or has no leader. A request with this error changed nothing.
     pub fn is_server_away(&self) -> bool {
         self.code.means_server_away()
     }
@@ -134,12 +134,12 @@ impl ServerKind {
 pub trait VolumeReader: Send + Sync {
     /// Returns the server's address for messages.
     fn name(&self) -> &str;
-    /// Whether the server stopped responding to this client, and responded again. It may not have found all
+    /// Returns whether the server stopped responding to this client, and responded again. It may not have found all
     /// plugins again then.
     fn has_recovered(&self) -> bool {
         false
     }
-    /// Whether the server is the agent of this program. Asks less than [`VolumeReader::server`].
+    /// Returns whether the server is the agent of this program. Asks less than [`VolumeReader::server`].
     async fn is_agent(&self) -> Result<bool, ApiError>;
     /// Returns the kind of the server.
     async fn server(&self) -> Result<ServerKind, ApiError>;

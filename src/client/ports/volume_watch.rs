@@ -14,7 +14,7 @@ pub struct WatchResponse<T> {
     pub value: T,
     /// The index for the next query. It is at least 1, because 0 would not block.
     pub index: u64,
-    /// Whether the value may have changed; `false` if the wait timed out.
+    /// True if the value may have changed; `false` if the wait timed out.
     pub changed: bool,
 }
 

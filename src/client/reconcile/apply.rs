@@ -15,7 +15,7 @@ use super::ledger_writer::{LedgerWriter, unwritten_result};
 use super::outcome::Outcome;
 use super::recorded_scope::RecordedScope;
 use crate::ports::LedgerError;
-use nomad_csi_plan::{Actor, NotedRules, ObservedState, Plan, record_observations};
+use nomad_csi_plan::{Actor, CachedMergeRules, ObservedState, Plan, record_observations};
 use nomad_csi_ports::Clock;
 
 /// The set that records a plan.
@@ -56,14 +56,16 @@ pub async fn apply(
         scope,
     } = recording;
     let now = clock.now();
-    let noted_rules = set.is_on_server().then(|| NotedRules::of(execution.rules));
-    let taken_secrets = execution.resolved.taken_secrets();
+    let noted_rules = set
+        .is_on_server()
+        .then(|| CachedMergeRules::of(execution.rules));
+    let assumed_secrets = execution.resolved.assumed_secrets();
     set.update(|set| {
         record_observations(
             set,
             plan,
             observed,
-            taken_secrets,
+            assumed_secrets,
             now,
             noted_rules.as_ref(),
         );

@@ -78,7 +78,7 @@ async fn history(api: &dyn ClusterApi, node: &ClientNode, position: usize) -> Op
         return None;
     }
     let read = api.read_node(&node.id).await.ok()?;
-    // A node that was purged meanwhile is gone.
+    // A node that was purged in the meantime is gone.
     Some(read.map_or_else(NodeHistory::default, |read| history_of(&read.value)))
 }
 

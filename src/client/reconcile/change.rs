@@ -40,13 +40,13 @@ pub(super) enum CallKind {
 #[derive(Clone, Copy)]
 pub(super) struct Call<'a> {
     kind: CallKind,
-    wanted: &'a UnresolvedRequest,
+    desired: &'a UnresolvedRequest,
 }
 
 impl<'a> Call<'a> {
     /// A call that sends this request.
-    pub(super) fn new(kind: CallKind, wanted: &'a UnresolvedRequest) -> Self {
-        Self { kind, wanted }
+    pub(super) fn new(kind: CallKind, desired: &'a UnresolvedRequest) -> Self {
+        Self { kind, desired }
     }
 
     fn step(self) -> IntentStep {
@@ -223,7 +223,7 @@ async fn record_outcome(
         | Status::Stale(_)
         | Status::DependencyFailed(_)
         | Status::Failed(_)
-        | Status::ServerAway(_)
+        | Status::ServerUnreachable(_)
         | Status::NotStarted => Recorded::Nothing,
     };
     if let Err(problem) = execution.record.end(key, recorded).await {
@@ -270,7 +270,11 @@ async fn read_back(
             };
         }
     };
-    warnings.extend(not_as_written(execution.rules, call.wanted, &reading.value));
+    warnings.extend(not_as_written(
+        execution.rules,
+        call.desired,
+        &reading.value,
+    ));
     Outcome {
         status: Status::Done(Some(Box::new(reading))),
         warnings,
@@ -310,7 +314,7 @@ async fn confirm_change(
         tokio::time::sleep(pause).await;
         match execution.api.read_volume(key).await {
             Ok(Some(reading))
-                if has_arrived(execution.rules, expected_version, call.wanted, &reading) =>
+                if has_arrived(execution.rules, expected_version, call.desired, &reading) =>
             {
                 let message = format!(
                     "the server's reply was lost, but volume {key} has the change",

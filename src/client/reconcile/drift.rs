@@ -19,12 +19,12 @@ use nomad_csi_spec::VolumeSpec;
 #[derive(Clone, Copy, Debug)]
 pub struct DriftQuery<'a> {
     /// The volumes that the files declare.
-    pub wanted: &'a [VolumeSpec],
+    pub desired: &'a [VolumeSpec],
     /// The set in the ledger, if one is recorded.
     pub set: Option<&'a LedgerSet>,
     /// Fields to ignore.
     pub ignore: &'a BTreeSet<String>,
-    /// Whether the providers are asked which volumes they have.
+    /// True if the providers are asked which volumes they have.
     pub asks_providers: bool,
     /// The largest number of concurrent requests.
     pub parallelism: usize,
@@ -55,9 +55,9 @@ pub async fn find_drift<S: VolumeReader + ProviderReader + ?Sized>(
             (rules, server_version_warning(Some(&version)))
         }
     };
-    let wanted = query.wanted.iter().map(VolumeSpec::key);
+    let desired = query.desired.iter().map(VolumeSpec::key);
     let owned = query.set.into_iter().flat_map(LedgerSet::owned);
-    let keys: BTreeSet<NamespacedId> = wanted.chain(owned.map(|(key, _)| key.clone())).collect();
+    let keys: BTreeSet<NamespacedId> = desired.chain(owned.map(|(key, _)| key.clone())).collect();
     let reads = keys.iter().map(async |key| {
         let found = reader.read_volume(key).await?;
         Ok::<_, ApiError>(found.map(|reading| (key.clone(), reading.value)))
@@ -72,7 +72,7 @@ pub async fn find_drift<S: VolumeReader + ProviderReader + ?Sized>(
     let unread = BTreeMap::new();
     let provided = provider_lists(reader, &unread, &asked, query.parallelism).await;
     let volumes = detect_drift(&DriftInputs {
-        wanted: query.wanted,
+        desired: query.desired,
         set: query.set,
         volumes: &volumes,
         rules,

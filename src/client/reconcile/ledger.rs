@@ -91,12 +91,12 @@ impl SetLedger {
         &self.set
     }
 
-    /// Whether the server that has the volumes stores the set.
+    /// Returns whether the server that has the volumes stores the set.
     pub fn is_on_server(&self) -> bool {
         self.ledger.is_on_server()
     }
 
-    /// Whether the ledger has the set.
+    /// Returns whether the ledger has the set.
     pub fn exists(&self) -> bool {
         !self.stored.is_empty()
     }

@@ -71,7 +71,7 @@ pub(super) enum Burst {
 }
 
 impl Burst {
-    /// Whether a write waits for more updates than it has.
+    /// Returns whether a write waits for more updates than it has.
     fn waits_for_more(self, batch: &[LedgerUpdate]) -> bool {
         let is_step = |update: &&LedgerUpdate| matches!(update.1, Written::Step(_));
         match self {

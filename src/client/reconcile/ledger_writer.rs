@@ -20,9 +20,9 @@ use crate::ports::LedgerError;
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
 use nomad_csi_model::{NamespacedId, Volume, VolumeRequest};
 use nomad_csi_plan::{
-    Action, Actor, DataIdentity, HiddenField, Intent, IntentStep, LastVerified, LedgerSet,
-    MergeRules, NotedRules, OmittedMap, Ownership, Plan, PlannedVolume, RecordedData,
-    VolumeVersion, inputs_of_unchanged, shard_order,
+    Action, Actor, CachedMergeRules, DataIdentity, HiddenField, Intent, IntentStep, LastVerified,
+    LedgerSet, MergeRules, OmittedMap, Ownership, Plan, PlannedVolume, RecordedData, VolumeVersion,
+    inputs_of_unchanged, shard_order,
 };
 use nomad_csi_ports::Clock;
 use nomad_csi_spec::VolumeSpec;
@@ -37,16 +37,16 @@ pub(super) struct LedgerWriter {
     clock: Arc<dyn Clock>,
     rules: MergeRules,
     /// The rules of the server, if the set notes which volumes a plan leaves unchanged.
-    noted_rules: Option<NotedRules>,
+    noted_rules: Option<CachedMergeRules>,
     scope: RecordedScope,
-    wanted: HashMap<NamespacedId, Arc<Wanted>>,
+    desired: HashMap<NamespacedId, Arc<Desired>>,
     /// The lock of the set; `None` if it has none.
     lock: Option<watch::Receiver<LockState>>,
 }
 
 /// What a plan requests for a volume's entry in the set.
 #[derive(Debug, Default)]
-struct Wanted {
+struct Desired {
     /// The specification of a volume that is changed.
     spec: Option<VolumeSpec>,
     protect: Option<bool>,
@@ -108,11 +108,11 @@ impl LedgerWriter {
             Burst::Few
         };
         let (queue, queued) = ledger_queue(burst);
-        let wanted = plan.volumes.iter().map(|planned| {
+        let desired = plan.volumes.iter().map(|planned| {
             let removal = RecordedRemoval::of(&planned.action);
             let is_removed = removal != RecordedRemoval::Released;
             let changed = planned.spec.as_ref().filter(|_| !planned.is_unchanged());
-            let wanted = Wanted {
+            let desired = Desired {
                 spec: changed.cloned(),
                 protect: planned.spec.as_ref().and_then(|spec| spec.protect),
                 removal,
@@ -124,7 +124,7 @@ impl LedgerWriter {
                     .unwrap_or_default(),
                 filled_in: filled_in(planned),
             };
-            (planned.key.clone(), Arc::new(wanted))
+            (planned.key.clone(), Arc::new(desired))
         });
         let writer = Self {
             queue,
@@ -133,7 +133,7 @@ impl LedgerWriter {
             rules,
             noted_rules: None,
             scope,
-            wanted: wanted.collect(),
+            desired: desired.collect(),
             lock: None,
         };
         (writer, queued)
@@ -141,7 +141,7 @@ impl LedgerWriter {
 
     /// Notes which volumes a plan under these rules leaves unchanged, if there are any.
     #[must_use]
-    pub(super) fn taking_notes(self, noted_rules: Option<NotedRules>) -> Self {
+    pub(super) fn taking_notes(self, noted_rules: Option<CachedMergeRules>) -> Self {
         Self {
             noted_rules,
             ..self
@@ -168,16 +168,16 @@ impl LedgerWriter {
         }
     }
 
-    fn wanted(&self, volume: &NamespacedId) -> Arc<Wanted> {
-        self.wanted.get(volume).cloned().unwrap_or_default()
+    fn desired(&self, volume: &NamespacedId) -> Arc<Desired> {
+        self.desired.get(volume).cloned().unwrap_or_default()
     }
 
     fn applied(&self, request: VolumeRequest, now: Option<&Volume>) -> Change {
         let volume = request.key();
-        let wanted = self.wanted(&volume);
-        let is_new = wanted.is_new;
+        let desired = self.desired(&volume);
+        let is_new = desired.is_new;
         let mut none = none_left(&request, now, is_new, self.rules);
-        none.extend(&wanted.cleared_fields);
+        none.extend(&desired.cleared_fields);
         let scope = self.scope;
         let data = applied_data(&request, now, is_new);
         let at = self.clock.now();
@@ -197,10 +197,10 @@ impl LedgerWriter {
                 (RecordedData::Unrecorded | RecordedData::Removed, false) => {}
             }
             if let Some(owned) = set.ownership_mut(&volume) {
-                for field in &wanted.filled_in {
+                for field in &desired.filled_in {
                     owned.applied.remove(*field);
                 }
-                owned.protect = wanted.protect.unwrap_or(owned.protect);
+                owned.protect = desired.protect.unwrap_or(owned.protect);
             }
             set.clear_intent(&volume);
             let verified = now.as_ref().map(|now| LastVerified {
@@ -208,7 +208,7 @@ impl LedgerWriter {
                 at,
                 plan_inputs: noted_rules
                     .as_ref()
-                    .zip(wanted.spec.as_ref())
+                    .zip(desired.spec.as_ref())
                     .and_then(|(rules, spec)| inputs_of_unchanged(set, spec, now, rules)),
             });
             match (scope, set.ownership_mut(&volume)) {
@@ -219,7 +219,7 @@ impl LedgerWriter {
     }
 
     fn removed(&self, volume: NamespacedId) -> Change {
-        let removal = self.wanted(&volume).removal;
+        let removal = self.desired(&volume).removal;
         Box::new(move |set| {
             let generation = set.ownership(&volume).map(|owned| owned.generation);
             match (removal, generation) {
@@ -290,7 +290,7 @@ fn none_left(
 #[async_trait]
 impl Record for LedgerWriter {
     fn order(&self, volume: &NamespacedId) -> u64 {
-        if self.wanted.len() > LARGEST_IN_PLAN_ORDER {
+        if self.desired.len() > LARGEST_IN_PLAN_ORDER {
             shard_order(volume)
         } else {
             0

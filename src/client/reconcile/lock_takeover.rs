@@ -6,7 +6,7 @@
 
 use crate::ports::{LockHolder, ProcessState, ProcessTable};
 
-/// Whether the holder of a lock has certainly ended.
+/// Returns whether the holder of a lock has certainly ended.
 pub(super) fn has_ended(holder: &LockHolder, processes: &dyn ProcessTable) -> bool {
     let (Some(theirs), Some(own)) = (&holder.process, processes.own()) else {
         return false;

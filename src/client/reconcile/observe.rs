@@ -1,4 +1,4 @@
-//! Reads the wanted volumes and their plugins, in parallel. Writes nothing.
+//! Reads the desired volumes and their plugins, in parallel. Writes nothing.
 //!
 //! A volume that cannot be read is an error: a plan cannot rely on an unknown state. A plugin that the
 //! token may not read is unknown, and only the server knows its capabilities.
@@ -13,7 +13,7 @@ use super::volume_list::list_all_volumes;
 use crate::ports::{ApiError, Document, ProviderReader, VolumeApi, VolumeReader};
 use nomad_csi_model::diagnostic::Code;
 use nomad_csi_model::{Namespace, NamespacedId, PluginId, Secrets, Snapshot, Volume};
-use nomad_csi_plan::{LastSnapshot, NotedVolumes, ObservedState, PluginState};
+use nomad_csi_plan::{CachedVolumes, LastSnapshot, ObservedState, PluginState};
 use nomad_csi_spec::VolumeSpec;
 
 /// What was read from the server.
@@ -28,18 +28,18 @@ pub struct Observation {
 /// What to read.
 #[derive(Clone, Debug, Default)]
 pub struct ObserveRequest<'a> {
-    /// The wanted volumes.
-    pub wanted: &'a [VolumeSpec],
+    /// The desired volumes.
+    pub desired: &'a [VolumeSpec],
     /// Other volumes: those to remove, and those that the command line names.
     pub other_volumes: BTreeSet<NamespacedId>,
     /// Volumes that are not read, because the server has them as noted.
-    pub unread: NotedVolumes,
-    /// Whether to list all volumes, to find other registrations of the same data.
+    pub unread: CachedVolumes,
+    /// True if to list all volumes, to find other registrations of the same data.
     pub lists_all_volumes: bool,
     /// Volumes whose registration would be another one of data that a server may know. If one of them does not exist,
     /// all volumes are listed, as far as the token may.
     pub known_data: BTreeSet<NamespacedId>,
-    /// Whether to keep the server's own JSON.
+    /// True if to keep the server's own JSON.
     pub keeps_documents: bool,
     /// The largest number of concurrent requests.
     pub parallelism: usize,
@@ -54,8 +54,8 @@ pub async fn observe(
     request: ObserveRequest<'_>,
 ) -> Result<Observation, ApiError> {
     let mut observation = Observation::default();
-    let wanted = request.wanted.iter().map(VolumeSpec::key);
-    let keys = wanted.chain(request.other_volumes.iter().cloned());
+    let desired = request.desired.iter().map(VolumeSpec::key);
+    let keys = desired.chain(request.other_volumes.iter().cloned());
     let keys: BTreeSet<NamespacedId> = keys
         .filter(|key| !request.unread.contains_key(key))
         .collect();
@@ -79,15 +79,15 @@ pub async fn observe(
     let stored = observed.volumes.values().map(|volume| &volume.plugin_id);
     let unread = observed.unread.values();
     let stored = stored.chain(unread.map(|volume| &volume.data.plugin_id));
-    let wanted = request.wanted.iter().map(|spec| &spec.request.plugin_id);
-    let ids: BTreeSet<PluginId> = stored.chain(wanted).cloned().collect();
+    let desired = request.desired.iter().map(|spec| &spec.request.plugin_id);
+    let ids: BTreeSet<PluginId> = stored.chain(desired).cloned().collect();
     let reads = ids
         .iter()
         .map(async |id| Ok::<_, ApiError>((id.clone(), plugin_state(api, id).await?)));
     let plugins = stream::iter(reads).buffered(request.parallelism.max(1));
     observed.plugins = plugins.try_collect().await?;
     observed.plugin_ids = plugin_ids(api, &observed.plugins).await;
-    observed.namespaces = namespaces(api, request.wanted, observed).await;
+    observed.namespaces = namespaces(api, request.desired, observed).await;
     let mut known = request.known_data.iter();
     if request.lists_all_volumes {
         observation.observed.registered = list_all_volumes(api).await?;
@@ -104,11 +104,11 @@ pub async fn observe(
 /// Lists the namespaces if a new volume is in another one than `default`, which always exists.
 async fn namespaces(
     api: &dyn VolumeApi,
-    wanted: &[VolumeSpec],
+    desired: &[VolumeSpec],
     observed: &ObservedState,
 ) -> Option<BTreeSet<Namespace>> {
     let is_new = |spec: &&VolumeSpec| !observed.has(&spec.key());
-    let mut new = wanted.iter().filter(is_new);
+    let mut new = desired.iter().filter(is_new);
     if new.all(|spec| spec.request.namespace == Namespace::default()) {
         return None;
     }

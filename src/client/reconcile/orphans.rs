@@ -41,7 +41,7 @@ pub struct ListedVolume {
 }
 
 impl ListedVolume {
-    /// Whether the volume has no registration, except one for its deletion.
+    /// Returns whether the volume has no registration, except one for its deletion.
     pub fn is_orphan(&self) -> bool {
         self.registered.is_empty()
     }
@@ -150,7 +150,7 @@ pub(super) async fn register_orphan(
     }
 }
 
-/// Whether the volume meets a condition within seven seconds after a lost reply.
+/// Returns whether the volume meets a condition within seven seconds after a lost reply.
 async fn is_confirmed(
     api: &dyn VolumeApi,
     key: &NamespacedId,

@@ -22,13 +22,13 @@ pub enum Status {
     /// Failed, or the outcome is unknown.
     Failed(Diagnostic),
     /// Not changed: the server stopped responding before the request was sent.
-    ServerAway(Diagnostic),
+    ServerUnreachable(Diagnostic),
     /// Not started: the user interrupted, the set's lock was lost, or the server stopped responding.
     NotStarted,
 }
 
 impl Status {
-    /// Whether the volume is now as planned.
+    /// Returns whether the volume is now as planned.
     pub fn is_success(&self) -> bool {
         match self {
             Self::Unchanged | Self::Done(_) | Self::Removed => true,
@@ -36,12 +36,12 @@ impl Status {
             | Self::Stale(_)
             | Self::DependencyFailed(_)
             | Self::Failed(_)
-            | Self::ServerAway(_)
+            | Self::ServerUnreachable(_)
             | Self::NotStarted => false,
         }
     }
 
-    /// Whether the request was sent, and neither its reply nor the volume shows what it did.
+    /// Returns whether the request was sent, and neither its reply nor the volume shows what it did.
     pub fn is_unknown(&self) -> bool {
         matches!(self, Self::Failed(why) if why.code == Code::ApiOutcomeUnknown)
     }
@@ -50,7 +50,7 @@ impl Status {
     pub(super) fn not_sent(why: Diagnostic) -> Self {
         match why.code {
             Code::LedgerLockLost => Self::NotStarted,
-            code if code.means_server_away() => Self::ServerAway(why),
+            code if code.means_server_away() => Self::ServerUnreachable(why),
             _ => Self::Failed(why),
         }
     }
@@ -74,11 +74,11 @@ impl Outcome {
         }
     }
 
-    /// Whether the server stopped responding meanwhile.
+    /// Returns whether the server stopped responding in the meantime.
     pub(super) fn met_server_away(&self) -> bool {
         let mut warnings = self.warnings.iter();
         let is_away = match &self.status {
-            Status::ServerAway(_) => true,
+            Status::ServerUnreachable(_) => true,
             Status::Failed(why) => why.code.means_server_away(),
             _ => false,
         };

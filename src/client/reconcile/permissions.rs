@@ -94,7 +94,7 @@ pub async fn preflight(
     })
 }
 
-/// Whether a server or a proxy refuses the check, but may accept the changes. Nomad 1.3.16 to 1.9.5
+/// Returns whether a server or a proxy refuses the check, but may accept the changes. Nomad 1.3.16 to 1.9.5
 /// refuse a request without a token with status 500, although the anonymous policy may allow it.
 fn cannot_be_checked(error: &ApiError) -> bool {
     let is_about_token = error.code == Code::ApiUnknownToken;

@@ -68,7 +68,7 @@ pub(super) fn unread_lists(lists: &BTreeMap<PluginId, ProviderList>) -> Vec<Diag
     warnings.collect()
 }
 
-/// Whether a plugin may list volumes. Only the server knows that of a plugin that cannot be read.
+/// Returns whether a plugin may list volumes. Only the server knows that of a plugin that cannot be read.
 fn may_list(plugin: &PluginState) -> bool {
     match plugin {
         PluginState::Known(plugin) => plugin

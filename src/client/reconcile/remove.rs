@@ -53,7 +53,7 @@ pub(super) async fn remove(
     outcome
 }
 
-/// Whether the server went away while it may have removed the volume, and is back.
+/// Returns whether the server went away while it may have removed the volume, and is back.
 fn is_unknown_after_outage(execution: &Execution<'_>, outcome: &Outcome) -> bool {
     outcome.status.is_unknown() && execution.api.has_recovered() && !execution.stop.is_cancelled()
 }
@@ -114,10 +114,10 @@ pub(super) async fn check_removable(
 /// Returns the secrets for a call about an existing volume: those of its file, unless they are for
 /// another plugin.
 pub(super) fn secrets_for(execution: &Execution<'_>, existing: &Volume) -> Secrets {
-    let wanted = execution.resolved.request(&existing.key());
-    let given = wanted.filter(|wanted| wanted.plugin_id == existing.plugin_id);
+    let desired = execution.resolved.request(&existing.key());
+    let given = desired.filter(|desired| desired.plugin_id == existing.plugin_id);
     given
-        .and_then(|wanted| wanted.secrets.clone())
+        .and_then(|desired| desired.secrets.clone())
         .unwrap_or_default()
 }
 

@@ -76,7 +76,7 @@ impl Replacement<'_> {
         }
         let created = make_again(execution, key, self.call).await;
         let status = match created.status {
-            Status::Failed(why) | Status::ServerAway(why) => Status::Failed(
+            Status::Failed(why) | Status::ServerUnreachable(why) => Status::Failed(
                 why.note(format!(
                     "the old volume {key} was removed",
                     key = key.quoted()
@@ -133,7 +133,9 @@ async fn remove_old(
                 None => Outcome::plain(Status::Removed),
             });
         }
-        Err(Outcome::plain(Status::Stale(used_meanwhile(&planned.key))))
+        Err(Outcome::plain(Status::Stale(used_in_the_meantime(
+            &planned.key,
+        ))))
     };
     let (Ok(mut outcome) | Err(mut outcome)): Result<Outcome, Outcome> = removed.await;
     warnings.append(&mut outcome.warnings);
@@ -161,7 +163,7 @@ async fn check_old(
 /// How many snapshots are taken of a volume that is used while each of them is made.
 const MAX_SNAPSHOTS: usize = 3;
 
-fn used_meanwhile(key: &NamespacedId) -> Diagnostic {
+fn used_in_the_meantime(key: &NamespacedId) -> Diagnostic {
     let message = format!(
         "cannot replace volume {}: it was used while each of its snapshots was made",
         key.quoted()

@@ -44,7 +44,7 @@ impl Unresolved {
 #[derive(Clone, Debug, Default)]
 pub struct Resolved {
     requests: HashMap<NamespacedId, VolumeRequest>,
-    taken_secrets: BTreeMap<NamespacedId, Secrets>,
+    assumed_secrets: BTreeMap<NamespacedId, Secrets>,
 }
 
 impl Resolved {
@@ -55,16 +55,16 @@ impl Resolved {
 
     /// Adds secrets that are not sent: the set takes them as they are in the files.
     #[must_use]
-    pub(super) fn taking(self, taken_secrets: BTreeMap<NamespacedId, Secrets>) -> Self {
+    pub(super) fn taking(self, assumed_secrets: BTreeMap<NamespacedId, Secrets>) -> Self {
         Self {
-            taken_secrets,
+            assumed_secrets,
             ..self
         }
     }
 
     /// Returns the secrets that the set takes as they are in the files, by volume.
-    pub(super) fn taken_secrets(&self) -> &BTreeMap<NamespacedId, Secrets> {
-        &self.taken_secrets
+    pub(super) fn assumed_secrets(&self) -> &BTreeMap<NamespacedId, Secrets> {
+        &self.assumed_secrets
     }
 }
 
@@ -122,7 +122,7 @@ fn resolve_all(
     } else {
         let resolved = Resolved {
             requests: resolved,
-            taken_secrets: BTreeMap::new(),
+            assumed_secrets: BTreeMap::new(),
         };
         Ok((resolved, diagnostics))
     }
@@ -199,11 +199,11 @@ impl<'s> Lookup<'s> {
         requests: &[Unresolved],
     ) -> HashMap<NamespacedId, VolumeRequest> {
         let mut resolved = HashMap::new();
-        for wanted in requests {
-            let id = wanted.request.key();
-            let request = wanted
+        for desired in requests {
+            let id = desired.request.key();
+            let request = desired
                 .request
-                .resolve(|key, reference| self.value(wanted, &id, key, reference));
+                .resolve(|key, reference| self.value(desired, &id, key, reference));
             if let Ok(request) = request {
                 resolved.insert(id, request);
             }
@@ -213,13 +213,13 @@ impl<'s> Lookup<'s> {
 
     fn find(
         &self,
-        wanted: &Unresolved,
+        desired: &Unresolved,
         reference: &SecretRef,
     ) -> Result<ResolvedSecret, SecretProblem> {
         let SecretRef::NomadVar { path, key } = reference else {
-            return self.source.resolve(reference, &wanted.directory);
+            return self.source.resolve(reference, &desired.directory);
         };
-        let value = self.variables.find(&wanted.request.namespace, path, key)?;
+        let value = self.variables.find(&desired.request.namespace, path, key)?;
         Ok(ResolvedSecret {
             value,
             warning: None,
@@ -228,7 +228,7 @@ impl<'s> Lookup<'s> {
 
     fn value(
         &mut self,
-        wanted: &Unresolved,
+        desired: &Unresolved,
         volume: &NamespacedId,
         key: &str,
         reference: &SecretRef,
@@ -236,9 +236,9 @@ impl<'s> Lookup<'s> {
         let address = match reference {
             SecretRef::Literal(value) => return Ok(value.clone()),
             SecretRef::Env(name) => ("env", name.clone(), PathBuf::new()),
-            SecretRef::File(path) => ("file", path.clone(), wanted.directory.clone()),
+            SecretRef::File(path) => ("file", path.clone(), desired.directory.clone()),
             SecretRef::NomadVar { path, key } => {
-                let namespace = wanted.request.namespace.as_str();
+                let namespace = desired.request.namespace.as_str();
                 ("nomad_var", format!("{path}\0{key}"), namespace.into())
             }
         };
@@ -248,7 +248,7 @@ impl<'s> Lookup<'s> {
             }
             return found.value.ok_or(());
         }
-        let (value, issue) = match self.find(wanted, reference) {
+        let (value, issue) = match self.find(desired, reference) {
             Ok(found) => (Some(found.value), found.warning),
             Err(issue) => (None, Some(issue)),
         };
@@ -258,7 +258,7 @@ impl<'s> Lookup<'s> {
                 is_error: value.is_none(),
                 secret: key.to_owned(),
                 volume: volume.clone(),
-                place: wanted.places.get(key).copied(),
+                place: desired.places.get(key).copied(),
                 others: 0,
             });
             self.problems.len() - 1
@@ -392,9 +392,10 @@ mod tests {
             "a",
             "x = env(\"SET\")\n y = file(\"open\")\n z = \"canary-literal\"",
         );
-        let wanted = unresolved(&text, "/specs");
-        let key = wanted[0].request.key();
-        let (resolved, issues) = resolve_all(&wanted, &Source::default(), &no_variables()).unwrap();
+        let desired = unresolved(&text, "/specs");
+        let key = desired[0].request.key();
+        let (resolved, issues) =
+            resolve_all(&desired, &Source::default(), &no_variables()).unwrap();
         let secrets = resolved.request(&key).unwrap().secrets.as_ref().unwrap();
         let exposed: Vec<_> = secrets.expose().collect();
         assert_eq!(

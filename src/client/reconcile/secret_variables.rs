@@ -22,14 +22,14 @@ impl SecretVariables {
         reader: &dyn VariableReader,
         requests: impl IntoIterator<Item = &UnresolvedRequest>,
     ) -> Self {
-        let wanted: BTreeSet<(Namespace, String)> = requests
+        let desired: BTreeSet<(Namespace, String)> = requests
             .into_iter()
             .flat_map(|request| {
                 let paths = variable_paths(request);
                 paths.map(|path| (request.namespace.clone(), path.to_owned()))
             })
             .collect();
-        let reads = stream::iter(wanted).map(async |(namespace, path)| {
+        let reads = stream::iter(desired).map(async |(namespace, path)| {
             let found = reader.variable_items(&namespace, &path).await;
             ((namespace, path), found)
         });

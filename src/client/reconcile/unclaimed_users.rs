@@ -236,7 +236,7 @@ fn unstarted_alloc(stub: &AllocationStub) -> Option<UnstartedAlloc> {
     })
 }
 
-/// Whether the end of an allocation is not proven although the server may have dropped its claims.
+/// Returns whether the end of an allocation is not proven although the server may have dropped its claims.
 fn may_write_without_claim(alloc: &Alloc, nodes: &SeenNodes) -> bool {
     if nodes.writes(alloc) == AllocWrites::Ended {
         return false;

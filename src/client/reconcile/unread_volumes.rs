@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::ports::VolumeReader;
 use nomad_csi_model::{Namespace, VolumeSummary};
-use nomad_csi_plan::{NotedVolumes, unread_volumes};
+use nomad_csi_plan::{CachedVolumes, unread_volumes};
 use nomad_csi_spec::VolumeSpec;
 
 /// Fewer volumes of one namespace are read at once, as fast as they are listed.
@@ -22,9 +22,9 @@ pub struct NamespaceLists(Vec<VolumeSummary>);
 
 impl NamespaceLists {
     /// Lists each namespace that many of these volumes are in.
-    pub async fn read(reader: &(impl VolumeReader + ?Sized), wanted: &[VolumeSpec]) -> Self {
+    pub async fn read(reader: &(impl VolumeReader + ?Sized), desired: &[VolumeSpec]) -> Self {
         let mut counts: BTreeMap<&Namespace, usize> = BTreeMap::new();
-        for spec in wanted {
+        for spec in desired {
             *counts.entry(&spec.request.namespace).or_default() += 1;
         }
         let mut lists = vec![];
@@ -47,8 +47,8 @@ impl NamespaceLists {
         Self(lists)
     }
 
-    /// Returns the noted volumes that the server still has as noted.
-    pub(super) fn unread(&self, noted: &NotedVolumes) -> NotedVolumes {
-        unread_volumes(noted, &self.0)
+    /// Returns the cached volumes that the server still has as cached.
+    pub(super) fn unread(&self, cached: &CachedVolumes) -> CachedVolumes {
+        unread_volumes(cached, &self.0)
     }
 }

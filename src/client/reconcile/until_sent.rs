@@ -1,7 +1,7 @@
 //! Repeats a step whose request was certainly not sent, once the server responds again.
 //!
 //! A volume is checked right before its change. A server that was away may have been changed by others
-//! meanwhile, so the whole step is repeated, with its check. The read in between waits for the server, as
+//! in the meantime, so the whole step is repeated, with its check. The read in between waits for the server, as
 //! long as the client waits. The step of an apply that was interrupted is not repeated.
 
 use std::time::Duration;
@@ -57,7 +57,7 @@ pub(super) async fn until_sent(
         let outcome = step().await;
         let is_back = match &outcome.status {
             _ if wait.stop.is_cancelled() => return outcome,
-            Status::ServerAway(_) => {
+            Status::ServerUnreachable(_) => {
                 absences += 1;
                 absences < ATTEMPTS && server_is_back(wait, key).await
             }
@@ -77,7 +77,7 @@ pub(super) async fn until_sent(
     }
 }
 
-/// Whether the server has not found the plugin again after it was away. The plugin has received nothing.
+/// Returns whether the server has not found the plugin again after it was away. The plugin has received nothing.
 fn is_not_reconnected(wait: StepWait<'_>, code: Code) -> bool {
     let is_unfound = matches!(
         code,
@@ -133,6 +133,6 @@ impl Check {
         );
         let code = Code::ApplyServerAway;
         let slow = Diagnostic::error(code, message).help(code.advice());
-        Some(Status::ServerAway(slow))
+        Some(Status::ServerUnreachable(slow))
     }
 }

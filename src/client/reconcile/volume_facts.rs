@@ -29,11 +29,11 @@ const NOT_ASKED: ProviderList = ProviderList::Unknown(UnlistedReason::NotAsked);
 /// Which facts are read besides those that every diagnosis needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FactOptions {
-    /// Whether the providers are asked which volumes they have.
+    /// True if the providers are asked which volumes they have.
     pub(super) asks_providers: bool,
-    /// Whether Nomad's blocked evaluations are read, and the allocations that use a volume without a claim.
+    /// True if Nomad's blocked evaluations are read, and the allocations that use a volume without a claim.
     pub(super) reads_evaluations: bool,
-    /// Whether the agent's plugins are asked for the health of the volumes that are in use.
+    /// True if the agent's plugins are asked for the health of the volumes that are in use.
     pub(super) reads_health: bool,
     /// The largest number of concurrent requests.
     pub(super) parallelism: usize,

@@ -39,7 +39,7 @@ pub(super) async fn list_volumes_with_data(
     Ok(listed.into_iter().map(|reading| reading.value).collect())
 }
 
-/// Reads the whole of every volume of a list, `parallelism` at a time. One that was removed meanwhile is left out.
+/// Reads the whole of every volume of a list, `parallelism` at a time. One that was removed in the meantime is left out.
 ///
 /// # Errors
 /// If the server cannot be read.

@@ -88,7 +88,7 @@ pub async fn wait_for_volume(
     }
 }
 
-/// Whether a retry may succeed: the server did not answer, or had an internal error.
+/// Returns whether a retry may succeed: the server did not answer, or had an internal error.
 pub(super) fn is_temporary(error: &ApiError) -> bool {
     let refused = matches!(
         error.code,
@@ -226,9 +226,9 @@ mod tests {
             ),
             (vec![no, (3, Ok(None))], Absent, WaitOutcome::Met, 1, 3),
         ] {
-            let (ended, heard, after) = waited(answers, awaited).await;
+            let (ended, seen, after) = waited(answers, awaited).await;
             assert_eq!(
-                (ended.as_ref(), heard),
+                (ended.as_ref(), seen),
                 (Ok(&expected), reports),
                 "{awaited:?}"
             );
@@ -238,15 +238,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_reason_is_reported_once_and_the_timeout_holds() {
-        let (ended, heard, after) =
+        let (ended, seen, after) =
             waited([(90, Ok(Some(false)))], WaitCondition::Schedulable).await;
         assert!(matches!(ended, Ok(WaitOutcome::TimedOut(_))), "{ended:?}");
-        assert_eq!((heard, after), (1, 60));
+        assert_eq!((seen, after), (1, 60));
         // A server that replies immediately is not flooded, and the timeout is the same.
-        let (ended, heard, after) =
-            waited([(0, Ok(Some(false)))], WaitCondition::Schedulable).await;
+        let (ended, seen, after) = waited([(0, Ok(Some(false)))], WaitCondition::Schedulable).await;
         assert!(matches!(ended, Ok(WaitOutcome::TimedOut(_))), "{ended:?}");
-        assert_eq!((heard, after), (1, 60));
+        assert_eq!((seen, after), (1, 60));
     }
 
     #[test]
@@ -280,8 +279,8 @@ mod tests {
     async fn only_a_server_that_has_replied_is_waited_for() {
         let no = (0, Ok(Some(false)));
         let back = vec![no, (1, Err(0)), (1, Err(500)), (1, Ok(Some(true)))];
-        let (ended, heard, _) = waited(back, WaitCondition::Schedulable).await;
-        assert_eq!((ended, heard), (Ok(WaitOutcome::Met), 2));
+        let (ended, seen, _) = waited(back, WaitCondition::Schedulable).await;
+        assert_eq!((ended, seen), (Ok(WaitOutcome::Met), 2));
         for answers in [vec![(0, Err(0))], vec![no, (1, Err(403))]] {
             let (ended, ..) = waited(answers, WaitCondition::Schedulable).await;
             assert!(ended.is_err(), "{ended:?}");

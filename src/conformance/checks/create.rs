@@ -229,12 +229,12 @@ pub(super) fn check_volume(
     if let Some(range) = &request.capacity_range {
         check.add_problems(validity::capacity(volume.capacity_bytes, range));
     }
-    let wanted = request.volume_content_source.as_ref();
+    let desired = request.volume_content_source.as_ref();
     let got = volume.content_source.as_ref();
-    if got.is_some() && got != wanted {
+    if got.is_some() && got != desired {
         let rule = "content_source equals the requested source";
         check.add_finding(Level::Must, rule, &format!("{got:?}"));
-    } else if got.is_none() && wanted.is_some() {
+    } else if got.is_none() && desired.is_some() {
         let rule = "content_source is set for a volume created from a source";
         check.add_finding(Level::Must, rule, "not set");
     }

@@ -122,28 +122,28 @@ fn node_request(check: &Check<'_>, used: &VolumeUse, bytes: i64) -> NodeExpandVo
 }
 
 async fn arguments(check: &mut Check<'_>) -> CheckResult {
-    let wanted = request(check, "", check.options().size, None);
+    let desired = request(check, "", check.options().size, None);
     check
-        .call_refused(wanted, INVALID, "volume_id is required")
+        .call_refused(desired, INVALID, "volume_id is required")
         .await;
     let volume = check.new_volume().await?;
-    let mut wanted = request(check, &volume.volume_id, 0, None);
-    wanted.capacity_range = None;
+    let mut desired = request(check, &volume.volume_id, 0, None);
+    desired.capacity_range = None;
     check
-        .call_refused(wanted, INVALID, "capacity_range is required")
+        .call_refused(desired, INVALID, "capacity_range is required")
         .await;
     Ok(())
 }
 
 async fn unknown(check: &mut Check<'_>) -> CheckResult {
-    let wanted = request(
+    let desired = request(
         check,
         "nomad-csi-check-no-such-volume",
         check.options().size,
         None,
     );
     check
-        .call_refused(wanted, NOT_FOUND, "the volume does not exist")
+        .call_refused(desired, NOT_FOUND, "the volume does not exist")
         .await;
     Ok(())
 }
@@ -172,8 +172,8 @@ fn skip_if_unsized(volume: &Volume, failure: Option<&CallFailure>) -> Result<(),
 async fn controller(check: &mut Check<'_>) -> CheckResult {
     let volume = check.new_volume().await?;
     let bytes = doubled_size(check, &volume);
-    let wanted = request(check, &volume.volume_id, bytes, None);
-    let first = check.call(wanted.clone()).await;
+    let desired = request(check, &volume.volume_id, bytes, None);
+    let first = check.call(desired.clone()).await;
     skip_if_unsized(&volume, first.as_ref().err())?;
     check.expect_ok(&first, "the volume exists and is not published");
     let Ok(first) = first else {
@@ -186,7 +186,7 @@ async fn controller(check: &mut Check<'_>) -> CheckResult {
         &first.capacity_bytes.to_string(),
     );
     let again = check
-        .call_ok(wanted, "the volume already has this size")
+        .call_ok(desired, "the volume already has this size")
         .await?;
     let rule = "capacity_bytes is the same as before";
     let same = again.capacity_bytes == first.capacity_bytes;
@@ -202,21 +202,21 @@ async fn controller(check: &mut Check<'_>) -> CheckResult {
 
 async fn endless(check: &mut Check<'_>) -> CheckResult {
     let volume = check.new_volume().await?;
-    let wanted = request(check, &volume.volume_id, i64::MAX, None);
+    let desired = request(check, &volume.volume_id, i64::MAX, None);
     let codes = [StatusCode::OutOfRange, StatusCode::ResourceExhausted];
     check
-        .call_refused(wanted, &codes, "no storage provides 8 EiB")
+        .call_refused(desired, &codes, "no storage provides 8 EiB")
         .await;
-    let mut wanted = request(check, &volume.volume_id, 0, None);
+    let mut desired = request(check, &volume.volume_id, 0, None);
     let size = check.options().size;
-    wanted.capacity_range = Some(exactly(size));
-    wanted
+    desired.capacity_range = Some(exactly(size));
+    desired
         .capacity_range
         .iter_mut()
         .for_each(|range| range.limit_bytes = size - 1);
     let codes = [StatusCode::OutOfRange, StatusCode::InvalidArgument];
     check
-        .call_refused(wanted, &codes, "limit_bytes is below required_bytes")
+        .call_refused(desired, &codes, "limit_bytes is below required_bytes")
         .await;
     Ok(())
 }
@@ -240,12 +240,12 @@ async fn expand_on_node(
         );
         return Ok(());
     }
-    let wanted = node_request(check, used, bytes);
+    let desired = node_request(check, used, bytes);
     check
-        .call_ok(wanted.clone(), "the volume is published at this path")
+        .call_ok(desired.clone(), "the volume is published at this path")
         .await?;
     check
-        .call_ok(wanted, "the volume already has this size")
+        .call_ok(desired, "the volume already has this size")
         .await?;
     Ok(())
 }
@@ -276,13 +276,13 @@ async fn sees(check: &mut Check<'_>) -> CheckResult {
     let before = check.visible_size(&used).await?;
     check.end_use(&used).await?;
     let bytes = doubled_size(check, &used.volume);
-    let wanted = request(
+    let desired = request(
         check,
         &used.volume.volume_id,
         bytes,
         Some(capability.clone()),
     );
-    let response = check.call(wanted).await;
+    let response = check.call(desired).await;
     skip_if_unsized(&used.volume, response.as_ref().err())?;
     check.expect_ok(&response, "the volume exists and is not published");
     let Ok(response) = response else {
@@ -301,8 +301,8 @@ async fn online(check: &mut Check<'_>) -> CheckResult {
     check.write_data(&used, "written before").await?;
     let before = check.visible_size(&used).await?;
     let bytes = doubled_size(check, &used.volume);
-    let wanted = request(check, &used.volume.volume_id, bytes, Some(capability));
-    let response = check.call(wanted).await;
+    let desired = request(check, &used.volume.volume_id, bytes, Some(capability));
+    let response = check.call(desired).await;
     skip_if_unsized(&used.volume, response.as_ref().err())?;
     let is_advertised = check.plugin().expands(Expansion::Online);
     let response = match response {
@@ -325,20 +325,20 @@ async fn online(check: &mut Check<'_>) -> CheckResult {
 async fn node_arguments(check: &mut Check<'_>) -> CheckResult {
     let used = check.new_published(mount(Mode::SingleNodeWriter)).await?;
     let size = check.options().size;
-    let mut wanted = node_request(check, &used, size);
-    wanted.volume_id.clear();
+    let mut desired = node_request(check, &used, size);
+    desired.volume_id.clear();
     check
-        .call_refused(wanted, INVALID, "volume_id is required")
+        .call_refused(desired, INVALID, "volume_id is required")
         .await;
-    let mut wanted = node_request(check, &used, size);
-    wanted.volume_path.clear();
+    let mut desired = node_request(check, &used, size);
+    desired.volume_path.clear();
     check
-        .call_refused(wanted, INVALID, "volume_path is required")
+        .call_refused(desired, INVALID, "volume_path is required")
         .await;
-    let mut wanted = node_request(check, &used, size);
-    wanted.volume_id = "nomad-csi-check-no-such-volume".to_owned();
+    let mut desired = node_request(check, &used, size);
+    desired.volume_id = "nomad-csi-check-no-such-volume".to_owned();
     check
-        .call_refused(wanted, NOT_FOUND, "the volume does not exist")
+        .call_refused(desired, NOT_FOUND, "the volume does not exist")
         .await;
     Ok(())
 }

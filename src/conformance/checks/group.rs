@@ -120,8 +120,8 @@ async fn two_volumes(check: &mut Check<'_>) -> Result<Vec<String>, StopReason> {
 /// Returns a new group snapshot of two volumes.
 async fn group(check: &mut Check<'_>) -> Result<VolumeGroupSnapshot, StopReason> {
     let volumes = two_volumes(check).await?;
-    let wanted = request(check, &volumes);
-    let response = check.prepare(wanted).await?.group_snapshot;
+    let desired = request(check, &volumes);
+    let response = check.prepare(desired).await?.group_snapshot;
     response.ok_or_else(|| {
         StopReason::NotRun("CreateVolumeGroupSnapshot returned no group snapshot".to_owned())
     })
@@ -136,25 +136,25 @@ fn members(group: &VolumeGroupSnapshot) -> Vec<String> {
 
 async fn arguments(check: &mut Check<'_>) -> CheckResult {
     let volumes = two_volumes(check).await?;
-    let mut wanted = request(check, &volumes);
-    wanted.name.clear();
+    let mut desired = request(check, &volumes);
+    desired.name.clear();
     check
-        .call_refused(wanted, INVALID, "name is required")
+        .call_refused(desired, INVALID, "name is required")
         .await;
-    let wanted = request(check, &[]);
+    let desired = request(check, &[]);
     let because = "at least one source_volume_id is required";
-    check.call_refused(wanted, INVALID, because).await;
+    check.call_refused(desired, INVALID, because).await;
     Ok(())
 }
 
 async fn create(check: &mut Check<'_>) -> CheckResult {
     let volumes = two_volumes(check).await?;
-    let wanted = request(check, &volumes);
-    let response = check.call_ok(wanted.clone(), "both volumes exist").await?;
+    let desired = request(check, &volumes);
+    let response = check.call_ok(desired.clone(), "both volumes exist").await?;
     let first = response.group_snapshot.unwrap_or_default();
     check_group(check, &first, &volumes);
     let because = "a group snapshot of that name and those volumes already exists";
-    let response = check.call_ok(wanted, because).await?;
+    let response = check.call_ok(desired, because).await?;
     let second = response.group_snapshot.unwrap_or_default();
     let rule = "all IDs are the same: one name never yields two group snapshots";
     let ids = |group: &VolumeGroupSnapshot| BTreeSet::from_iter(members(group));
@@ -193,25 +193,25 @@ fn check_group(check: &mut Check<'_>, group: &VolumeGroupSnapshot, volumes: &[St
 
 async fn other_volumes(check: &mut Check<'_>) -> CheckResult {
     let volumes = two_volumes(check).await?;
-    let mut wanted = request(check, &volumes);
-    check.prepare(wanted.clone()).await?;
-    wanted.source_volume_ids.pop();
+    let mut desired = request(check, &volumes);
+    check.prepare(desired.clone()).await?;
+    desired.source_volume_ids.pop();
     let because = "the existing group snapshot of that name has other volumes";
-    check.call_refused(wanted, ALREADY_EXISTS, because).await;
+    check.call_refused(desired, ALREADY_EXISTS, because).await;
     Ok(())
 }
 
 async fn nothing(check: &mut Check<'_>) -> CheckResult {
     let volume = check.new_volume().await?.volume_id;
     let unknown = "nomad-csi-check-no-such-volume".to_owned();
-    let wanted = request(check, &[volume.clone(), unknown]);
+    let desired = request(check, &[volume.clone(), unknown]);
     let codes = [
         StatusCode::NotFound,
         StatusCode::InvalidArgument,
         StatusCode::FailedPrecondition,
     ];
     check
-        .call_refused(wanted, &codes, "one of the volumes does not exist")
+        .call_refused(desired, &codes, "one of the volumes does not exist")
         .await;
     let list = check.list_snapshots_request(&volume);
     let response = check
@@ -238,8 +238,8 @@ fn get_request(check: &Check<'_>, id: &str, members: &[String]) -> GetVolumeGrou
 async fn get(check: &mut Check<'_>) -> CheckResult {
     let group = group(check).await?;
     let ids = members(&group);
-    let wanted = get_request(check, &group.group_snapshot_id, &ids);
-    let response = check.call_ok(wanted, "the group snapshot exists").await?;
+    let desired = get_request(check, &group.group_snapshot_id, &ids);
+    let response = check.call_ok(desired, "the group snapshot exists").await?;
     let shown = response.group_snapshot.unwrap_or_default();
     let same = shown.group_snapshot_id == group.group_snapshot_id
         && BTreeSet::from_iter(members(&shown)) == BTreeSet::from_iter(ids);
@@ -248,17 +248,17 @@ async fn get(check: &mut Check<'_>) -> CheckResult {
         "the group snapshot has not changed since its creation",
         &format!("{shown:?}"),
     );
-    let wanted = get_request(check, "nomad-csi-check-no-such-group", &[]);
+    let desired = get_request(check, "nomad-csi-check-no-such-group", &[]);
     check
-        .call_refused(wanted, NOT_FOUND, "the group snapshot does not exist")
+        .call_refused(desired, NOT_FOUND, "the group snapshot does not exist")
         .await;
-    let wanted = get_request(check, "", &[]);
+    let desired = get_request(check, "", &[]);
     check
-        .call_refused(wanted, INVALID, "group_snapshot_id is required")
+        .call_refused(desired, INVALID, "group_snapshot_id is required")
         .await;
     let wrong_members = ["nomad-csi-check-no-such-snapshot".to_owned()];
-    let wanted = get_request(check, &group.group_snapshot_id, &wrong_members);
-    if check.call(wanted).await.is_ok() {
+    let desired = get_request(check, &group.group_snapshot_id, &wrong_members);
+    if check.call(desired).await.is_ok() {
         let rule = "INVALID_ARGUMENT: snapshot_ids does not match the members";
         check.advise(false, rule, "OK");
     }
@@ -268,11 +268,11 @@ async fn get(check: &mut Check<'_>) -> CheckResult {
 async fn restore(check: &mut Check<'_>) -> CheckResult {
     let group = group(check).await?;
     let ids = members(&group);
-    let mut wanted = check.create_request();
-    wanted.volume_content_source = ids.first().map(|id| from_snapshot(id));
+    let mut desired = check.create_request();
+    desired.volume_content_source = ids.first().map(|id| from_snapshot(id));
     check
         .call_ok(
-            wanted,
+            desired,
             "a member of a group snapshot can be restored like any other snapshot",
         )
         .await?;
@@ -299,12 +299,12 @@ async fn delete(check: &mut Check<'_>) -> CheckResult {
         )
         .await?;
     let ids = members(&group);
-    let wanted = request(&group.group_snapshot_id, &ids, check);
+    let desired = request(&group.group_snapshot_id, &ids, check);
     check
-        .call_ok(wanted.clone(), "the group snapshot is not in use")
+        .call_ok(desired.clone(), "the group snapshot is not in use")
         .await?;
     check
-        .call_ok(wanted, "the group snapshot is already deleted")
+        .call_ok(desired, "the group snapshot is already deleted")
         .await?;
     if check.plugin().controller_has(ControllerRpc::ListSnapshots) {
         for snapshot in &group.snapshots {
@@ -326,11 +326,11 @@ async fn delete(check: &mut Check<'_>) -> CheckResult {
 async fn member(check: &mut Check<'_>) -> CheckResult {
     let group = group(check).await?;
     let ids = members(&group);
-    let wanted = DeleteSnapshotRequest {
+    let desired = DeleteSnapshotRequest {
         snapshot_id: ids.first().cloned().unwrap_or_default(),
         secrets: check.secrets(),
     };
     let because = "the snapshot is a member of a group snapshot";
-    check.call_refused(wanted, INVALID, because).await;
+    check.call_refused(desired, INVALID, because).await;
     Ok(())
 }

@@ -83,32 +83,32 @@ fn request(check: &Check<'_>, volume_id: &str) -> ControllerModifyVolumeRequest 
 }
 
 async fn arguments(check: &mut Check<'_>) -> CheckResult {
-    let wanted = request(check, "");
+    let desired = request(check, "");
     check
-        .call_refused(wanted, INVALID, "volume_id is required")
+        .call_refused(desired, INVALID, "volume_id is required")
         .await;
     let volume = check.new_volume().await?;
-    let wanted = request(check, &volume.volume_id);
+    let desired = request(check, &volume.volume_id);
     let because = "the mutable parameter does not exist";
-    check.call_refused(wanted, INVALID, because).await;
+    check.call_refused(desired, INVALID, because).await;
     Ok(())
 }
 
 async fn unknown(check: &mut Check<'_>) -> CheckResult {
-    let wanted = request(check, "nomad-csi-check-no-such-volume");
+    let desired = request(check, "nomad-csi-check-no-such-volume");
     // The parameter is unknown too.
     let codes = [StatusCode::NotFound, StatusCode::InvalidArgument];
     check
-        .call_refused(wanted, &codes, "the volume does not exist")
+        .call_refused(desired, &codes, "the volume does not exist")
         .await;
     Ok(())
 }
 
 async fn create(check: &mut Check<'_>) -> CheckResult {
-    let mut wanted = check.create_request();
-    wanted.mutable_parameters = unknown_parameter();
+    let mut desired = check.create_request();
+    desired.mutable_parameters = unknown_parameter();
     let because = "the mutable parameter does not exist";
-    check.call_refused(wanted, INVALID, because).await;
+    check.call_refused(desired, INVALID, because).await;
     Ok(())
 }
 
@@ -121,12 +121,12 @@ fn valid_request(check: &Check<'_>, volume_id: &str) -> ControllerModifyVolumeRe
 
 /// Sends valid values twice, then valid values together with an unknown parameter.
 async fn check_modification(check: &mut Check<'_>, id: &str) -> CheckResult {
-    let wanted = valid_request(check, id);
+    let desired = valid_request(check, id);
     let because = "the volume exists and the plugin supports the parameters";
-    check.call_ok(wanted.clone(), because).await?;
+    check.call_ok(desired.clone(), because).await?;
     let because = "the volume already has these values";
-    check.call_ok(wanted.clone(), because).await?;
-    let mut mixed = wanted;
+    check.call_ok(desired.clone(), because).await?;
+    let mut mixed = desired;
     mixed.mutable_parameters.extend(unknown_parameter());
     let because = "one of the parameters does not exist";
     check.call_refused(mixed, INVALID, because).await;
@@ -139,10 +139,10 @@ async fn volume(check: &mut Check<'_>) -> CheckResult {
 }
 
 async fn create_with(check: &mut Check<'_>) -> CheckResult {
-    let mut wanted = check.create_request();
-    wanted.mutable_parameters = check.options().mutable_parameters.clone();
+    let mut desired = check.create_request();
+    desired.mutable_parameters = check.options().mutable_parameters.clone();
     let because = "the plugin supports the parameters";
-    let created = check.call_ok(wanted, because).await?;
+    let created = check.call_ok(desired, because).await?;
     let volume = created.volume.unwrap_or_default();
     check_modification(check, &volume.volume_id).await
 }

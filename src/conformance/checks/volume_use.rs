@@ -36,7 +36,7 @@ impl VolumeUse {
         }
     }
 
-    /// Whether `total` is the size of the volume's own file system. A directory on a shared file
+    /// Returns whether `total` is the size of the volume's own file system. A directory on a shared file
     /// system has the size of that, which says nothing about the volume.
     pub(super) fn has_own_size(&self, total: u64) -> bool {
         let capacity = u64::try_from(self.volume.capacity_bytes).unwrap_or_default();

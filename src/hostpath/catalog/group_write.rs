@@ -1,7 +1,7 @@
 //! Group commit: changes that wait at the same moment share one durable transaction.
 //!
 //! A caller queues its change. If nothing is being written, it writes every change that waits, its
-//! own included. Callers that arrive meanwhile wait for the next write. So a single caller writes on
+//! own included. Callers that arrive in the meantime wait for the next write. So a single caller writes on
 //! its own thread, and many callers share the syncs of one transaction.
 //!
 //! A change is answered when its transaction is on the disk. If the transaction fails, all its

@@ -21,11 +21,11 @@ mod volumes;
 
 pub(super) use database::Catalog;
 pub(super) use records::{
-    Attachment, Backing, Content, ContentSource, DeviceNumber, GroupRecord, PathRecord,
-    RecordState, RequestedVolume, SnapshotRecord, VolumeRecord,
+    Attachment, Backing, CatalogVolume, Content, ContentSource, DeviceNumber, GroupRecord,
+    PathRecord, RecordState, RequestedVolume, SnapshotRecord,
 };
 pub(super) use store::CatalogError;
-pub(super) use volumes::Limits;
+pub(super) use volumes::CatalogLimits;
 
 #[cfg(test)]
 mod power_loss_tests;

@@ -7,7 +7,7 @@ use std::panic::AssertUnwindSafe;
 use futures_util::FutureExt as _;
 
 use super::database::Catalog;
-use super::records::{Content, PathRecord, RecordState, RequestedVolume, VolumeRecord};
+use super::records::{CatalogVolume, Content, PathRecord, RecordState, RequestedVolume};
 use super::store::builder;
 use crate::volume_capability::{AccessMode, VolumeCapability};
 use nomad_csi_testing::crash_disk::{CrashDisk, DiskOperation, SeededRng, lose_power_at};
@@ -16,7 +16,7 @@ const VOLUMES: usize = 5;
 const CHANGES: usize = 40;
 
 /// Every volume with its staging and target paths.
-type Contents = BTreeMap<String, (VolumeRecord, BTreeMap<String, PathRecord>)>;
+type Contents = BTreeMap<String, (CatalogVolume, BTreeMap<String, PathRecord>)>;
 
 /// A run on a disk: its operations, and the contents after each answered change.
 struct Run {
@@ -26,8 +26,8 @@ struct Run {
     contents: Vec<Contents>,
 }
 
-fn volume(number: usize, state: RecordState) -> VolumeRecord {
-    VolumeRecord {
+fn volume(number: usize, state: RecordState) -> CatalogVolume {
+    CatalogVolume {
         id: format!("id-{number}"),
         name: format!("name-{number}"),
         state,

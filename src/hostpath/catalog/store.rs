@@ -11,7 +11,7 @@ use redb::backends::FileBackend;
 use redb::{Builder, Database, ReadableTable as _, WriteTransaction};
 use serde::Serialize;
 
-use super::records::{Backing, VolumeRecord};
+use super::records::{Backing, CatalogVolume};
 use super::tables::{self, META, VOLUMES};
 use nomad_csi_model::private::{self, NotPrivate};
 use nomad_csi_ports::contained;
@@ -27,9 +27,9 @@ const CACHE_BYTES: usize = 4 << 20;
 pub(crate) struct CatalogError {
     /// The reason.
     pub(crate) message: String,
-    /// Whether the disk or its quota is full.
+    /// True if the disk or its quota is full.
     pub(crate) is_full: bool,
-    /// Whether another process has the file open.
+    /// True if another process has the file open.
     pub(crate) is_in_use: bool,
     is_poisoned: bool,
 }
@@ -191,7 +191,7 @@ pub(super) fn begin(database: &Database) -> Result<WriteTransaction, CatalogErro
 /// they created it.
 fn rewrite_volumes(transaction: &WriteTransaction) -> Result<(), CatalogError> {
     let mut volumes = transaction.open_table(VOLUMES)?;
-    let mut records: Vec<VolumeRecord> = vec![];
+    let mut records: Vec<CatalogVolume> = vec![];
     for entry in volumes.iter()? {
         records.push(decode(entry?.1.value())?);
     }

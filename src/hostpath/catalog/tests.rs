@@ -8,12 +8,12 @@ use std::sync::{Arc, mpsc};
 
 use super::database::Catalog;
 use super::records::{
-    Attachment, Backing, Content, ContentSource, DeviceNumber, GroupRecord, PathRecord,
-    RecordState, RequestedVolume, SnapshotRecord, VolumeRecord,
+    Attachment, Backing, CatalogVolume, Content, ContentSource, DeviceNumber, GroupRecord,
+    PathRecord, RecordState, RequestedVolume, SnapshotRecord,
 };
 use super::store::{CatalogError, FORMAT, begin, damaged, encode, open_database};
 use super::tables::{META, NAMES, VOLUMES};
-use super::volumes::Limits;
+use super::volumes::CatalogLimits;
 use crate::volume_capability::{AccessMode, VolumeCapability};
 use nomad_csi_ports::FileSystem;
 
@@ -23,8 +23,8 @@ fn volume_capability() -> VolumeCapability {
     capability
 }
 
-fn record(id: &str, name: &str, state: RecordState) -> VolumeRecord {
-    VolumeRecord {
+fn record(id: &str, name: &str, state: RecordState) -> CatalogVolume {
+    CatalogVolume {
         id: id.to_owned(),
         name: name.to_owned(),
         state,
@@ -50,7 +50,7 @@ fn target() -> PathRecord {
     }
 }
 
-fn ids(records: &[VolumeRecord]) -> Vec<&str> {
+fn ids(records: &[CatalogVolume]) -> Vec<&str> {
     records.iter().map(|record| record.id.as_str()).collect()
 }
 
@@ -94,7 +94,7 @@ fn records_survive_a_reopening() {
     let volume = record("1", "a", RecordState::Creating);
     catalog.put_volume(&volume).unwrap();
     assert_eq!(ids(&catalog.unfinished_volumes().unwrap()), ["1"]);
-    let volume = VolumeRecord {
+    let volume = CatalogVolume {
         state: RecordState::Ready,
         ..volume
     };
@@ -299,16 +299,16 @@ fn totals_follow_the_states_of_volumes() {
         .put_volume(&sized("2", RecordState::Ready, 70))
         .unwrap();
     assert_eq!(catalog.provisioned_bytes().unwrap(), 170);
-    let attached = |id: &str| VolumeRecord {
+    let attached = |id: &str| CatalogVolume {
         attachment: Some(Attachment {
             capability: volume_capability(),
             read_only: false,
         }),
         ..sized(id, RecordState::Ready, 100)
     };
-    let one_attached = Limits {
+    let one_attached = CatalogLimits {
         attached: Some(1),
-        ..Limits::default()
+        ..CatalogLimits::default()
     };
     let put_attached = |id| catalog.put_volume_within(&attached(id), one_attached);
     assert!(put_attached("1").unwrap());
@@ -319,9 +319,9 @@ fn totals_follow_the_states_of_volumes() {
         .put_volume(&sized("1", RecordState::Ready, 100))
         .unwrap();
     assert_eq!(catalog.attached_count().unwrap(), 0);
-    let most_bytes = |most| Limits {
+    let most_bytes = |most| CatalogLimits {
         provisioned_bytes: Some(most),
-        ..Limits::default()
+        ..CatalogLimits::default()
     };
     let put_within = |bytes, most| {
         let volume = sized("2", RecordState::Ready, bytes);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use redb::{ReadableTable as _, WriteTransaction};
 
 use super::database::Catalog;
-use super::records::{PathRecord, RecordState, VolumeRecord};
+use super::records::{CatalogVolume, PathRecord, RecordState};
 use super::store::{CatalogError, damaged, decode, encode, key_after};
 use super::tables::{META, NAMES, PATHS, UNFINISHED, VOLUMES};
 
@@ -18,12 +18,12 @@ const ATTACHED: &str = "attached";
 
 impl Catalog {
     /// Returns the volume with this ID, in any state.
-    pub(crate) fn volume(&self, id: &str) -> Result<Option<VolumeRecord>, CatalogError> {
+    pub(crate) fn volume(&self, id: &str) -> Result<Option<CatalogVolume>, CatalogError> {
         self.record(VOLUMES, id)
     }
 
     /// Returns the volume that owns this name.
-    pub(crate) fn volume_by_name(&self, name: &str) -> Result<Option<VolumeRecord>, CatalogError> {
+    pub(crate) fn volume_by_name(&self, name: &str) -> Result<Option<CatalogVolume>, CatalogError> {
         match self.text(NAMES, name)? {
             Some(id) => self.volume(&id),
             None => Ok(None),
@@ -47,14 +47,14 @@ impl Catalog {
         &self,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<(Vec<VolumeRecord>, bool), CatalogError> {
+    ) -> Result<(Vec<CatalogVolume>, bool), CatalogError> {
         use std::ops::Bound::{Excluded, Unbounded};
         self.read(|transaction| {
             let volumes = transaction.open_table(VOLUMES)?;
             let start = after.map_or(Unbounded, Excluded);
             let mut page = vec![];
             for entry in volumes.range::<&str>((start, Unbounded))? {
-                let record: VolumeRecord = decode(entry?.1.value())?;
+                let record: CatalogVolume = decode(entry?.1.value())?;
                 if record.state != RecordState::Ready {
                     continue;
                 }
@@ -68,7 +68,7 @@ impl Catalog {
     }
 
     /// Returns the volumes whose creation or deletion is unfinished.
-    pub(crate) fn unfinished_volumes(&self) -> Result<Vec<VolumeRecord>, CatalogError> {
+    pub(crate) fn unfinished_volumes(&self) -> Result<Vec<CatalogVolume>, CatalogError> {
         self.read(|transaction| {
             let unfinished = transaction.open_table(UNFINISHED)?;
             let volumes = transaction.open_table(VOLUMES)?;
@@ -86,30 +86,30 @@ impl Catalog {
     }
 
     /// Writes a volume. A new record reserves its name, `Deleting` releases it.
-    pub(crate) fn put_volume(&self, record: &VolumeRecord) -> Result<(), CatalogError> {
+    pub(crate) fn put_volume(&self, record: &CatalogVolume) -> Result<(), CatalogError> {
         let record = record.clone();
-        self.write(move |transaction| put(transaction, &record, Limits::default()).map(drop))
+        self.write(move |transaction| put(transaction, &record, CatalogLimits::default()).map(drop))
     }
 
     /// Writes a volume within limits. Changes nothing and returns `false` if it exceeds one.
     pub(crate) fn put_volume_within(
         &self,
-        record: &VolumeRecord,
-        limits: Limits,
+        record: &CatalogVolume,
+        limits: CatalogLimits,
     ) -> Result<bool, CatalogError> {
         let record = record.clone();
         self.write(move |transaction| put(transaction, &record, limits))
     }
 
     /// Removes all records of a volume.
-    pub(crate) fn remove_volume(&self, record: &VolumeRecord) -> Result<(), CatalogError> {
+    pub(crate) fn remove_volume(&self, record: &CatalogVolume) -> Result<(), CatalogError> {
         let record = record.clone();
         self.write(move |transaction| remove(transaction, &record))
     }
 
     /// Removes all records of a volume whose data was removed from `directory`, with the next
     /// transaction. After a crash before that, the next start removes them.
-    pub(crate) fn remove_volume_later(&self, record: VolumeRecord, directory: Arc<OwnedFd>) {
+    pub(crate) fn remove_volume_later(&self, record: CatalogVolume, directory: Arc<OwnedFd>) {
         self.write_later(directory, move |transaction| remove(transaction, &record));
     }
 
@@ -148,7 +148,7 @@ impl Catalog {
         id: &str,
         path: &str,
         record: &PathRecord,
-        volume: Option<&VolumeRecord>,
+        volume: Option<&CatalogVolume>,
     ) -> Result<(), CatalogError> {
         let bytes = encode(record)?;
         let (id, path, volume) = (id.to_owned(), path.to_owned(), volume.cloned());
@@ -156,7 +156,7 @@ impl Catalog {
             let mut paths = transaction.open_table(PATHS)?;
             paths.insert((id.as_str(), path.as_str()), bytes.as_slice())?;
             if let Some(volume) = &volume {
-                put(transaction, volume, Limits::default())?;
+                put(transaction, volume, CatalogLimits::default())?;
             }
             Ok(())
         })
@@ -189,7 +189,7 @@ impl Catalog {
 
 /// The largest totals that a write may reach by raising them; `None` means no limit.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Limits {
+pub(crate) struct CatalogLimits {
     /// The bytes that all volumes together may use.
     pub(crate) provisioned_bytes: Option<u64>,
     /// The number of attached volumes.
@@ -198,12 +198,12 @@ pub(crate) struct Limits {
 
 fn put(
     transaction: &WriteTransaction,
-    record: &VolumeRecord,
-    limits: Limits,
+    record: &CatalogVolume,
+    limits: CatalogLimits,
 ) -> Result<bool, CatalogError> {
     let id = record.id.as_str();
     let mut volumes = transaction.open_table(VOLUMES)?;
-    let before: Option<VolumeRecord> = match volumes.get(id)? {
+    let before: Option<CatalogVolume> = match volumes.get(id)? {
         Some(bytes) => Some(decode(bytes.value())?),
         None => None,
     };
@@ -230,7 +230,7 @@ fn put(
     Ok(true)
 }
 
-fn remove(transaction: &WriteTransaction, record: &VolumeRecord) -> Result<(), CatalogError> {
+fn remove(transaction: &WriteTransaction, record: &CatalogVolume) -> Result<(), CatalogError> {
     let id = record.id.as_str();
     let mut names = transaction.open_table(NAMES)?;
     let owner = names.get(record.name.as_str())?;
@@ -242,7 +242,7 @@ fn remove(transaction: &WriteTransaction, record: &VolumeRecord) -> Result<(), C
     let mut volumes = transaction.open_table(VOLUMES)?;
     let before = volumes.remove(id)?;
     let before = before.map(|bytes| decode(bytes.value())).transpose()?;
-    update_totals(transaction, before.as_ref(), None, Limits::default())?;
+    update_totals(transaction, before.as_ref(), None, CatalogLimits::default())?;
     transaction
         .open_table(PATHS)?
         .retain_in((id, "")..(key_after(id).as_str(), ""), |_, _| false)?;
@@ -253,12 +253,12 @@ fn remove(transaction: &WriteTransaction, record: &VolumeRecord) -> Result<(), C
 /// limit.
 fn update_totals(
     transaction: &WriteTransaction,
-    before: Option<&VolumeRecord>,
-    now: Option<&VolumeRecord>,
-    limits: Limits,
+    before: Option<&CatalogVolume>,
+    now: Option<&CatalogVolume>,
+    limits: CatalogLimits,
 ) -> Result<bool, CatalogError> {
     let totals =
-        |record: Option<&VolumeRecord>| record.map(VolumeRecord::totals).unwrap_or_default();
+        |record: Option<&CatalogVolume>| record.map(CatalogVolume::totals).unwrap_or_default();
     let (before, now) = (totals(before), totals(now));
     if before == now {
         return Ok(true);

@@ -95,14 +95,14 @@ capabilities! {
 pub(crate) struct PluginCapabilities {
     /// The removed capabilities.
     pub(crate) without: BTreeSet<PluginCapability>,
-    /// Whether volumes are attached before use (`--attach`).
+    /// True if volumes are attached before use (`--attach`).
     pub(crate) requires_attachment: bool,
-    /// Whether volumes have a topology (`--topology`).
+    /// True if volumes have a topology (`--topology`).
     pub(crate) has_topology: bool,
 }
 
 impl PluginCapabilities {
-    /// Whether the plugin has this capability.
+    /// Returns whether the plugin has this capability.
     pub(crate) fn has(&self, capability: PluginCapability) -> bool {
         let needs_attachment = matches!(
             capability,
@@ -120,7 +120,7 @@ impl PluginCapabilities {
         base.is_none_or(|base| self.has(base)) && !self.without.contains(&capability)
     }
 
-    /// Whether the plugin answers this RPC.
+    /// Returns whether the plugin answers this RPC.
     pub(crate) fn supports_rpc(&self, rpc: &str) -> bool {
         let has = |capability| self.has(capability);
         let controller = has(PluginCapability::Controller);

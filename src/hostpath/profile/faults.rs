@@ -73,7 +73,7 @@ impl Fault {
         })
     }
 
-    /// Whether the fault applies to this RPC.
+    /// Returns whether the fault applies to this RPC.
     pub(crate) fn matches_rpc(&self, rpc: &str) -> bool {
         self.rpc == "*" || self.rpc == rpc
     }

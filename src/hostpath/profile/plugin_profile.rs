@@ -86,7 +86,7 @@ impl DefaultBacking {
 pub struct PluginProfile {
     pub(crate) capabilities: PluginCapabilities,
     pub(crate) backing: DefaultBacking,
-    /// Whether volumes may be larger together than the file system.
+    /// True if volumes may be larger together than the file system.
     pub(crate) overcommit: bool,
     /// How many volumes may be attached at the same time.
     pub(crate) attach_limit: Option<u32>,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tonic::{Request, Response, Status, async_trait};
 
-use crate::catalog::{ContentSource, VolumeRecord};
+use crate::catalog::{CatalogVolume, ContentSource};
 use crate::error::{
     GetCapacityError, GetSnapshotError, GetVolumeError, HostError, InvalidArgument, InvalidToken,
     ListSnapshotsError, ListVolumesError, ValidateVolumeError, VolumeNotFound,
@@ -108,7 +108,7 @@ impl Controller for ControllerService {
                 Ok::<_, ListVolumesError>((records, last))
             })
             .await?;
-        let entry = |record: &VolumeRecord| proto::list_volumes_response::Entry {
+        let entry = |record: &CatalogVolume| proto::list_volumes_response::Entry {
             volume: Some(self.volume(record)),
             status: Some(proto::list_volumes_response::VolumeStatus {
                 published_node_ids: self.nodes_of(record),
@@ -448,7 +448,7 @@ impl ControllerService {
     }
 
     /// Builds CSI's message. A directory has no size, so its capacity is 0 (unknown).
-    fn volume(&self, record: &VolumeRecord) -> proto::Volume {
+    fn volume(&self, record: &CatalogVolume) -> proto::Volume {
         proto::Volume {
             capacity_bytes: wire_bytes(record.content.bytes),
             volume_id: record.id.clone(),
@@ -460,7 +460,7 @@ impl ControllerService {
         }
     }
 
-    fn nodes_of(&self, record: &VolumeRecord) -> Vec<String> {
+    fn nodes_of(&self, record: &CatalogVolume) -> Vec<String> {
         let is_reported =
             self.0.has(PluginCapability::PublishedNodes) && record.attachment.is_some();
         is_reported
@@ -475,7 +475,7 @@ impl ControllerService {
         &self,
         request: &proto::ValidateVolumeCapabilitiesRequest,
         capabilities: &[VolumeCapability],
-        record: &VolumeRecord,
+        record: &CatalogVolume,
     ) -> Option<String> {
         if !self.0.has(PluginCapability::Confirm) {
             return Some("this plugin does not confirm capabilities".to_owned());

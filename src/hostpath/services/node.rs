@@ -7,7 +7,7 @@ use tonic::{Request, Response, Status, async_trait};
 use crate::error::{InvalidArgument, StorageHealthError};
 use crate::plugin::Plugin;
 use crate::profile::PluginCapability;
-use crate::request::{self, PublishRequest, StageRequest};
+use crate::request::{self, PublishRequest, StageCall};
 use crate::topology;
 use crate::volumes;
 
@@ -26,7 +26,7 @@ impl Node for NodeService {
         &self,
         request: Request<proto::NodeStageVolumeRequest>,
     ) -> Result<Response<proto::NodeStageVolumeResponse>, Status> {
-        let request = StageRequest::parse(request.get_ref())?;
+        let request = StageCall::parse(request.get_ref())?;
         let work = move |plugin: &Arc<Plugin>| volumes::stage(plugin, request);
         self.0.call(work).await?;
         Ok(Response::new(proto::NodeStageVolumeResponse {}))

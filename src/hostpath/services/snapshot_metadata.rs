@@ -4,7 +4,7 @@
 //! Allocated blocks are those outside the holes of the file. Changed blocks are found by comparing
 //! allocated ranges, so the result is exact. Both streams contain ascending ranges that do not
 //! touch. A stream has at least one message, which reports type and size. The files stay open
-//! during the stream, so a snapshot may be deleted meanwhile.
+//! during the stream, so a snapshot may be deleted in the meantime.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::volume::Volume;
-use crate::catalog::{Attachment, Limits};
+use crate::catalog::{Attachment, CatalogLimits};
 use crate::error::{
     ConflictingUse, ControllerPublishError, ControllerUnpublishError, HostError, InUse,
     InvalidArgument, NodeNotFound, ResourceExhausted,
@@ -49,9 +49,9 @@ pub(crate) fn attach(
         None => {}
     }
     volume.record.attachment = Some(requested);
-    let limits = Limits {
+    let limits = CatalogLimits {
         attached: plugin.profile.attach_limit.map(u64::from),
-        ..Limits::default()
+        ..CatalogLimits::default()
     };
     let is_within = plugin.catalog.put_volume_within(&volume.record, limits);
     if !is_within.map_err(HostError::from)? {

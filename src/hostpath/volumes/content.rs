@@ -47,7 +47,7 @@ impl Volume {
         Ok(ContentMade::Now)
     }
 
-    /// Whether the first mount of the volume is complete. Only then may a caller use it.
+    /// Returns whether the first mount of the volume is complete. Only then may a caller use it.
     pub(crate) fn is_prepared(&self) -> bool {
         self.backing() == Backing::Block || self.record.content.is_prepared
     }
@@ -57,7 +57,7 @@ impl Volume {
         content.file_system.map_or(0, |_| content.bytes)
     }
 
-    /// Whether an interrupted staging already made the file of a blank volume. Refuses a file with
+    /// Returns whether an interrupted staging already made the file of a blank volume. Refuses a file with
     /// other content, and a file that a device uses.
     fn has_made_file<E>(&self) -> Result<bool, E>
     where

@@ -14,7 +14,9 @@ use super::freeze::{self, CopyError, CopySource};
 use super::parameters::{self, ContentRequest};
 use super::space::provision;
 use super::volume::Volume;
-use crate::catalog::{Backing, Content, ContentSource, RecordState, RequestedVolume, VolumeRecord};
+use crate::catalog::{
+    Backing, CatalogVolume, Content, ContentSource, RecordState, RequestedVolume,
+};
 use crate::error::{
     CreateVolumeError, HostError, InvalidArgument, NameTaken, ResourceExhausted, SnapshotNotFound,
     TooLarge,
@@ -37,7 +39,7 @@ enum OpenSource {
 pub(crate) fn create(
     plugin: &Arc<Plugin>,
     request: CreateRequest,
-) -> Result<VolumeRecord, CreateVolumeError> {
+) -> Result<CatalogVolume, CreateVolumeError> {
     let _operation = plugin.begin_operation(OperationKey::Name(request.name.clone()))?;
     let known = plugin.catalog.volume_by_name(&request.name);
     match known.map_err(HostError::from)? {
@@ -57,7 +59,7 @@ pub(crate) fn create(
         &request,
         source.as_ref().map(|(_, content)| *content),
     )?;
-    let record = VolumeRecord {
+    let record = CatalogVolume {
         id: plugin.host.ids.uuid(),
         name: request.name,
         state: RecordState::Ready,
@@ -78,10 +80,10 @@ pub(crate) fn create(
 /// Creates a volume with the data of its source.
 fn create_copy(
     plugin: &Arc<Plugin>,
-    record: &VolumeRecord,
+    record: &CatalogVolume,
     open_source: OpenSource,
 ) -> Result<(), CreateVolumeError> {
-    let creating = VolumeRecord {
+    let creating = CatalogVolume {
         state: RecordState::Creating,
         ..record.clone()
     };
@@ -99,7 +101,7 @@ fn create_copy(
 /// Undoes an unfinished creation of an earlier call, and thaws its source.
 fn undo_earlier_creation(
     plugin: &Arc<Plugin>,
-    record: &VolumeRecord,
+    record: &CatalogVolume,
 ) -> Result<(), CreateVolumeError> {
     if let Some(ContentSource::Volume(source)) = &record.requested.source {
         // The lock prevents thawing a volume that another call has frozen.
@@ -111,7 +113,7 @@ fn undo_earlier_creation(
 
 /// Undoes a failed creation to release its space. If that fails too, the next call with this name
 /// or the next start does it.
-fn undo_after_failure(plugin: &Plugin, record: &VolumeRecord) {
+fn undo_after_failure(plugin: &Plugin, record: &CatalogVolume) {
     if let Err(error) = undo_creation(plugin, record) {
         tracing::warn!(volume.external_id = %record.id, %error, "cannot undo a failed creation");
     }
@@ -120,9 +122,9 @@ fn undo_after_failure(plugin: &Plugin, record: &VolumeRecord) {
 /// Returns the existing volume if it was requested with the same arguments.
 fn check_same_request(
     plugin: &Plugin,
-    record: VolumeRecord,
+    record: CatalogVolume,
     request: &CreateRequest,
-) -> Result<VolumeRecord, CreateVolumeError> {
+) -> Result<CatalogVolume, CreateVolumeError> {
     let (had, requested) = (&record.requested, &request.requested);
     let capacity = |requested: &RequestedVolume| (requested.required_bytes, requested.limit_bytes);
     let topology_requirement = request.topology.as_ref();
@@ -259,7 +261,7 @@ fn check_total(plugin: &Plugin, required: u64, backing: Backing) -> Result<(), C
 /// Writes the data.
 fn write_content(
     plugin: &Plugin,
-    record: &VolumeRecord,
+    record: &CatalogVolume,
     open_source: OpenSource,
 ) -> Result<(), CopyError> {
     let at_rest = |error| CopyError {
@@ -284,7 +286,7 @@ fn write_content(
 }
 
 /// Copies a file or directory into a new volume, and extends a file to the volume's size.
-fn copy(plugin: &Plugin, record: &VolumeRecord, from: &Path) -> Result<(), HostError> {
+fn copy(plugin: &Plugin, record: &CatalogVolume, from: &Path) -> Result<(), HostError> {
     let (id, content) = (&record.id, record.content);
     let data = plugin.data_dir(content.backing);
     let to = data.path_of(id);
@@ -305,7 +307,7 @@ fn copy(plugin: &Plugin, record: &VolumeRecord, from: &Path) -> Result<(), HostE
 }
 
 /// Removes the data and record of an unfinished creation.
-pub(crate) fn undo_creation(plugin: &Plugin, record: &VolumeRecord) -> Result<(), HostError> {
+pub(crate) fn undo_creation(plugin: &Plugin, record: &CatalogVolume) -> Result<(), HostError> {
     if record.state != RecordState::Creating {
         return Ok(());
     }

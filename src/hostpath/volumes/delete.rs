@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::mount_source;
-use crate::catalog::{Backing, RecordState, VolumeRecord};
+use crate::catalog::{Backing, CatalogVolume, RecordState};
 use crate::error::{DeleteVolumeError, HostError, InUse};
 use crate::plugin::{OperationKey, Plugin};
 
@@ -38,7 +38,7 @@ pub(crate) fn delete(plugin: &Plugin, id: &str) -> Result<(), DeleteVolumeError>
     Ok(())
 }
 
-fn has_data(plugin: &Plugin, record: &VolumeRecord) -> Result<bool, HostError> {
+fn has_data(plugin: &Plugin, record: &CatalogVolume) -> Result<bool, HostError> {
     let found = plugin.data_dir(record.content.backing).file(&record.id);
     let found = found.map_err(HostError::io("find the volume's data"))?;
     Ok(found.is_some())
@@ -47,7 +47,7 @@ fn has_data(plugin: &Plugin, record: &VolumeRecord) -> Result<bool, HostError> {
 /// Returns where a volume is in use: the node it is attached to, a mount or a device.
 fn find_use(
     plugin: &Plugin,
-    record: &VolumeRecord,
+    record: &CatalogVolume,
 ) -> Result<Option<std::path::PathBuf>, HostError> {
     if record.attachment.is_some() && record.state == RecordState::Ready {
         return Ok(Some(plugin.node_id.clone().into()));
@@ -95,8 +95,8 @@ pub(super) fn device_in_use(
     }
 }
 
-fn delete_data_and_record(plugin: &Plugin, record: VolumeRecord) -> Result<(), HostError> {
-    let record = VolumeRecord {
+fn delete_data_and_record(plugin: &Plugin, record: CatalogVolume) -> Result<(), HostError> {
+    let record = CatalogVolume {
         state: RecordState::Deleting,
         attachment: None,
         ..record

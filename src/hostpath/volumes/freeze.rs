@@ -27,14 +27,14 @@ pub(crate) struct CopySource {
     devices: Vec<PathBuf>,
     /// The device of an image that is in use without a mount that this plugin sees.
     hidden_use: Option<PathBuf>,
-    /// Whether a copy is a reflink.
+    /// True if a copy is a reflink.
     is_shared: bool,
 }
 
 /// Why a copy failed.
 pub(crate) struct CopyError {
     pub(crate) error: HostError,
-    /// Whether a file system may still be frozen. Then the record must stay, so that the next start
+    /// True if a file system may still be frozen. Then the record must stay, so that the next start
     /// thaws it.
     pub(crate) is_frozen: bool,
 }

@@ -2,14 +2,14 @@
 //!
 //! The controller looks at the data of a volume, the node also at the paths where the volume is used.
 //! Nothing here changes anything or waits for an operation, so health can be asked for at any time.
-//! What an operation changed meanwhile is not reported.
+//! What an operation changed in the meantime is not reported.
 
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::volume::{MountState, Volume};
-use crate::catalog::{Backing, PathRecord, VolumeRecord};
+use crate::catalog::{Backing, CatalogVolume, PathRecord};
 use crate::data;
 use crate::error::{GetVolumeError, HostError, ListVolumesError, VolumeNotFound};
 use crate::health::{
@@ -25,12 +25,12 @@ use nomad_csi_proto::VolumeHealth;
 const BATCH: usize = 1000;
 
 /// Returns the state of a volume's data. A blank volume has no data. Blocks.
-pub(crate) fn data_state(plugin: &Plugin, record: &VolumeRecord) -> Result<DataState, HostError> {
+pub(crate) fn data_state(plugin: &Plugin, record: &CatalogVolume) -> Result<DataState, HostError> {
     Ok(look_at_data(plugin, record)?.0)
 }
 
 /// Returns the state of a volume's data, and the bytes that are not allocated yet.
-fn look_at_data(plugin: &Plugin, record: &VolumeRecord) -> Result<(DataState, u64), HostError> {
+fn look_at_data(plugin: &Plugin, record: &CatalogVolume) -> Result<(DataState, u64), HostError> {
     let (id, content) = (&record.id, record.content);
     if content.is_blank {
         return Ok((DataState::Complete, content.bytes));
@@ -142,7 +142,7 @@ fn available_bytes(plugin: &Plugin) -> Result<u64, HostError> {
 
 fn health_of(
     plugin: &Plugin,
-    record: &VolumeRecord,
+    record: &CatalogVolume,
     available_bytes: u64,
     paths: Vec<PathFacts>,
 ) -> Result<VolumeHealth, HostError> {
@@ -164,7 +164,7 @@ fn health_of(
     })
 }
 
-/// Returns the state of each path with a record, unless an operation changes the paths meanwhile.
+/// Returns the state of each path with a record, unless an operation changes the paths in the meantime.
 fn path_facts(volume: &Volume) -> Result<Vec<PathFacts>, HostError> {
     let facts: Vec<_> = volume
         .paths

@@ -30,12 +30,12 @@ impl MountSource {
         })
     }
 
-    /// Whether `mount` shows exactly this path.
+    /// Returns whether `mount` shows exactly this path.
     pub(crate) fn is_exposed_by(&self, mount: &MountEntry) -> bool {
         mount.device == self.device && mount.root == self.root
     }
 
-    /// Whether `mount` shows this path or a part of it.
+    /// Returns whether `mount` shows this path or a part of it.
     fn is_partly_exposed_by(&self, mount: &MountEntry) -> bool {
         mount.device == self.device && mount.root.starts_with(&self.root)
     }

@@ -17,7 +17,7 @@ use nomad_csi_ports::{BlockStorageFeatures, DeviceTuning, FileSystem};
 pub(crate) struct ContentRequest<'a> {
     pub(crate) capabilities: &'a [VolumeCapability],
     pub(crate) parameters: &'a BTreeMap<String, String>,
-    /// Whether the request has a size.
+    /// True if the request has a size.
     pub(crate) has_size: bool,
     /// The format of the source, if the volume is a copy.
     pub(crate) source: Option<Content>,

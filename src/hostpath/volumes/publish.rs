@@ -134,7 +134,7 @@ fn flags(volume: &Volume, request: &PublishRequest) -> MountFlags {
     }
 }
 
-/// Whether a recorded target was requested with the same arguments.
+/// Returns whether a recorded target was requested with the same arguments.
 fn is_same_request(known: &PathRecord, request: &PublishRequest) -> bool {
     match known {
         PathRecord::Staging { .. } => false,

@@ -4,12 +4,12 @@
 //! record compares the sum, so concurrent calls cannot provision the same space. Files are measured
 //! only if space is scarce.
 
-use crate::catalog::{CatalogError, Limits, VolumeRecord};
+use crate::catalog::{CatalogError, CatalogLimits, CatalogVolume};
 use crate::error::{HostError, ResourceExhausted};
 use crate::plugin::Plugin;
 
 /// Writes the record of a volume that has `more` bytes than before, if they can be provisioned.
-pub(crate) fn provision<E>(plugin: &Plugin, record: &VolumeRecord, more: u64) -> Result<(), E>
+pub(crate) fn provision<E>(plugin: &Plugin, record: &CatalogVolume, more: u64) -> Result<(), E>
 where
     E: From<HostError> + From<ResourceExhausted>,
 {
@@ -34,15 +34,15 @@ where
 fn within_space<E>(
     plugin: &Plugin,
     more: u64,
-    attempt: impl Fn(Limits) -> Result<bool, CatalogError>,
+    attempt: impl Fn(CatalogLimits) -> Result<bool, CatalogError>,
 ) -> Result<(), E>
 where
     E: From<HostError> + From<ResourceExhausted>,
 {
     let within = |most| {
-        let limits = Limits {
+        let limits = CatalogLimits {
             provisioned_bytes: most,
-            ..Limits::default()
+            ..CatalogLimits::default()
         };
         attempt(limits).map_err(HostError::from)
     };

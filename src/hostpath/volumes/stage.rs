@@ -12,13 +12,13 @@ use crate::error::{
     StageVolumeError, UnstageVolumeError, VolumeStatsError,
 };
 use crate::plugin::Plugin;
-use crate::request::StageRequest;
+use crate::request::StageCall;
 use crate::volume_capability::VolumeCapability;
 
 use nomad_csi_ports::MountFlags;
 
 /// Implements NodeStageVolume.
-pub(crate) fn stage(plugin: &Arc<Plugin>, request: StageRequest) -> Result<(), StageVolumeError> {
+pub(crate) fn stage(plugin: &Arc<Plugin>, request: StageCall) -> Result<(), StageVolumeError> {
     let mut volume = Volume::open::<StageVolumeError>(plugin, request.volume_id)?;
     let (path, capability) = (request.staging_path, request.capability);
     volume.check_path_outside_state_dir(&path)?;

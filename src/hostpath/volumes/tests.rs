@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::create::create;
 use super::delete::delete;
-use crate::catalog::{Catalog, Content, RecordState, RequestedVolume, VolumeRecord};
+use crate::catalog::{Catalog, CatalogVolume, Content, RecordState, RequestedVolume};
 use crate::error::DeleteVolumeError;
 use crate::plugin::{Host, OperationKey, Plugin};
 use crate::profile::PluginProfile;
@@ -25,8 +25,8 @@ fn requested() -> RequestedVolume {
     }
 }
 
-fn record(state: RecordState) -> VolumeRecord {
-    VolumeRecord {
+fn record(state: RecordState) -> CatalogVolume {
+    CatalogVolume {
         id: ID.to_owned(),
         name: "a".to_owned(),
         state,

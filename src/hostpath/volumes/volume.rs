@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use super::mount_source::MountSource;
 use super::parameters;
-use crate::catalog::{Backing, DeviceNumber, PathRecord, VolumeRecord};
+use crate::catalog::{Backing, CatalogVolume, DeviceNumber, PathRecord};
 use crate::data;
 use crate::error::{FailedPrecondition, HostError, OperationPending, VolumeNotFound};
 use crate::plugin::{Operation, OperationKey, Plugin};
@@ -43,7 +43,7 @@ pub(crate) enum MountState {
 }
 
 impl MountState {
-    /// Whether this plugin made the mount.
+    /// Returns whether this plugin made the mount.
     pub(crate) fn is_of_plugin(self) -> bool {
         match self {
             Self::Volume(_) | Self::LostDevice => true,
@@ -62,7 +62,7 @@ pub(crate) enum ContentMade {
 /// A volume that exists.
 pub(crate) struct Volume {
     pub(crate) plugin: Arc<Plugin>,
-    pub(crate) record: VolumeRecord,
+    pub(crate) record: CatalogVolume,
     /// The path of its directory or file.
     pub(crate) data: PathBuf,
     /// The records of its paths.
@@ -110,7 +110,7 @@ impl Volume {
         self.record.content.backing
     }
 
-    /// Whether the volume must not be written with this capability.
+    /// Returns whether the volume must not be written with this capability.
     pub(crate) fn is_read_only(&self, capability: &VolumeCapability, requested: bool) -> bool {
         let attached = self.record.attachment.as_ref();
         requested
@@ -147,7 +147,7 @@ impl Volume {
         })
     }
 
-    /// Whether a target has the device node that this plugin bound there.
+    /// Returns whether a target has the device node that this plugin bound there.
     fn is_lost_device(&self, record: &PathRecord, target: &Path) -> Result<bool, HostError> {
         if self.backing() != Backing::Block {
             return Ok(false);
@@ -157,7 +157,7 @@ impl Volume {
         Ok(found.is_some_and(|number| number.is_of(record)))
     }
 
-    /// Whether a mount shows exactly this volume.
+    /// Returns whether a mount shows exactly this volume.
     fn is_exposed_by(
         &self,
         entry: &MountEntry,
@@ -452,7 +452,7 @@ impl Volume {
         released.map_err(HostError::io(action))
     }
 
-    /// Whether a block volume is staged: its device exists.
+    /// Returns whether a block volume is staged: its device exists.
     pub(crate) fn is_block_staged(&self, path_record: &PathRecord) -> Result<bool, HostError> {
         let is_staging = matches!(path_record, PathRecord::Staging { .. });
         let is_block = self.backing() == Backing::Block;
@@ -516,7 +516,7 @@ fn open_to_group(root: &Path, group: Option<u32>) -> Result<(), HostError> {
     data::open_to_group(root, group).map_err(HostError::io(action))
 }
 
-/// Whether a mount has at least the requested restrictions, and is read-only exactly if requested.
+/// Returns whether a mount has at least the requested restrictions, and is read-only exactly if requested.
 pub(crate) fn satisfies(found: MountFlags, requested: MountFlags) -> bool {
     found.and(requested) == found && found.read_only == requested.read_only
 }

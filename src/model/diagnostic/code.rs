@@ -20,12 +20,12 @@ macro_rules! codes {
                 match self { $(Self::$variant => $text,)* }
             }
 
-            /// What the code means and its usual cause.
+            /// Returns what the code means and its usual cause.
             pub const fn cause(self) -> &'static str {
                 match self { $(Self::$variant => $cause,)* }
             }
 
-            /// What to do about it.
+            /// Returns what to do about it.
             pub const fn remedy(self) -> &'static str {
                 match self { $(Self::$variant => $remedy,)* }
             }
@@ -603,7 +603,7 @@ codes! {
 }
 
 impl Code {
-    /// Whether a request failed because the server did not respond or had no leader.
+    /// Returns whether a request failed because the server did not respond or had no leader.
     pub fn means_server_away(self) -> bool {
         matches!(
             self,

@@ -86,7 +86,7 @@ impl Diagnostics {
         self.omitted = length.omitted;
     }
 
-    /// Whether any of them is an error.
+    /// Returns whether any of them is an error.
     pub fn has_errors(&self) -> bool {
         self.count(Severity::Error) > 0
     }
@@ -103,7 +103,7 @@ impl Diagnostics {
         self.omitted.errors + self.omitted.warnings
     }
 
-    /// Whether the list is empty.
+    /// Returns whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }

@@ -145,7 +145,7 @@ impl SourceMap {
         snippet.collect()
     }
 
-    /// Whether any character of the span is hidden.
+    /// Returns whether any character of the span is hidden.
     pub fn is_hidden(&self, span: Span) -> bool {
         let first = self.hidden_ranges_from(span).first();
         first.is_some_and(|range| range.start < span.range().end)

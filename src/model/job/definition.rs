@@ -58,7 +58,7 @@ impl Job {
     /// The only datacenter of a job that names none: all of them.
     pub const ALL_DATACENTERS: &'static str = "*";
 
-    /// Whether nodes of a datacenter may run the job.
+    /// Returns whether nodes of a datacenter may run the job.
     pub fn accepts_datacenter(&self, datacenter: &str) -> bool {
         let is_match = |pattern: &String| {
             let glob = Glob::new(pattern).map(|glob| glob.compile_matcher());

@@ -25,7 +25,7 @@ impl TaskEnvironment {
         mark.into_iter().collect()
     }
 
-    /// Whether a name or a value is what readers get instead.
+    /// Returns whether a name or a value is what readers get instead.
     pub fn is_redacted(&self) -> bool {
         self.expose()
             .any(|(name, value)| [name, value].contains(&MountOptions::REDACTED))
@@ -91,7 +91,7 @@ impl TaskConfig {
         Self((!self.is_empty()).then(mark).into_iter().collect())
     }
 
-    /// Whether a key or a value is what readers get instead.
+    /// Returns whether a key or a value is what readers get instead.
     pub fn is_redacted(&self) -> bool {
         let is_mark = |value: &serde_json::Value| value.as_str() == Some(MountOptions::REDACTED);
         let mut entries = self.0.iter();

@@ -50,7 +50,7 @@ impl TaskGroup {
         }
     }
 
-    /// Whether it runs a plugin, and uses no CSI volume itself.
+    /// Returns whether it runs a plugin, and uses no CSI volume itself.
     pub fn only_serves_plugins(&self) -> bool {
         let mut tasks = self.tasks.iter();
         tasks.any(|task| task.csi_plugin.is_some()) && !self.volumes.values().any(JobVolume::is_csi)

@@ -15,7 +15,7 @@ use crate::id::JobId;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Periodic {
-    /// Whether it does.
+    /// True if it does.
     pub is_enabled: bool,
     /// The one cron expression of the older form; empty if there is none.
     pub cron: String,
@@ -23,7 +23,7 @@ pub struct Periodic {
     pub crons: Vec<String>,
     /// The time zone of the expressions; empty for UTC.
     pub time_zone: String,
-    /// Whether a launch is left out while a job of an earlier one runs.
+    /// True if a launch is left out while a job of an earlier one runs.
     pub prohibits_overlap: bool,
 }
 

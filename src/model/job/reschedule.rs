@@ -20,7 +20,7 @@ pub struct ReschedulePolicy {
     pub delay_function: DelayFunction,
     /// The longest pause, if it grows.
     pub max_delay: Duration,
-    /// Whether there is no limit of replacements.
+    /// True if there is no limit of replacements.
     pub unlimited: bool,
 }
 

@@ -37,7 +37,7 @@ pub struct Task {
     pub kill_signal: String,
     /// When it runs; a main task has none.
     pub lifecycle: Option<Lifecycle>,
-    /// Whether the other tasks of the group end with it.
+    /// True if the other tasks of the group end with it.
     pub is_leader: bool,
     /// The volumes that it mounts.
     pub volume_mounts: Vec<VolumeMount>,
@@ -90,7 +90,7 @@ impl Task {
 pub struct Lifecycle {
     /// The moment of its start.
     pub hook: LifecycleHook,
-    /// Whether it runs as long as the main tasks.
+    /// True if it runs as long as the main tasks.
     pub is_sidecar: bool,
 }
 
@@ -102,7 +102,7 @@ pub struct VolumeMount {
     pub volume: VolumeAlias,
     /// The path in the task.
     pub destination: String,
-    /// Whether the task only reads.
+    /// True if the task only reads.
     pub read_only: bool,
     /// The propagation of mounts.
     pub propagation_mode: PropagationMode,

@@ -13,11 +13,11 @@ use crate::mount_options::MountOptions;
 pub struct JobVolume {
     /// The ID of a CSI volume, or the name of a host volume; without the index of `per_alloc`.
     pub source: String,
-    /// Whether the allocations only read.
+    /// True if the allocations only read.
     pub read_only: bool,
-    /// Whether each allocation has a volume of its own: the source with the index as a suffix.
+    /// True if each allocation has a volume of its own: the source with the index as a suffix.
     pub per_alloc: bool,
-    /// Whether an allocation stays with the volume that it had first; host volumes only.
+    /// True if an allocation stays with the volume that it had first; host volumes only.
     pub sticky: bool,
     /// What depends on the type.
     pub kind: JobVolumeKind,
@@ -42,7 +42,7 @@ pub enum JobVolumeKind {
         access_mode: Option<HostAccessMode>,
         /// The attachment mode, if the job restricts it.
         attachment_mode: Option<AttachmentMode>,
-        /// Whether the job gives mount options, which a valid job does not.
+        /// True if the job gives mount options, which a valid job does not.
         has_mount_options: bool,
     },
 }
@@ -61,7 +61,7 @@ impl JobVolumeKind {
 }
 
 impl JobVolume {
-    /// Whether the volume is of a CSI plugin.
+    /// Returns whether the volume is of a CSI plugin.
     pub const fn is_csi(&self) -> bool {
         matches!(self.kind, JobVolumeKind::Csi { .. })
     }

@@ -49,7 +49,7 @@ pub fn create_subdirectory(path: &Path) -> io::Result<bool> {
     Ok(created)
 }
 
-/// Whether other users can neither read nor enter a directory.
+/// Returns whether other users can neither read nor enter a directory.
 ///
 /// # Errors
 /// If it cannot be examined.
@@ -129,7 +129,7 @@ pub(super) fn own_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Whether this user trusts `owner`: itself, and root, who can do everything anyway.
+/// Returns whether this user trusts `owner`: itself, and root, who can do everything anyway.
 pub(super) fn is_trusted(owner: u32) -> bool {
     owner == own_user() || owner == 0
 }

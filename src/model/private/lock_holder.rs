@@ -17,13 +17,13 @@ pub struct LockProcess {
 /// Returns the holder of the lock on this file if it runs as another user; `None` also if the kernel
 /// does not show it, as from another container.
 #[cfg(target_os = "linux")]
-pub fn foreign_holder(file: &File) -> Option<LockProcess> {
+pub fn lock_owner(file: &File) -> Option<LockProcess> {
     holder(file).filter(|holder| holder.user != super::directory::own_user())
 }
 
 /// This system does not show who holds a lock.
 #[cfg(not(target_os = "linux"))]
-pub fn foreign_holder(_: &File) -> Option<LockProcess> {
+pub fn lock_owner(_: &File) -> Option<LockProcess> {
     None
 }
 
@@ -83,6 +83,6 @@ mod tests {
         assert_eq!(holder(&file), None);
         file.lock().unwrap();
         assert_eq!(holder(&file).unwrap().pid, std::process::id());
-        assert_eq!(foreign_holder(&file), None);
+        assert_eq!(lock_owner(&file), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Why a file or directory is not private: what was found, of whom, and what to do.
+//! Why a file or directory is not private: what was found, its owner, and what to do.
 
 use std::error::Error;
 use std::io;

@@ -46,7 +46,7 @@ impl SocketPeer {
         })
     }
 
-    /// Whether the process still runs. Does not block.
+    /// Returns whether the process still runs. Does not block.
     ///
     /// # Errors
     /// If the kernel does not say.
@@ -72,7 +72,7 @@ impl SocketPeer {
         start_time_in(&stat).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// Whether the process sees the processes and mounts of this process, as no task does. Blocks.
+    /// Returns whether the process sees the processes and mounts of this process, as no task does. Blocks.
     ///
     /// # Errors
     /// If it has ended, or this process may not look at it.

@@ -51,7 +51,7 @@ impl Crashes {
         }
     }
 
-    /// Whether the runner of an allocation waits for its next start.
+    /// Returns whether the runner of an allocation waits for its next start.
     pub(super) fn pauses(&self, alloc: &AllocId) -> bool {
         let crash = self.0.get(alloc);
         crash.is_some_and(|crash| crash.starts_at.is_some())

@@ -21,7 +21,7 @@ pub struct AllocRunnerDeps {
     pub clock: Arc<dyn Clock>,
     /// Jitter for pauses.
     pub ids: Arc<dyn IdSource>,
-    /// Whether tasks of `exec` may run as root.
+    /// True if tasks of `exec` may run as root.
     pub allows_root_tasks: bool,
     /// This node.
     pub node: Arc<Node>,

@@ -12,9 +12,9 @@ use nomad_csi_model::{LifecycleHook, Task};
 pub(super) struct TaskRole {
     /// When it starts; `None` for a main task.
     pub(super) hook: Option<LifecycleHook>,
-    /// Whether it runs as long as the other tasks.
+    /// True if it runs as long as the other tasks.
     pub(super) is_sidecar: bool,
-    /// Whether the other tasks end with it.
+    /// True if the other tasks end with it.
     pub(super) is_leader: bool,
 }
 
@@ -35,7 +35,7 @@ impl TaskRole {
         self.hook == Some(LifecycleHook::Poststop)
     }
 
-    /// Whether the allocation lasts as long as this task.
+    /// Returns whether the allocation lasts as long as this task.
     fn is_work(self) -> bool {
         !self.is_sidecar && !self.is_poststop()
     }
@@ -61,7 +61,7 @@ pub(super) struct TaskFacts {
     pub(super) role: TaskRole,
     /// Where it is.
     pub(super) stage: Stage,
-    /// Whether it failed.
+    /// True if it failed.
     pub(super) has_failed: bool,
 }
 
@@ -106,7 +106,7 @@ pub(super) struct DueSteps {
     pub(super) start: Vec<usize>,
     /// The tasks to stop, with the cause.
     pub(super) stop: Vec<(usize, EndCause)>,
-    /// Whether the allocation has ended: no process of it is left, and no task starts any more.
+    /// True if the allocation has ended: no process of it is left, and no task starts any more.
     pub(super) is_over: bool,
 }
 
@@ -152,7 +152,7 @@ pub(super) fn due_steps(tasks: &[TaskFacts], setup: SetupStage, wants_stop: bool
     }
 }
 
-/// Whether a task may start while the allocation runs.
+/// Returns whether a task may start while the allocation runs.
 fn is_turn(task: &TaskFacts, tasks: &[TaskFacts]) -> bool {
     let with_hook = |hook| tasks.iter().filter(move |task| task.role.hook == hook);
     let prepares = |task: &TaskFacts| match task.role.is_sidecar {

@@ -8,6 +8,7 @@
 mod collection;
 mod crashes;
 mod deps;
+mod desired;
 mod driver_check;
 mod interruption;
 mod leftovers;
@@ -29,7 +30,6 @@ mod task_plan;
 mod task_runner;
 #[cfg(test)]
 mod tests;
-mod wanted;
 
 pub use deps::AllocRunnerDeps;
 pub use interruption::interrupt_alloc;

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::super::source_comparison::loss_in_table;
-use super::super::volume_files::{Found, VolumeRecord};
+use super::super::volume_files::{Found, VolumeFile};
 use super::super::volume_manager::{MountDirectories, scan_of_all_plugins};
 use super::super::volume_steps::run_blocking;
 use nomad_csi_model::retry::RetryPolicy;
@@ -119,7 +119,7 @@ fn find_losses(
     lost.collect()
 }
 
-fn loss_of(path: &Path, record: VolumeRecord, found: Option<&MountEntry>) -> Option<Loss> {
+fn loss_of(path: &Path, record: VolumeFile, found: Option<&MountEntry>) -> Option<Loss> {
     let reason = loss_in_table(record.source.as_ref()?, path, found)?;
     let lost = match record.target {
         Some((alloc, alias)) => LostMount::Target { alloc, alias },

@@ -136,7 +136,7 @@ impl Mounting<'_> {
     async fn pause(&self, alias: &VolumeAlias, attempt: u32) {
         let begun = tokio::time::Instant::now();
         let longest = RETRY.delay(attempt, 1.0);
-        let changed = self.control.mount_may_succeed(self.alloc, alias);
+        let changed = self.control.wait_for_claim_change(self.alloc, alias);
         match timeout(longest, changed).await {
             Ok(Ok(())) if attempt == 0 => {}
             Ok(Ok(())) => sleep_until(begun + SHORTEST).await,

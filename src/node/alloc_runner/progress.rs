@@ -38,9 +38,9 @@ pub(super) struct TaskProgress {
     pub(super) stage: Stage,
     /// The CSI volumes that it mounts.
     pub(super) volumes: BTreeSet<VolumeAlias>,
-    /// Whether a run of it exists that may use them.
+    /// True if a run of it exists that may use them.
     pub(super) has_run: bool,
-    /// Whether an earlier agent began a run of it, and it is not known how far it came.
+    /// True if an earlier agent began a run of it, and it is not known how far it came.
     pub(super) has_begun: bool,
     /// What is reported of it.
     pub(super) state: TaskState,
@@ -82,9 +82,9 @@ impl TaskProgress {
 pub(super) struct AllocProgress {
     /// Its preparation.
     pub(super) setup: Setup,
-    /// Whether it must stop.
+    /// True if it must stop.
     pub(super) wants_stop: bool,
-    /// Whether it is over: nothing of it is left, and no task starts any more.
+    /// True if it is over: nothing of it is left, and no task starts any more.
     pub(super) is_over: bool,
     /// Volumes whose mount vanished, with the reason, until the server knows it.
     pub(super) lost: BTreeMap<VolumeAlias, String>,
@@ -123,7 +123,7 @@ impl AllocProgress {
         }
     }
 
-    /// Whether a task runs, or may run.
+    /// Returns whether a task runs, or may run.
     pub(super) fn may_run_tasks(&self) -> bool {
         let is_live = |task: &TaskProgress| matches!(task.stage, Stage::Starting | Stage::Started);
         self.tasks.iter().any(is_live)
@@ -200,18 +200,18 @@ impl AllocProgress {
         }
     }
 
-    /// Whether volumes have to be mounted.
+    /// Returns whether volumes have to be mounted.
     pub(super) fn is_mounting(&self) -> bool {
         matches!(self.setup, Setup::Mounting(_))
     }
 
-    /// Whether a run may use the volume.
+    /// Returns whether a run may use the volume.
     pub(super) fn is_used(&self, alias: &VolumeAlias) -> bool {
         let mut tasks = self.tasks.iter();
         tasks.any(|task| task.has_run && task.volumes.contains(alias))
     }
 
-    /// Whether a volume of the task at this position is lost.
+    /// Returns whether a volume of the task at this position is lost.
     pub(super) fn has_lost_volume(&self, position: usize) -> bool {
         let task = self.tasks.get(position);
         task.is_some_and(|task| self.lost.keys().any(|alias| task.volumes.contains(alias)))
@@ -228,19 +228,19 @@ impl AllocProgress {
         is_new
     }
 
-    /// Whether an operator cut the task at this position off from a volume.
+    /// Returns whether an operator cut the task at this position off from a volume.
     pub(super) fn is_cut_off(&self, position: usize) -> bool {
         let task = self.tasks.get(position);
         task.is_some_and(|task| !self.cut_off.is_disjoint(&task.volumes))
     }
 
-    /// Whether no run uses the volume, and none that an earlier agent began can come to use it.
+    /// Returns whether no run uses the volume, and none that an earlier agent began can come to use it.
     pub(super) fn is_free(&self, alias: &VolumeAlias) -> bool {
         let mut tasks = self.tasks.iter();
         !self.is_used(alias) && !tasks.any(|task| task.has_begun && task.volumes.contains(alias))
     }
 
-    /// Records where the volumes are mounted, unless one was lost meanwhile.
+    /// Records where the volumes are mounted, unless one was lost in the meantime.
     pub(super) fn finish_setup(&mut self, targets: MountTargets) {
         if self.lost.is_empty() {
             self.setup = Setup::Ready(Arc::new(targets));

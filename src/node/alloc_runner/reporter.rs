@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use super::desired::Desired;
 use super::progress::AllocProgress;
-use super::wanted::Wanted;
 use nomad_csi_model::retry::RetryPolicy;
 use nomad_csi_model::{AllocId, AllocReport};
 use nomad_csi_ports::ControlPlane;
@@ -26,7 +26,7 @@ pub(super) async fn report_progress(
     alloc: &AllocId,
     mut delivered: Option<AllocReport>,
     mut progress: watch::Receiver<AllocProgress>,
-    mut wanted: watch::Receiver<Wanted>,
+    mut desired: watch::Receiver<Desired>,
 ) {
     let mut failures = 0;
     loop {
@@ -48,13 +48,13 @@ pub(super) async fn report_progress(
             continue;
         };
         // The server will not accept any report of it.
-        if *wanted.borrow_and_update() == Wanted::Forgotten {
+        if *desired.borrow_and_update() == Desired::Forgotten {
             return;
         }
         tracing::warn!(alloc.id = %alloc, %error, "the report was not delivered");
         let pause = RETRY.delay(failures, 1.0);
         failures = failures.saturating_add(1);
-        let forgotten = wanted.wait_for(|wanted| *wanted == Wanted::Forgotten);
+        let forgotten = desired.wait_for(|desired| *desired == Desired::Forgotten);
         let _is_forgotten = timeout(pause, forgotten).await.is_ok();
     }
 }

@@ -39,7 +39,7 @@ pub(super) enum NextRun {
 pub(super) struct EndFacts<'a> {
     /// How the run ended.
     pub(super) end: &'a RunEnd,
-    /// Whether the task is done when it exits with status 0.
+    /// True if the task is done when it exits with status 0.
     pub(super) ends_by_itself: bool,
     /// The restarts so far.
     pub(super) window: RestartWindow,
@@ -96,7 +96,7 @@ pub(super) fn next_run(policy: &RestartPolicy, facts: &EndFacts<'_>) -> NextRun 
     }
 }
 
-/// Whether the task exited with status 0.
+/// Returns whether the task exited with status 0.
 pub(super) fn is_success(end: &RunEnd) -> bool {
     match end {
         RunEnd::Exited { code, .. } => *code == Some(0),

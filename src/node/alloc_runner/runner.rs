@@ -23,6 +23,7 @@ use super::super::published_source::check_source;
 use super::super::task_mounts::MountTargets;
 use super::super::task_record::TaskRecord;
 use super::deps::AllocRunnerDeps;
+use super::desired::Desired;
 use super::driver_check::driver_problems;
 use super::lifecycle::{DueSteps, EndCause, Stage};
 use super::mount_watch::Losses;
@@ -33,7 +34,6 @@ use super::reporter::report_progress;
 use super::task_events::Occurrence;
 use super::task_plan::{PlanContext, TaskPlan, conflict, has_own_root, user_name};
 use super::task_runner::TaskRunner;
-use super::wanted::Wanted;
 use crate::task_run::RunDriver;
 use nomad_csi_model::retry::RetryPolicy;
 use nomad_csi_model::{AllocId, TaskGroup, TaskPhase, VolumeAlias};
@@ -52,7 +52,7 @@ pub(super) async fn run_alloc(
     alloc: AssignedAlloc,
     deps: Arc<AllocRunnerDeps>,
     without_files: BTreeSet<PathBuf>,
-    wanted: watch::Receiver<Wanted>,
+    desired: watch::Receiver<Desired>,
     cut_offs: watch::Receiver<BTreeSet<VolumeAlias>>,
     losses: watch::Receiver<Losses>,
 ) {
@@ -85,11 +85,11 @@ pub(super) async fn run_alloc(
         &id,
         runner.alloc.report.clone(),
         runner.progress.subscribe(),
-        wanted.clone(),
+        desired.clone(),
     );
     let tasks = runner.take_over(without_files).await;
     let host = runner.deps.plugins.clone();
-    tokio::join!(reports, runner.run(tasks, wanted, cut_offs, losses));
+    tokio::join!(reports, runner.run(tasks, desired, cut_offs, losses));
     // Also of a task that never started.
     for plugin in plugins {
         host.tasks().note_end(&plugin, &id);
@@ -118,7 +118,7 @@ impl AllocRunner {
     async fn run(
         self,
         mut tasks: Tasks,
-        mut wanted: watch::Receiver<Wanted>,
+        mut desired: watch::Receiver<Desired>,
         mut cut_offs: watch::Receiver<BTreeSet<VolumeAlias>>,
         mut losses: watch::Receiver<Losses>,
     ) {
@@ -144,7 +144,7 @@ impl AllocRunner {
                 mounting.set(self.mount_volumes());
                 is_mounting = true;
             }
-            self.note_stop(*wanted.borrow_and_update() != Wanted::Run);
+            self.note_stop(*desired.borrow_and_update() != Desired::Run);
             let due = changes.borrow_and_update().due_steps();
             if due.is_over {
                 let now = self.deps.clock.now();
@@ -153,7 +153,7 @@ impl AllocRunner {
             self.carry_out(&due, &mut tasks);
             tokio::select! {
                 _ = changes.changed() => {}
-                () = changed(&mut wanted) => {}
+                () = changed(&mut desired) => {}
                 () = changed(&mut cut_offs) => {}
                 Some(()) = giving_back.next(), if !giving_back.is_empty() => {}
                 () = changed(&mut losses) => has_losses = true,
@@ -354,7 +354,7 @@ impl AllocRunner {
         damaged.next().map(|(_, (task, _))| task.name.clone())
     }
 
-    /// Whether it was reported that the task started and has not ended.
+    /// Returns whether it was reported that the task started and has not ended.
     fn has_started(&self, position: usize) -> bool {
         let report = self.alloc.report.as_ref();
         let name = self.group.tasks.get(position).map(|task| &task.name);

@@ -21,11 +21,11 @@ use super::super::volume_manager::MountDirectories;
 use super::collection::{MAX_ENDED, removable, remove_directories};
 use super::crashes::Crashes;
 use super::deps::AllocRunnerDeps;
+use super::desired::Desired;
 use super::leftovers::{end_unknown, end_unreadable, stop_leftovers};
 use super::mount_watch::{Losses, watch_mounts};
 use super::recovery::recover_runs;
 use super::runner::run_alloc;
-use super::wanted::Wanted;
 use crate::task_run::RunError;
 use nomad_csi_model::retry::RetryPolicy;
 use nomad_csi_model::{AllocId, VolumeAlias};
@@ -57,7 +57,7 @@ pub struct AllocRunners {
 
 /// The runner of one allocation. It is kept after its end until the list of the server does not contain it.
 struct Runner {
-    wanted: watch::Sender<Wanted>,
+    desired: watch::Sender<Desired>,
     /// The volumes from which the allocation was cut off.
     cut_offs: watch::Sender<BTreeSet<VolumeAlias>>,
     handle: AbortHandle,
@@ -202,44 +202,44 @@ impl AllocRunners {
     fn forget_others(&mut self, listed: &BTreeSet<AllocId>) {
         for (id, runner) in &self.runners {
             if !listed.contains(id) {
-                set_wanted(&runner.wanted, Wanted::Forgotten);
+                set_desired(&runner.desired, Desired::Forgotten);
             }
         }
         self.runners.retain(|_, runner| {
-            let is_forgotten = *runner.wanted.borrow() == Wanted::Forgotten;
+            let is_forgotten = *runner.desired.borrow() == Desired::Forgotten;
             !(is_forgotten && runner.handle.is_finished())
         });
         self.crashes.retain(|id| listed.contains(id));
         self.ending_unreadable.retain(|id, _| listed.contains(id));
     }
 
-    /// Starts the runners of new allocations, and sets what is wanted of the others. In this order: a plugin that must
+    /// Starts the runners of new allocations, and sets what is desired of the others. In this order: a plugin that must
     /// stop waits for the one that replaces it.
     fn follow_each(&mut self, allocs: Vec<AssignedAlloc>) {
         let mut known = vec![];
         for alloc in allocs {
-            let wanted = if alloc.wants_stop {
-                Wanted::Stop
+            let desired = if alloc.wants_stop {
+                Desired::Stop
             } else {
-                Wanted::Run
+                Desired::Run
             };
             if self.runners.contains_key(&alloc.id) {
-                known.push((alloc.id, wanted, alloc.cut_off));
+                known.push((alloc.id, desired, alloc.cut_off));
             } else if !self.crashes.pauses(&alloc.id)
                 && !self.ending_unreadable.contains_key(&alloc.id)
             {
-                self.start(alloc, wanted);
+                self.start(alloc, desired);
             }
         }
-        for (id, wanted, cut_off) in known {
+        for (id, desired, cut_off) in known {
             if let Some(runner) = self.runners.get(&id) {
-                set_wanted(&runner.wanted, wanted);
+                set_desired(&runner.desired, desired);
                 set_cut_off(&runner.cut_offs, cut_off);
             }
         }
     }
 
-    /// What runs of an allocation whose job cannot be opened runs on, or ends. Without a runner, its directories say what
+    /// Returns what runs of an allocation whose job cannot be opened runs on, or ends. Without a runner, its directories say what
     /// runs.
     fn follow_unreadable(&mut self, allocs: Vec<UnreadableAlloc>) {
         for alloc in allocs {
@@ -249,7 +249,7 @@ impl AllocRunners {
             match self.runners.get(&alloc.id) {
                 Some(runner) => {
                     if alloc.wants_stop {
-                        set_wanted(&runner.wanted, Wanted::Stop);
+                        set_desired(&runner.desired, Desired::Stop);
                     }
                     set_cut_off(&runner.cut_offs, alloc.cut_off);
                 }
@@ -263,19 +263,19 @@ impl AllocRunners {
         }
     }
 
-    fn start(&mut self, alloc: AssignedAlloc, wanted: Wanted) {
+    fn start(&mut self, alloc: AssignedAlloc, desired: Desired) {
         let id = alloc.id.clone();
         let directory = AllocDirectory::new(&self.deps.data_directory, &id);
         let without_files = self.without_files.iter();
         let without_files = without_files.filter(|run| run.starts_with(directory.path()));
         let without_files = without_files.cloned().collect();
         self.directories.insert(directory);
-        if wanted == Wanted::Run {
+        if desired == Desired::Run {
             for plugin in alloc.plugins() {
                 self.deps.plugins.tasks().note_begin(plugin, &id);
             }
         }
-        let (wanted, received) = watch::channel(wanted);
+        let (desired, received) = watch::channel(desired);
         let (cut_offs, received_cut_offs) = watch::channel(alloc.cut_off.clone());
         let handle = self.running.spawn(run_alloc(
             alloc,
@@ -286,14 +286,14 @@ impl AllocRunners {
             self.losses.subscribe(),
         ));
         let runner = Runner {
-            wanted,
+            desired,
             cut_offs,
             handle,
         };
         self.runners.insert(id, runner);
     }
 
-    /// Finds the directories of earlier agents, stops the tasks of allocations that ended meanwhile, and waits until no
+    /// Finds the directories of earlier agents, stops the tasks of allocations that ended in the meantime, and waits until no
     /// task runs that the server does not know: no claim keeps others from its volumes.
     ///
     /// # Errors
@@ -381,11 +381,11 @@ fn set_cut_off(current: &watch::Sender<BTreeSet<VolumeAlias>>, cut_off: BTreeSet
     });
 }
 
-/// Sets what is wanted. A stop is final.
-fn set_wanted(current: &watch::Sender<Wanted>, wanted: Wanted) {
+/// Sets what is desired. A stop is final.
+fn set_desired(current: &watch::Sender<Desired>, desired: Desired) {
     current.send_if_modified(|current| {
-        let is_new = *current < wanted;
-        *current = wanted.max(*current);
+        let is_new = *current < desired;
+        *current = desired.max(*current);
         is_new
     });
 }

@@ -47,9 +47,9 @@ pub(super) struct PlanContext<'a> {
     pub(super) plugins: &'a PluginDirectories,
     /// The content of `/etc/passwd`.
     pub(super) passwd: &'a str,
-    /// Whether the agent can run tasks as other users: it is root.
+    /// True if the agent can run tasks as other users: it is root.
     pub(super) may_switch_users: bool,
-    /// Whether its operator allows tasks of `exec` to run as root.
+    /// True if its operator allows tasks of `exec` to run as root.
     pub(super) allows_root_tasks: bool,
 }
 
@@ -128,7 +128,7 @@ impl TaskPlan {
         self.user.filter(|_| !self.has_own_root())
     }
 
-    /// Whether it is a task of `exec` that runs as root, which can give files of `alloc/` the rights of root.
+    /// Returns whether it is a task of `exec` that runs as root, which can give files of `alloc/` the rights of root.
     fn is_confined_root(&self) -> bool {
         may_be_refused_as_root(&self.task) && self.user.is_some_and(|user| user.uid == 0)
     }
@@ -239,7 +239,7 @@ pub(super) fn user_name(task: &Task, may_switch_users: bool) -> Option<&str> {
     }
 }
 
-/// Whether the task sees a file system of its own, in which the agent mounts the task's directories.
+/// Returns whether the task sees a file system of its own, in which the agent mounts the task's directories.
 pub(super) fn has_own_root(task: &Task) -> bool {
     task.driver == "exec"
 }

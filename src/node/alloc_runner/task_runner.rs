@@ -43,7 +43,7 @@ pub(super) struct TaskRunner {
     pub(super) position: usize,
     /// Its group.
     pub(super) group: Arc<TaskGroup>,
-    /// Whether it is done when it exits with status 0.
+    /// True if it is done when it exits with status 0.
     pub(super) ends_by_itself: bool,
     /// What it starts with, or why it cannot start.
     pub(super) plan: Result<TaskPlan, String>,

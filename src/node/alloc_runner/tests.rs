@@ -534,7 +534,7 @@ async fn an_allocation_that_the_server_forgot_is_stopped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_of_an_allocation_that_ended_on_the_server_meanwhile_is_stopped() {
+async fn a_task_of_an_allocation_that_ended_on_the_server_in_the_meantime_is_stopped() {
     let mut node = Node::new();
     node.control.assign(service(&[("web", "main")], &[]));
     node.event("web", "Started").await;

@@ -134,7 +134,7 @@ fn validation(host: &FakeHost) -> ValidateVolume {
     }
 }
 
-/// Deletes, expansions, snapshots and validations of the forwarder run on the same lane as attach and detach.
+/// Deletes, expansions, snapshots and validations of the forwarder run on the same call lock as attach and detach.
 #[tokio::test]
 async fn a_delete_does_not_run_into_an_attach() {
     let host = FakeHost::start();
@@ -179,7 +179,7 @@ async fn a_delete_does_not_run_into_an_attach() {
     assert_eq!(backend.volumes(), []);
 }
 
-/// The controller's calls for one volume are one lane, whichever node they are for.
+/// The controller's calls for one volume are one call lock, whichever node they are for.
 #[tokio::test]
 async fn an_attach_to_another_node_waits_for_the_first() {
     let host = FakeHost::start();

@@ -36,7 +36,7 @@ pub fn inherited_descriptors() -> io::Result<Vec<InheritedDescriptor>> {
         let Some(number) = number.filter(|number| *number > STANDARD) else {
             continue;
         };
-        // A descriptor that another thread has closed meanwhile is none.
+        // A descriptor that another thread has closed in the meantime is none.
         let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}"));
         if info.is_ok_and(|info| is_inherited(&info)) {
             let target = std::fs::read_link(entry.path());
@@ -50,7 +50,7 @@ pub fn inherited_descriptors() -> io::Result<Vec<InheritedDescriptor>> {
     Ok(inherited)
 }
 
-/// Whether a descriptor with this entry in `/proc/PID/fdinfo` stays open when a program is executed.
+/// Returns whether a descriptor with this entry in `/proc/PID/fdinfo` stays open when a program is executed.
 fn is_inherited(info: &str) -> bool {
     let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
     let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());

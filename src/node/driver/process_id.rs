@@ -101,7 +101,7 @@ pub(super) fn register(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::with_interest(descriptor, Interest::READABLE)
 }
 
-/// Whether the operating system reports that the process does not exist.
+/// Returns whether the operating system reports that the process does not exist.
 pub(super) fn is_no_such_process(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
 }

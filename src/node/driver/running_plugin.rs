@@ -221,7 +221,7 @@ struct RunningProcess {
 }
 
 impl RunningProcess {
-    /// Whether the process is known to have exited. Does not wait.
+    /// Returns whether the process is known to have exited. Does not wait.
     fn has_exited(&self) -> bool {
         has_ended(self.descriptor.get_ref(), Duration::ZERO).unwrap_or(false)
     }

@@ -33,7 +33,7 @@ pub(super) fn copy_file(from: &Path, to: &Path) -> io::Result<CopyMethod> {
     Ok(copied)
 }
 
-/// Whether files in `directory` can share blocks. Tries it with one block.
+/// Returns whether files in `directory` can share blocks. Tries it with one block.
 pub(super) fn shares_blocks(directory: &Path) -> bool {
     let clone_block = || {
         let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;

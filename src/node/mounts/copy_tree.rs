@@ -201,7 +201,7 @@ impl TreeCopy {
             && above.open.is_none()
         {
             let pair = parent(&source)?.zip(parent(&target)?);
-            // One that was moved meanwhile is opened from the top again.
+            // One that was moved in the meantime is opened from the top again.
             above.open = pair
                 .filter(|((_, source), (_, target))| {
                     (*source, *target) == (identity(&above.stat), above.copy)

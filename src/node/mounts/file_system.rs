@@ -53,7 +53,7 @@ pub(super) fn growable_only_unmounted() -> Vec<FileSystem> {
     kinds
 }
 
-/// Whether the file system is a kernel module. `/proc/filesystems` omits modules that are not loaded.
+/// Returns whether the file system is a kernel module. `/proc/filesystems` omits modules that are not loaded.
 fn is_module(name: &str) -> bool {
     let release = rustix::system::uname();
     let release = release.release().to_string_lossy();

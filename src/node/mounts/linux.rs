@@ -173,7 +173,7 @@ async fn run_blocking<T: Send + 'static>(
     })
 }
 
-/// Whether the path is the root of a mount. The kernel reports that without its table since Linux 5.8.
+/// Returns whether the path is the root of a mount. The kernel reports that without its table since Linux 5.8.
 fn is_mount_root(path: &Path) -> io::Result<bool> {
     use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
     match statx(CWD, path, AtFlags::NO_AUTOMOUNT, StatxFlags::TYPE) {

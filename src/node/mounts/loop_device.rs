@@ -295,7 +295,7 @@ pub(super) fn attached(path: &Path) -> io::Result<Vec<AttachedDevice>> {
             continue;
         };
         let directory = Path::new("/sys/block").join(name);
-        // Skip a device that was detached meanwhile.
+        // Skip a device that was detached in the meantime.
         let Ok(file) = std::fs::read_to_string(directory.join("loop/backing_file")) else {
             continue;
         };

@@ -97,7 +97,7 @@ fn open_bare(path: &Path) -> io::Result<Option<OwnedFd>> {
     Ok(Some(openat(&around, name, flags, Mode::empty())?))
 }
 
-/// Whether this process cannot copy the mount: it has no right to, or the mount cannot be copied.
+/// Returns whether this process cannot copy the mount: it has no right to, or the mount cannot be copied.
 fn cannot_look_below(error: &io::Error) -> bool {
     matches!(
         error.kind(),

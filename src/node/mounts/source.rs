@@ -1,4 +1,4 @@
-//! What is at a path that tasks get: identified, and held so that it cannot become something else meanwhile.
+//! What is at a path that tasks get: identified, and held so that it cannot become something else in the meantime.
 //!
 //! A mount is named by its number in the mount namespace, and by the number that the kernel never gives again
 //! (Linux 6.8). The numbers alone are not enough: an agent in another mount namespace sees the same file system under
@@ -71,7 +71,7 @@ pub(super) fn mount_of_path(path: &Path) -> io::Result<Option<MountEntry>> {
 }
 
 impl OpenedSource {
-    /// Whether an open file is the same one.
+    /// Returns whether an open file is the same one.
     ///
     /// # Errors
     /// If the file system does not respond.

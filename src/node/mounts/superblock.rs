@@ -1,7 +1,7 @@
 //! Whether a file system is still there after its mounts in this mount namespace are gone.
 //!
 //! A process can keep it with an open file, a mapping, its working directory, or a mount in another mount namespace;
-//! and so can a descriptor on its way between two processes. The kernel keeps the device of the file system meanwhile,
+//! and so can a descriptor on its way between two processes. The kernel keeps the device of the file system in the meantime,
 //! and refuses to open it exclusively: that is the answer. The processes are only looked for to name them. A
 //! file system without a device of its own, such as a directory of the host or a network file system, cannot be asked.
 
@@ -67,7 +67,7 @@ fn is_kept(mount: &MountIdentity) -> io::Result<bool> {
     Ok(matches!(opened, Err(rustix::io::Errno::BUSY)))
 }
 
-/// Whether the path is the block device with this number.
+/// Returns whether the path is the block device with this number.
 fn is_device(path: &Path, number: &str) -> bool {
     path.is_absolute()
         && fs::metadata(path).is_ok_and(|found| {
@@ -75,7 +75,7 @@ fn is_device(path: &Path, number: &str) -> bool {
         })
 }
 
-/// Whether a loop device has a file. One without is free, and must not be opened: another volume may be about to get it.
+/// Returns whether a loop device has a file. One without is free, and must not be opened: another volume may be about to get it.
 fn is_attached(number: &str) -> bool {
     let device = PathBuf::from(format!("/sys/dev/block/{number}"));
     let is_loop = fs::read_link(&device).is_ok_and(|link| {
@@ -91,7 +91,7 @@ fn device_number(device: u64) -> String {
     format!("{}:{}", major(device), minor(device))
 }
 
-/// Returns processes that use the device. One that ends meanwhile, or that may not be examined, is left out.
+/// Returns processes that use the device. One that ends in the meantime, or that may not be examined, is left out.
 fn find_processes(number: &str) -> Vec<u32> {
     let mut namespaces = BTreeSet::new();
     let mut found = BTreeSet::new();

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::call_lanes::CallLanes;
 use crate::fakes::{FakeConnector, FakeDriver, FakeObserver, FakePlugin, ProbeResponse};
+use crate::volume_call_locks::VolumeCallLocks;
 use nomad_csi_model::Health;
 use nomad_csi_ports::{PluginDirectory as _, RandomIds, SystemClock};
 use nomad_csi_testing::NothingSent;
@@ -28,7 +28,7 @@ impl TestBed {
                 plugin: plugin.clone(),
                 sockets: Mutex::default(),
             }),
-            registry: Arc::new(Registry::new(CallLanes::new("session".into()))),
+            registry: Arc::new(Registry::new(VolumeCallLocks::new("session".into()))),
             observer: Arc::default(),
             stop: CancellationToken::new(),
             plugin,

@@ -150,7 +150,7 @@ async fn a_request_that_was_decided_for_another_plugin_is_refused() {
     }
 }
 
-/// W04: a time-out is an error and never success. The lane stays busy, because the plugin may go on.
+/// W04: a time-out is an error and never success. The call lock stays busy, because the plugin may go on.
 #[tokio::test(start_paused = true)]
 async fn a_call_without_an_answer_is_an_error() {
     let host = FakeHost::start();
@@ -200,7 +200,7 @@ async fn a_step_goes_on_without_its_caller() {
     let given_up = tokio::time::timeout(Duration::from_secs(120), publish).await;
     assert!(given_up.is_err());
     host.backend.release();
-    host.registry.lanes().drain().await;
+    host.registry.call_locks().drain().await;
     assert_eq!(host.backend.targets().len(), 1);
     assert_eq!(host.events.take().len(), 1);
 }
@@ -551,8 +551,8 @@ fn faults() -> Vec<Fault> {
     refused.chain(failed).chain(others).collect()
 }
 
-/// Every fault in every step, with every reaction: nothing is left, nothing is forbidden, and no
-/// success is reported that is none.
+/// Every fault in every step, with every reaction: nothing is left, nothing is forbidden, and a
+/// failure is never reported as success.
 #[tokio::test(start_paused = true)]
 async fn every_fault_of_every_step_is_resolved() {
     for step in STEPS {

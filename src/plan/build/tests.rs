@@ -6,8 +6,8 @@ use crate::inputs::PluginState;
 use crate::merge::{Expansion, SecretsChange};
 use crate::rules::MergeRules;
 use crate::samples::{
-    READERS, WRITER, against, bytes, changes, codes, existing, inputs, observed, one, places,
-    plugin, sent, spec, wanted,
+    READERS, WRITER, against, bytes, changes, codes, desired, existing, inputs, observed, one,
+    places, plugin, sent, spec,
 };
 use crate::volume_version::VolumeVersion;
 use nomad_csi_model::{
@@ -23,7 +23,7 @@ const BOTH: [MergeRules; 2] = [MergeRules::NOMAD, MergeRules::AGENT];
 #[test]
 fn an_applied_volume_is_unchanged() {
     for rules in BOTH {
-        let planned = against(wanted(), existing(), rules);
+        let planned = against(desired(), existing(), rules);
         assert_eq!(planned.action, Action::Unchanged, "{rules:?}");
         assert_eq!(planned.expected_version, VolumeVersion::At(9));
         assert!(planned.warnings.is_empty());
@@ -38,12 +38,12 @@ fn health_is_not_compared_and_topologies_are_sets() {
         volume.schedulable = !volume.schedulable;
         volume.controllers.healthy += 1;
         volume.nodes.expected += 1;
-        let planned = against(wanted(), volume, rules);
+        let planned = against(desired(), volume, rules);
         assert_eq!(planned.action, Action::Unchanged, "{rules:?}");
         for other in [places(&["a"]), places(&["a", "b", "c"])] {
             let mut volume = existing();
             volume.topology_request = other;
-            let planned = against(wanted(), volume, rules);
+            let planned = against(desired(), volume, rules);
             assert_ne!(planned.action, Action::Unchanged, "{rules:?}");
         }
     }
@@ -53,21 +53,26 @@ fn health_is_not_compared_and_topologies_are_sets() {
 #[test]
 fn a_request_to_nomad_has_the_stored_order() {
     let there = observed(Some(existing()), plugin(|_| {}));
-    let planned = one(wanted(), &there, MergeRules::NOMAD, Purpose::Create);
+    let planned = one(desired(), &there, MergeRules::NOMAD, Purpose::Create);
     assert_eq!(sent(&planned).topology_request, places(&["b", "a"]));
-    let planned = one(wanted(), &there, MergeRules::AGENT, Purpose::Create);
-    assert_eq!(*sent(&planned), wanted());
+    let planned = one(desired(), &there, MergeRules::AGENT, Purpose::Create);
+    assert_eq!(*sent(&planned), desired());
 }
 
 #[test]
 fn a_missing_volume_is_created_or_with_an_external_id_registered() {
     let nothing = observed(None, plugin(|_| {}));
-    let create = one(wanted(), &nothing, MergeRules::NOMAD, Purpose::ByExternalId);
+    let create = one(
+        desired(),
+        &nothing,
+        MergeRules::NOMAD,
+        Purpose::ByExternalId,
+    );
     assert!(matches!(create.action, Action::Create(_)));
     assert_eq!(create.expected_version, VolumeVersion::Absent);
     let request = UnresolvedRequest {
         external_id: Some(ExternalId::new("vol-1")),
-        ..wanted()
+        ..desired()
     };
     let register = one(request, &nothing, MergeRules::NOMAD, Purpose::ByExternalId);
     assert!(matches!(register.action, Action::Register(_)));
@@ -75,7 +80,7 @@ fn a_missing_volume_is_created_or_with_an_external_id_registered() {
 
 #[test]
 fn an_update_names_the_fields_with_old_and_new() {
-    let mut request = wanted();
+    let mut request = desired();
     request.capabilities = vec![WRITER];
     request.capacity.max = bytes(3000);
     request.mount_options = Some(MountOptions {
@@ -123,7 +128,7 @@ fn hidden_flags_differ_only_by_presence() {
         });
         volume
     };
-    let mut request = wanted();
+    let mut request = desired();
     request.mount_options = Some(MountOptions {
         fs_type: String::new(),
         mount_flags: vec!["ro".into()],
@@ -137,9 +142,9 @@ fn hidden_flags_differ_only_by_presence() {
         );
     }
     for rules in BOTH {
-        let omitted = against(wanted(), hidden(&[MountOptions::REDACTED]), rules);
+        let omitted = against(desired(), hidden(&[MountOptions::REDACTED]), rules);
         assert_eq!(omitted.action, Action::Unchanged);
-        let mut none = wanted();
+        let mut none = desired();
         none.mount_options = Some(MountOptions::default());
         let lost = against(none, hidden(&[MountOptions::REDACTED]), rules);
         let expected = Change {
@@ -153,7 +158,7 @@ fn hidden_flags_differ_only_by_presence() {
 
 #[test]
 fn every_refusal_is_predicted_with_the_servers_text_and_a_span() {
-    let mut request = wanted();
+    let mut request = desired();
     request.name = Some("other".into());
     request.capabilities = vec![READERS];
     request.topology_request = places(&["c"]);
@@ -183,7 +188,7 @@ fn every_refusal_is_predicted_with_the_servers_text_and_a_span() {
 
 #[test]
 fn a_maximum_below_the_size_is_blocked_at_its_span() {
-    let mut request = wanted();
+    let mut request = desired();
     request.capacity = CapacityRange {
         min: bytes(100),
         max: bytes(500),
@@ -201,7 +206,7 @@ fn a_maximum_below_the_size_is_blocked_at_its_span() {
 
 #[test]
 fn a_minimum_above_the_size_expands() {
-    let mut request = wanted();
+    let mut request = desired();
     request.capacity = CapacityRange {
         min: bytes(1500),
         max: bytes(2000),
@@ -231,7 +236,7 @@ fn a_minimum_above_the_size_expands() {
 /// On Nomad, an update without secrets clears them; on the agent it keeps them (W20).
 #[test]
 fn an_update_that_clears_secrets_warns() {
-    let mut changed = wanted();
+    let mut changed = desired();
     changed.capacity.max = bytes(3000);
     let with = |secrets: Option<SecretRefs>| UnresolvedRequest {
         secrets,
@@ -273,7 +278,7 @@ fn an_update_that_clears_secrets_warns() {
 fn secrets_alone_are_sent_only_by_register() {
     let request = UnresolvedRequest {
         secrets: Some(SecretRefs::from(&Secrets::from_iter([("key", "value")]))),
-        ..wanted()
+        ..desired()
     };
     for rules in BOTH {
         let there = observed(Some(existing()), plugin(|_| {}));
@@ -290,10 +295,10 @@ fn a_topology_request_that_nomad_ignores_causes_a_warning() {
     let mut volume = existing();
     volume.topologies.clear();
     volume.topology_request = None;
-    let planned = against(wanted(), volume.clone(), MergeRules::NOMAD);
+    let planned = against(desired(), volume.clone(), MergeRules::NOMAD);
     assert_eq!(planned.action, Action::Unchanged);
     assert_eq!(planned.warnings[0].code, Code::PlanIgnoredField);
-    let planned = against(wanted(), volume, MergeRules::AGENT);
+    let planned = against(desired(), volume, MergeRules::AGENT);
     assert_eq!(changes(&planned)[0].field, "topology_request.required");
 }
 
@@ -301,7 +306,7 @@ fn a_topology_request_that_nomad_ignores_causes_a_warning() {
 fn a_missing_plugin_ability_blocks() {
     let registered = UnresolvedRequest {
         external_id: Some(ExternalId::new("vol-1")),
-        ..wanted()
+        ..desired()
     };
     let unhealthy = || plugin(|plugin| plugin.summary.controllers.healthy = 0);
     let node_only = || {
@@ -331,14 +336,14 @@ fn a_missing_plugin_ability_blocks() {
         (
             "missing",
             PluginState::Missing,
-            wanted(),
+            desired(),
             Some("plugin/unknown"),
         ),
-        ("not readable", PluginState::Unknown, wanted(), None),
+        ("not readable", PluginState::Unknown, desired(), None),
         (
             "unhealthy, create",
             unhealthy(),
-            wanted(),
+            desired(),
             Some("plugin/unhealthy"),
         ),
         (
@@ -350,21 +355,21 @@ fn a_missing_plugin_ability_blocks() {
         (
             "node only, create",
             node_only(),
-            wanted(),
+            desired(),
             Some("plugin/no-controller"),
         ),
         ("node only, register", node_only(), registered.clone(), None),
         (
             "no create, create",
             no_create(),
-            wanted(),
+            desired(),
             Some("plugin/unsupported"),
         ),
         ("no create, register", no_create(), registered, None),
         (
             "before its first report",
             before_first_report(),
-            wanted(),
+            desired(),
             None,
         ),
     ] {
@@ -399,17 +404,17 @@ fn a_controller_that_has_not_reported_blocks_creates() {
     });
     let observed = observed(None, started);
     let plan = |request| one(request, &observed, MergeRules::NOMAD, Purpose::ByExternalId);
-    assert_eq!(codes(&plan(wanted())), ["plugin/unhealthy"]);
+    assert_eq!(codes(&plan(desired())), ["plugin/unhealthy"]);
     let registered = UnresolvedRequest {
         external_id: Some(ExternalId::new("vol-1")),
-        ..wanted()
+        ..desired()
     };
     assert!(matches!(plan(registered).action, Action::Register(_)));
 }
 
 #[test]
 fn a_misspelt_plugin_gets_a_suggestion() {
-    let mut request = wanted();
+    let mut request = desired();
     request.plugin_id = PluginId::new("hostpaht");
     let mut there = observed(None, plugin(|_| {}));
     there.plugins = [(request.plugin_id.clone(), PluginState::Missing)].into();
@@ -422,12 +427,12 @@ fn a_misspelt_plugin_gets_a_suggestion() {
 
 #[test]
 fn counts_add_up() {
-    let mut blocked = wanted();
+    let mut blocked = desired();
     blocked.name = Some("other".into());
     let there = observed(Some(existing()), plugin(|_| {}));
-    let mut other = wanted();
+    let mut other = desired();
     other.id = VolumeId::new("new");
-    let specs = vec![spec(wanted()), spec(blocked), spec(other)];
+    let specs = vec![spec(desired()), spec(blocked), spec(other)];
     let plan = build_plan(inputs(
         specs,
         &there,
@@ -455,7 +460,7 @@ fn an_update_waits_only_if_claims_alone_prevent_it() {
         write_allocs: [AllocId::new("a1")].into(),
         ..existing()
     };
-    let mut request = wanted();
+    let mut request = desired();
     request.capabilities = vec![READERS];
     request.mount_options = Some(MountOptions {
         fs_type: "xfs".into(),
@@ -481,7 +486,7 @@ fn an_update_waits_only_if_claims_alone_prevent_it() {
             write_allocs: [].into(),
             ..in_use.clone()
         };
-        let mut request = wanted();
+        let mut request = desired();
         request.capabilities = vec![READERS];
         assert_eq!(
             codes(&against(request, left_over, rules)),
@@ -507,7 +512,7 @@ fn a_new_volume_needs_an_existing_namespace() {
         ),
     ] {
         there.namespaces = namespaces.map(|names| names.into_iter().map(Namespace::new).collect());
-        let planned = one(wanted(), &there, MergeRules::NOMAD, Purpose::ByExternalId);
+        let planned = one(desired(), &there, MergeRules::NOMAD, Purpose::ByExternalId);
         match (&planned.action, expected) {
             (Action::Create(_), None) => {}
             (Action::Blocked(reasons), Some(help)) => {

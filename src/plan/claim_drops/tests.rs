@@ -62,7 +62,7 @@ fn all_up() -> SeenNodes {
     SeenNodes::Read(vec![node("up", "ready"), node("fenced", "down")])
 }
 
-/// What stands against dropping the claims: the codes of the problems.
+/// Returns what stands against dropping the claims: the codes of the problems.
 fn against(volume: &Volume, nodes: SeenNodes, cut_off: &[&str]) -> Vec<Code> {
     let drops = ClaimDrops {
         nodes,

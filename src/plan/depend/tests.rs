@@ -1,6 +1,6 @@
 use super::*;
 use crate::action::{Action, Replace, ReplaceSteps};
-use crate::samples::{existing, spec, wanted};
+use crate::samples::{desired, existing, spec};
 use crate::volume_version::VolumeVersion;
 use nomad_csi_model::VolumeId;
 
@@ -9,7 +9,7 @@ fn request(id: &str, clone_id: Option<&str>) -> UnresolvedRequest {
         id: VolumeId::new(id),
         name: Some(format!("name of {id}")),
         clone_id: clone_id.map(str::to_owned),
-        ..wanted()
+        ..desired()
     }
 }
 

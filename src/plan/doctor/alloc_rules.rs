@@ -28,7 +28,7 @@ pub(super) fn alloc_findings(facts: &VolumeFacts<'_>) -> Vec<Finding> {
         None => Some(unknown_allocation(facts, claim)),
         Some(alloc) if alloc.client.has_ended() => Some(ended(facts, &claims, alloc)),
         Some(alloc) => match alloc.client {
-            ClientStatus::Lost | ClientStatus::Unknown => Some(unheard(facts, alloc)),
+            ClientStatus::Lost | ClientStatus::Unknown => Some(silent_node(facts, alloc)),
             ClientStatus::Pending
             | ClientStatus::Running
             | ClientStatus::Complete
@@ -78,7 +78,7 @@ fn unknown_allocation(facts: &VolumeFacts<'_>, claim: &ClaimingAlloc) -> Finding
 }
 
 /// An allocation of which the server does not hear: it is lost or unknown, and its tasks may still write.
-fn unheard(facts: &VolumeFacts<'_>, alloc: &Alloc) -> Finding {
+fn silent_node(facts: &VolumeFacts<'_>, alloc: &Alloc) -> Finding {
     let node = facts.node_name(&alloc.node_id);
     let name = facts.alloc_name(&alloc.id);
     let status = one_line(alloc.client.as_str());
@@ -141,7 +141,7 @@ fn stop_own_job(facts: &VolumeFacts<'_>, alloc: &Alloc) -> Remedy {
     stop_job(facts, &alloc.job_id, why)
 }
 
-/// What becomes of an allocation when its node is started again.
+/// Returns what becomes of an allocation when its node is started again.
 fn after_return(node: &str, alloc: &Alloc) -> String {
     let then = match alloc.desired {
         DesiredStatus::Stop | DesiredStatus::Evict => {
@@ -410,7 +410,7 @@ pub(super) fn waiting_jobs(facts: &VolumeFacts<'_>) -> Vec<Finding> {
     found.collect()
 }
 
-/// What the job waits for: a plugin, or the end of who has the volume.
+/// Returns what the job waits for: a plugin, or the end of who has the volume.
 fn wait_for_job(facts: &VolumeFacts<'_>, reason: &str) -> Remedy {
     match reason.contains("unschedulable") {
         true => wait_schedulable(facts),

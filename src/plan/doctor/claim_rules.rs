@@ -175,7 +175,7 @@ fn fence(facts: &VolumeFacts<'_>, node: &NodeId) -> Remedy {
     )
 }
 
-/// Whether an error of a plugin or of `mount` may come from a file system of another type. Only a remedy depends on it.
+/// Returns whether an error of a plugin or of `mount` may come from a file system of another type. Only a remedy depends on it.
 fn is_about_a_file_system(error: &str) -> bool {
     let error = error.to_lowercase();
     let words = [
@@ -189,7 +189,7 @@ fn is_about_a_file_system(error: &str) -> bool {
     words.iter().any(|word| error.contains(word))
 }
 
-/// Whether an error of a plugin or of the agent may come from a use of the volume that is on record nowhere. Only a
+/// Returns whether an error of a plugin or of the agent may come from a use of the volume that is on record nowhere. Only a
 /// remedy depends on it.
 fn is_about_another_use(error: &str) -> bool {
     let error = error.to_lowercase();

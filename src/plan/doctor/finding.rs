@@ -83,7 +83,7 @@ impl Rule {
         }
     }
 
-    /// Whether the rule explains a claim that is not released.
+    /// Returns whether the rule explains a claim that is not released.
     pub const fn is_about_release(self) -> bool {
         match self {
             Self::ReleaseStuck

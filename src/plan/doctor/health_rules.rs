@@ -112,7 +112,7 @@ pub(super) fn health_findings(facts: &VolumeFacts<'_>) -> Vec<Finding> {
     findings
 }
 
-/// Whether the provider's list has the volume, with what the controller reports.
+/// Returns whether the provider's list has the volume, with what the controller reports.
 fn is_listed(facts: &VolumeFacts<'_>) -> bool {
     match facts.provider {
         ProviderList::Listed(volumes) => volumes

@@ -49,11 +49,11 @@ pub struct LostInstance {
     pub node: NodeId,
     /// The allocation that runs it.
     pub alloc: AllocId,
-    /// Whether it serves the controller service.
+    /// True if it serves the controller service.
     pub is_controller: bool,
-    /// Whether it serves the node service.
+    /// True if it serves the node service.
     pub is_node: bool,
-    /// Whether it is healthy.
+    /// True if it is healthy.
     pub is_healthy: bool,
 }
 
@@ -68,9 +68,9 @@ pub struct VolumeUser {
     pub job: String,
     /// Its group; empty if it is not known.
     pub task_group: String,
-    /// Whether it only reads.
+    /// True if it only reads.
     pub read_only: bool,
-    /// Whether it gives the volume back already.
+    /// True if it gives the volume back already.
     pub is_in_release: bool,
     /// What it loses.
     pub losses: BTreeSet<Loss>,
@@ -81,7 +81,7 @@ pub struct VolumeUser {
 pub struct VolumeImpact {
     /// The volume.
     pub volume: NamespacedId,
-    /// Whether allocations that need it can be placed now, and cannot afterwards.
+    /// True if allocations that need it can be placed now, and cannot afterwards.
     pub becomes_unschedulable: bool,
     /// The allocations that lose something.
     pub users: Vec<VolumeUser>,

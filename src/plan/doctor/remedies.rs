@@ -39,7 +39,7 @@ fn volume_command(volume: &Volume, words: &str) -> String {
     format!("nomad-csi volume {verb} {id}{rest} --namespace {namespace}")
 }
 
-/// What makes the server release a claim whose allocation has ended. `is_safe` if no allocation uses the volume on
+/// Returns what makes the server release a claim whose allocation has ended. `is_safe` if no allocation uses the volume on
 /// the node. Only what works on this server is offered.
 pub(super) fn release_again(facts: &VolumeFacts<'_>, node: &NodeId, is_safe: bool) -> Vec<Remedy> {
     match facts.detach {
@@ -109,7 +109,7 @@ pub(super) fn stop_job(facts: &VolumeFacts<'_>, job: &str, why: &str) -> Remedy 
     )
 }
 
-/// Whether the scheduler's reason is about the volume: `CSI volume ID …`.
+/// Returns whether the scheduler's reason is about the volume: `CSI volume ID …`.
 pub(super) fn names_volume(reason: &str, id: &str) -> bool {
     let rest = reason
         .strip_prefix("CSI volume ")

@@ -16,13 +16,13 @@ use nomad_csi_model::{ExternalId, SetName};
 fn ledger(field: &Field, file: &UnresolvedRequest, hash: Form) -> LedgerSet {
     let name = SetName::parse("web").unwrap();
     let mut set = LedgerSet::new(name, LedgerKey::new([7; 32]));
-    let mut applied = set.key().of_wanted(file);
+    let mut applied = set.key().of_desired(file);
     let mut given = least();
     (field.write)(&mut given, Form::Given);
     let form: Option<FieldHash> = match hash {
         Form::Absent | Form::Other => None,
         Form::Empty => set.key().of_empty(&bare()).get(field.key).copied(),
-        Form::Given => set.key().of_wanted(&given).get(field.key).copied(),
+        Form::Given => set.key().of_desired(&given).get(field.key).copied(),
     };
     applied.remove(field.key);
     applied.extend(form.map(|hash| (field.key.to_owned(), hash)));
@@ -40,12 +40,12 @@ fn plan(
     set: &LedgerSet,
     rules: MergeRules,
 ) -> PlannedVolume {
-    let wanted = vec![spec(file.clone())];
-    let owned = OwnedSet::of(set, &wanted, |_| None);
+    let desired = vec![spec(file.clone())];
+    let owned = OwnedSet::of(set, &desired, |_| None);
     let observed = observed(Some(volume.clone()), plugin(|_| {}));
     let options = PlanOptions::default();
     let inputs = PlanInputs {
-        wanted,
+        desired,
         purpose: Purpose::ByExternalId,
         observed: &observed,
         rules,
@@ -62,7 +62,7 @@ fn drift(
     rules: MergeRules,
 ) -> VolumeDrift {
     let inputs = DriftInputs {
-        wanted: &[spec(file.clone())],
+        desired: &[spec(file.clone())],
         set: Some(set),
         volumes: &[(volume.key(), volume.clone())].into(),
         rules,
@@ -198,7 +198,7 @@ fn other_data_under_the_name_is_drift_of_the_external_id() {
     volume.external_id = Some(ExternalId::new("vol-2"));
     let mut named = least();
     named.external_id = Some(ExternalId::new("db"));
-    let hash = set.key().of_wanted(&named)["external_id"];
+    let hash = set.key().of_desired(&named)["external_id"];
     let with_hash = |mut set: LedgerSet| {
         let owned = set.ownership_mut(&least().key()).unwrap();
         owned.applied.insert("external_id".into(), hash);

@@ -2,7 +2,7 @@ use super::*;
 use crate::Ownership;
 use crate::provider_list::UnlistedReason;
 use crate::rules::MergeRules;
-use crate::samples::{bytes, existing, listed, spec, wanted};
+use crate::samples::{bytes, desired, existing, listed, spec};
 use nomad_csi_model::{
     CapacityRange, ExternalId, MountOptions, Secret, SecretRef, SecretRefs, SetName, VolumeRequest,
 };
@@ -23,7 +23,7 @@ fn applied(request: &UnresolvedRequest) -> LedgerSet {
 
 struct Case {
     set: Option<LedgerSet>,
-    wanted: Vec<VolumeSpec>,
+    desired: Vec<VolumeSpec>,
     found: Option<Volume>,
     ignore: BTreeSet<String>,
     rules: MergeRules,
@@ -34,8 +34,8 @@ impl Case {
     /// A volume and a file as last applied.
     fn new() -> Self {
         Self {
-            set: Some(applied(&wanted())),
-            wanted: vec![spec(wanted())],
+            set: Some(applied(&desired())),
+            desired: vec![spec(desired())],
             found: Some(existing()),
             ignore: BTreeSet::new(),
             rules: MergeRules::NOMAD,
@@ -54,7 +54,7 @@ impl Case {
             .iter()
             .map(|volume| (volume.key(), volume.clone()));
         detect_drift(&DriftInputs {
-            wanted: &self.wanted,
+            desired: &self.desired,
             set: self.set.as_ref(),
             volumes: &volumes.collect(),
             rules: self.rules,
@@ -109,9 +109,9 @@ fn a_changed_field_has_drifted_and_the_file_has_its_value_before() {
 #[test]
 fn a_change_in_the_file_only_is_pending_and_not_drift() {
     let mut case = Case::new();
-    case.wanted[0].request.capacity.max = bytes(9000);
-    case.wanted[0].request.context = Some([("a".into(), "b".into())].into());
-    case.wanted[0].request.external_id = Some(ExternalId::new("vol-1"));
+    case.desired[0].request.capacity.max = bytes(9000);
+    case.desired[0].request.context = Some([("a".into(), "b".into())].into());
+    case.desired[0].request.external_id = Some(ExternalId::new("vol-1"));
     let found = case.one();
     assert_eq!(found.state, DriftState::Unchanged);
     assert_eq!(found.pending, ["capacity_max", "external_id", "context"]);
@@ -125,7 +125,7 @@ fn a_field_changed_on_both_sides_is_compared_with_the_file() {
         (bytes(0), FileState::Omitted),
     ] {
         let mut case = Case::new().found(|volume| volume.requested_capacity.max = bytes(5000));
-        case.wanted[0].request.capacity.max = file;
+        case.desired[0].request.capacity.max = file;
         let fields = case.fields();
         assert_eq!(fields[0].file, expected);
         assert_eq!(fields[0].before, None, "only its hash is known");
@@ -136,7 +136,7 @@ fn a_field_changed_on_both_sides_is_compared_with_the_file() {
 fn ignored_drift_is_not_reported() {
     let moved = || Case::new().found(|volume| volume.requested_capacity.max = bytes(5000));
     let mut by_file = moved();
-    by_file.wanted[0].ignore = vec!["capacity_max".into()];
+    by_file.desired[0].ignore = vec!["capacity_max".into()];
     let mut by_flag = moved();
     by_flag.ignore.insert("capacity_max".into());
     for case in [by_file, by_flag] {
@@ -156,7 +156,7 @@ fn a_missing_volume_is_gone_only_if_it_was_applied() {
         };
         case.one().state
     };
-    assert_eq!(gone(Some(applied(&wanted()))), DriftState::Gone);
+    assert_eq!(gone(Some(applied(&desired()))), DriftState::Gone);
     let empty = LedgerSet::new(SetName::parse("web").unwrap(), LedgerKey::new([7; 32]));
     assert_eq!(gone(Some(empty)), DriftState::NotApplied);
     assert_eq!(gone(None), DriftState::Gone, "no ledger");
@@ -165,7 +165,7 @@ fn a_missing_volume_is_gone_only_if_it_was_applied() {
 #[test]
 fn an_owned_volume_without_a_file_is_checked() {
     let mut case = Case::new().found(|volume| volume.name = "other".into());
-    case.wanted.clear();
+    case.desired.clear();
     let fields = case.fields();
     assert_eq!(fields[0].file, FileState::Omitted);
     assert_eq!(case.one().span, None);
@@ -187,9 +187,9 @@ fn an_unapplied_volume_is_compared_with_the_file() {
 #[test]
 fn without_hashes_and_file_the_state_is_unknown() {
     let mut case = Case::new();
-    let key = wanted().key();
+    let key = desired().key();
     case.set.as_mut().unwrap().own(key, Ownership::default());
-    case.wanted.clear();
+    case.desired.clear();
     assert_eq!(case.one().state, DriftState::Unknown);
     case.found = None;
     assert_eq!(case.one().state, DriftState::Gone);
@@ -214,11 +214,11 @@ fn redacted_flags_drift_only_by_presence() {
         (&["ro", "sync"], &["sync", "ro"], false, false),
         (&["ro"], &["rw"], true, false),
     ] {
-        let mut request = wanted();
+        let mut request = desired();
         request.mount_options = Some(flags(before));
         let mut case = Case::new().found(|volume| volume.mount_options = Some(flags(now)));
         case.set = Some(applied(&request));
-        case.wanted = vec![spec(request)];
+        case.desired = vec![spec(request)];
         let found = case.one();
         assert_eq!(found.has_drifted(), drifted, "{before:?} {now:?}");
         assert_eq!(
@@ -232,7 +232,7 @@ fn redacted_flags_drift_only_by_presence() {
 
 #[test]
 fn secrets_and_unreported_fields_cannot_be_compared() {
-    let mut request = wanted();
+    let mut request = desired();
     let secret = SecretRef::Literal(Secret::new("v".into()));
     request.secrets = Some(SecretRefs::from_iter([("k", secret)]));
     let mut case = Case::new().found(|volume| {
@@ -240,7 +240,7 @@ fn secrets_and_unreported_fields_cannot_be_compared() {
         volume.capabilities.clear();
     });
     case.set = Some(applied(&request));
-    case.wanted = vec![spec(request)];
+    case.desired = vec![spec(request)];
     case.rules.unreported.sizes = true;
     let found = case.one();
     assert_eq!(found.state, DriftState::Unchanged);
@@ -254,8 +254,8 @@ fn secrets_and_unreported_fields_cannot_be_compared() {
 #[test]
 fn an_unknown_value_is_not_a_difference() {
     let mut case = Case::new().found(|volume| volume.mount_options = Some(flags(&["[REDACTED]"])));
-    case.wanted[0].request.mount_options = Some(MountOptions::default());
-    case.wanted[0].unknown = HiddenField::ALL.into();
+    case.desired[0].request.mount_options = Some(MountOptions::default());
+    case.desired[0].unknown = HiddenField::ALL.into();
     for set in [case.set.take(), None] {
         case.set = set;
         let found = case.one();
@@ -306,13 +306,13 @@ fn data_that_its_provider_does_not_list_is_gone() {
 fn hidden_flags_of_an_adopted_volume_are_not_comparable() {
     let with_flags = UnresolvedRequest {
         mount_options: Some(flags(&["noatime"])),
-        ..wanted()
+        ..desired()
     };
     let mut case = Case::new().found(|volume| {
         volume.mount_options = Some(flags(&[MountOptions::REDACTED]));
     });
-    case.wanted = vec![spec(with_flags.clone())];
-    let mut set = applied(&wanted());
+    case.desired = vec![spec(with_flags.clone())];
+    let mut set = applied(&desired());
     set.mark_hidden_unknown(&existing().key());
     set.record_found(&with_flags, case.found.as_ref().unwrap());
     case.set = Some(set);

@@ -5,7 +5,7 @@ use crate::action::{Action, PlannedVolume};
 use crate::build::build_plan;
 use crate::inputs::{OwnedSet, PlanInputs, PlanOptions};
 use crate::rules::MergeRules;
-use crate::samples::{bytes, codes, existing, observed, plugin, spec, wanted};
+use crate::samples::{bytes, codes, desired, existing, observed, plugin, spec};
 use nomad_csi_model::diagnostic::Code;
 use nomad_csi_model::{SecretRefs, Secrets};
 use nomad_csi_spec::Purpose;
@@ -24,7 +24,7 @@ fn plan(
     };
     let accept_loss = accepted.map(|field| (field, volume.key()));
     build_plan(PlanInputs {
-        wanted: vec![spec(request)],
+        desired: vec![spec(request)],
         purpose: Purpose::ByExternalId,
         observed: &observed(Some(volume.clone()), plugin(|_| {})),
         rules,
@@ -98,7 +98,7 @@ fn secrets_in_the_file_and_in_the_ledger() {
             "update capacity_max secrets",
         ),
     ] {
-        let mut request = wanted();
+        let mut request = desired();
         request.secrets = in_file;
         let nomad = |request: &UnresolvedRequest| {
             plan(
@@ -166,7 +166,7 @@ fn mount_flags_in_the_file_and_in_the_ledger() {
         (options("", &[]), DiffersFromFile, both),
     ] {
         for rules in [MergeRules::NOMAD, MergeRules::AGENT, MergeRules::STRICTEST] {
-            let mut request = wanted();
+            let mut request = desired();
             request.mount_options = in_file.clone();
             let planned = plan(request, &stored, rules, flags(recorded), None);
             assert_eq!(summary(&planned), expected, "{in_file:?} {recorded:?}");
@@ -181,7 +181,7 @@ fn mount_flags_in_the_file_and_in_the_ledger() {
 
 #[test]
 fn an_accepted_loss_is_reported_and_does_not_block() {
-    let mut request = wanted();
+    let mut request = desired();
     request.capacity.max = bytes(3000);
     let accepted = Some(HiddenField::Secrets);
     let other = RecordedValue::DiffersFromFile;
@@ -202,7 +202,7 @@ fn an_accepted_loss_is_reported_and_does_not_block() {
         fs_type: String::new(),
         mount_flags: vec![MountOptions::REDACTED.into()],
     });
-    let mut request = wanted();
+    let mut request = desired();
     request.capacity.max = bytes(3000);
     let accepted = Some(HiddenField::MountFlags);
     let planned = plan(request, &stored, MergeRules::NOMAD, flags(other), accepted);
@@ -213,7 +213,7 @@ fn an_accepted_loss_is_reported_and_does_not_block() {
 /// All reasons against an update are reported together.
 #[test]
 fn a_hidden_value_is_reported_beside_server_refusals() {
-    let mut request = wanted();
+    let mut request = desired();
     request.name = Some("other".into());
     let other = RecordedValue::DiffersFromFile;
     let planned = plan(
@@ -240,7 +240,7 @@ fn an_unknown_value_blocks_every_update_that_would_clear_it() {
         });
         volume
     };
-    let mut request = wanted();
+    let mut request = desired();
     request.mount_options = Some(MountOptions {
         fs_type: "ext4".into(),
         mount_flags: vec![],
@@ -273,7 +273,7 @@ fn an_unknown_value_blocks_every_update_that_would_clear_it() {
             };
             let observed = observed(Some(volume.clone()), plugin(|_| {}));
             let plan = build_plan(PlanInputs {
-                wanted: vec![spec],
+                desired: vec![spec],
                 purpose: Purpose::ByExternalId,
                 observed: &observed,
                 rules,
@@ -294,10 +294,10 @@ fn an_unknown_value_blocks_every_update_that_would_clear_it() {
 #[test]
 fn a_volume_with_an_unknown_value_is_not_created() {
     for field in HiddenField::ALL {
-        let mut spec = spec(wanted());
+        let mut spec = spec(desired());
         spec.unknown = [field].into();
         let plan = build_plan(PlanInputs {
-            wanted: vec![spec],
+            desired: vec![spec],
             purpose: Purpose::ByExternalId,
             observed: &observed(None, plugin(|_| {})),
             rules: MergeRules::NOMAD,

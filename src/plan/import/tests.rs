@@ -66,7 +66,7 @@ fn a_plan_after_an_import_is_empty() {
         for syntax in Syntax::ALL {
             for rules in &rules {
                 let plan = build_plan(PlanInputs {
-                    wanted: written(&volume, syntax),
+                    desired: written(&volume, syntax),
                     purpose: Purpose::ByExternalId,
                     observed: &observed(Some(volume.clone()), plugin(|_| {})),
                     rules: *rules,

@@ -23,7 +23,7 @@ impl AppliedValues<'_> {
         self.stored(SECRETS, empty)
     }
 
-    /// Whether these secrets are the last applied ones; `None` if unknown.
+    /// Returns whether these secrets are the last applied ones; `None` if unknown.
     pub fn are_secrets(&self, secrets: &Secrets) -> Option<bool> {
         let applied = self.hashes.get(SECRETS)?;
         Some(*applied == self.key.of_secrets(self.volume, secrets))
@@ -34,7 +34,7 @@ impl AppliedValues<'_> {
         self.stored(MOUNT_FLAGS, || self.key.of_mount_flags(self.volume, &[]))
     }
 
-    /// Whether these flags are the last applied ones; `None` if unknown.
+    /// Returns whether these flags are the last applied ones; `None` if unknown.
     pub fn are_mount_flags(&self, flags: &[String]) -> Option<bool> {
         let applied = self.hashes.get(MOUNT_FLAGS)?;
         Some(*applied == self.key.of_mount_flags(self.volume, flags))

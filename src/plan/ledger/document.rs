@@ -48,7 +48,7 @@ impl HeadDocument {
 /// The document of another shard: a part of the set's volumes, as records or as their texts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ShardDocument<R = VolumeRecord<'static>> {
+pub(super) struct ShardDocument<R = LedgerVolume<'static>> {
     pub(super) format: u32,
     /// The sequence of the head when this shard was written.
     pub(super) sequence: u64,
@@ -70,7 +70,7 @@ impl<R: Serialize> ShardDocument<R> {
 /// The record of one volume in a shard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct VolumeRecord<'e> {
+pub(super) struct LedgerVolume<'e> {
     namespace: Cow<'e, Namespace>,
     id: Cow<'e, VolumeId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -82,7 +82,7 @@ pub(super) struct VolumeRecord<'e> {
 /// The JSON of a record.
 pub(super) type RecordText = Box<RawValue>;
 
-impl<'e> VolumeRecord<'e> {
+impl<'e> LedgerVolume<'e> {
     pub(super) fn new(key: &'e NamespacedId, entry: &'e Entry) -> Self {
         Self {
             namespace: Cow::Borrowed(&key.namespace),

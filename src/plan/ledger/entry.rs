@@ -14,7 +14,7 @@ use super::intent::Intent;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ownership {
-    /// Whether the volume is protected from removal.
+    /// True if the volume is protected from removal.
     #[serde(default, skip_serializing_if = "is_false")]
     pub protect: bool,
     /// How often the volume was replaced, which distinguishes the provider's volumes of this name.
@@ -46,7 +46,7 @@ pub struct LastVerified {
     /// The time, in nanoseconds since the epoch.
     pub at: i64,
     /// The hash of everything else that the plan of the volume depended on, if the plan left the volume
-    /// unchanged without a warning; see [`crate::NotedVolumes`].
+    /// unchanged without a warning; see [`crate::CachedVolumes`].
     #[serde(rename = "plan", default, skip_serializing_if = "Option::is_none")]
     pub plan_inputs: Option<FieldHash>,
 }

@@ -74,7 +74,7 @@ impl LedgerKey {
 
     /// Returns the hashes of every field that a specification specifies, except its secrets, which
     /// are not resolved yet.
-    pub fn of_wanted(&self, request: &UnresolvedRequest) -> FieldHashes {
+    pub fn of_desired(&self, request: &UnresolvedRequest) -> FieldHashes {
         self.without_secrets(request)
     }
 

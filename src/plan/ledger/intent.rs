@@ -76,7 +76,7 @@ impl IntentStep {
         }
     }
 
-    /// Whether the step may have changed the hidden values of the volume.
+    /// Returns whether the step may have changed the hidden values of the volume.
     pub const fn writes_values(self) -> bool {
         match self {
             Self::Create | Self::Register | Self::Expand => true,

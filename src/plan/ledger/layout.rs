@@ -9,7 +9,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 
 use serde_json::value::RawValue;
 
-use super::document::{RecordText, ShardDocument, VolumeRecord};
+use super::document::{LedgerVolume, RecordText, ShardDocument};
 use super::set::{LedgerSet, parse};
 use super::shard_name::{ShardName, ShardPath, VolumeShard};
 use super::sharding::{PlacedVolume, divide, fits_again, size_in_shard};
@@ -97,7 +97,7 @@ impl SetLayout {
         let path = ShardPath::of(volume);
         let place = (path, volume.clone());
         let entry = set.entries().get(volume);
-        let record = entry.map(|entry| VolumeRecord::new(volume, entry).text());
+        let record = entry.map(|entry| LedgerVolume::new(volume, entry).text());
         let size = |record: &RecordText| size_in_shard(record);
         let new = record.as_ref().map(size);
         let old = match record {

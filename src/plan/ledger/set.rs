@@ -168,7 +168,7 @@ impl LedgerSet {
             .filter_map(|(key, entry)| Some((key, entry.owned.as_ref()?)))
     }
 
-    /// Whether the set notes of any volume that a plan left it unchanged; see [`crate::NotedVolumes`].
+    /// Returns whether the set notes of any volume that a plan left it unchanged; see [`crate::CachedVolumes`].
     pub fn has_notes(&self) -> bool {
         let is_noted = |owned: &Ownership| owned.last_verified?.plan_inputs;
         self.owned().any(|(_, owned)| is_noted(owned).is_some())
@@ -215,10 +215,10 @@ impl LedgerSet {
 
     /// Records that a volume is as its file wants it: the set owns it. Hashes of hidden values do not
     /// change.
-    pub fn record_found(&mut self, wanted: &UnresolvedRequest, found: &Volume) {
+    pub fn record_found(&mut self, desired: &UnresolvedRequest, found: &Volume) {
         let without = UnresolvedRequest {
             secrets: None,
-            ..wanted.clone()
+            ..desired.clone()
         };
         let Ok(request) = without.resolve(|_, _| Err::<Secret, ()>(())) else {
             return;
@@ -295,7 +295,7 @@ impl LedgerSet {
         was_owned
     }
 
-    /// Whether the set owned a volume that it released; `false` if it has released a hundred others since.
+    /// Returns whether the set owned a volume that it released; `false` if it has released a hundred others since.
     pub fn has_released(&self, volume: &NamespacedId) -> bool {
         self.history.released.contains(&self.key.of_name(volume))
     }

@@ -86,12 +86,12 @@ impl VolumeShard {
         self.depth
     }
 
-    /// Whether the shard is a part of another one that has been split.
+    /// Returns whether the shard is a part of another one that has been split.
     pub(super) fn is_below(self, other: Self) -> bool {
         self.depth > other.depth && self.bits & mask(other.depth) == other.bits
     }
 
-    /// Whether the shard can hold a volume with this path.
+    /// Returns whether the shard can hold a volume with this path.
     pub(super) fn covers(self, path: ShardPath) -> bool {
         path.0 & mask(self.depth) == self.bits
     }

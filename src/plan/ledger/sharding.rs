@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
 
-use super::document::{ShardDocument, VolumeRecord};
+use super::document::{LedgerVolume, ShardDocument};
 use super::entry::Entry;
 use super::shard_name::{DEEPEST, ShardName, ShardPath, VolumeShard};
 use super::stored_set::LedgerProblem;
@@ -100,7 +100,7 @@ pub(super) fn size_in_shard(record: &RawValue) -> usize {
     record.get().len() + 1
 }
 
-/// Whether a shard that was split holds records of this size again.
+/// Returns whether a shard that was split holds records of this size again.
 pub(super) fn fits_again(size: usize) -> bool {
     FRAME + size <= ROOM / 2
 }
@@ -109,13 +109,13 @@ pub(super) fn fits_again(size: usize) -> bool {
 pub(super) fn assign_to_shards<'e>(
     entries: impl Iterator<Item = (&'e NamespacedId, &'e Entry)>,
     present: &BTreeMap<VolumeShard, ShardDocument>,
-) -> Result<BTreeMap<VolumeShard, Vec<VolumeRecord<'e>>>, LedgerProblem> {
+) -> Result<BTreeMap<VolumeShard, Vec<LedgerVolume<'e>>>, LedgerProblem> {
     let mut paths: Vec<(ShardPath, &NamespacedId, &Entry)> = entries
         .map(|(key, entry)| (ShardPath::of(key), key, entry))
         .collect();
     paths.sort_by_key(|(path, ..)| *path);
     let placed = paths.into_iter().map(|(path, key, entry)| {
-        let record = VolumeRecord::new(key, entry);
+        let record = LedgerVolume::new(key, entry);
         let size = size_in_shard(&record.text());
         PlacedVolume {
             path,

@@ -26,7 +26,7 @@ pub struct StoredSet {
 }
 
 impl StoredSet {
-    /// Whether the set is not stored.
+    /// Returns whether the set is not stored.
     pub fn is_empty(&self) -> bool {
         self.shards.is_empty()
     }

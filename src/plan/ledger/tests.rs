@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 
-use super::document::{ShardDocument, VolumeRecord};
+use super::document::{LedgerVolume, ShardDocument};
 use super::entry::Entry;
 use super::shard_name::{ShardPath, VolumeShard};
 use super::sharding::{LARGEST, ROOM};
@@ -598,7 +598,7 @@ fn removals_never_uncover_what_an_earlier_crash_left() {
                 owned: Some(owning(sequence)),
                 intent: None,
             };
-            let record = VolumeRecord::new(&key, &entry);
+            let record = LedgerVolume::new(&key, &entry);
             let text = ShardDocument::text(u64::from(sequence), vec![record]);
             let change = ShardChange::of(&stored, ShardName::Volumes(*shard), Some(text));
             stored.record(change, 1);

@@ -278,7 +278,7 @@ fn the_capability_in_force_must_stay() {
             attachment_mode: None,
             ..claimed()
         };
-        for (volume, wanted, accepted) in [
+        for (volume, desired, accepted) in [
             (claimed(), vec![READERS, WRITER], true),
             (claimed(), vec![READERS, READERS], true),
             (claimed(), vec![WRITER], false),
@@ -286,16 +286,16 @@ fn the_capability_in_force_must_stay() {
             (stored(), vec![READERS], true),
         ] {
             let update = UnresolvedRequest {
-                capabilities: wanted.clone(),
+                capabilities: desired.clone(),
                 ..again(&volume)
             };
             match merge(&volume, &update, rules) {
                 Ok(merged) => {
-                    assert!(accepted, "{server} {wanted:?}");
-                    assert_eq!(merged.volume.capabilities, wanted, "{server}");
+                    assert!(accepted, "{server} {desired:?}");
+                    assert_eq!(merged.volume.capabilities, desired, "{server}");
                 }
                 Err(refusals) => {
-                    assert!(!accepted, "{server} {wanted:?}");
+                    assert!(!accepted, "{server} {desired:?}");
                     assert_eq!(refusals.len(), 1);
                     assert_eq!(refusals[0].field, "capability");
                 }
@@ -309,7 +309,7 @@ fn the_capability_in_force_must_stay() {
 #[test]
 fn the_topology_request_of_a_volume_with_topologies_cannot_change() {
     let stored_request = Some(topology_request(&["a", "b"], &["a"]));
-    for (case, stored_request, wanted, nomad, agent) in [
+    for (case, stored_request, desired, nomad, agent) in [
         ("same", &stored_request, stored_request.clone(), true, true),
         (
             "reordered",
@@ -354,7 +354,7 @@ fn the_topology_request_of_a_volume_with_topologies_cannot_change() {
             ..stored()
         };
         let update = UnresolvedRequest {
-            topology_request: wanted,
+            topology_request: desired,
             ..again(&volume)
         };
         for ((server, rules), accepted) in BOTH.into_iter().zip([nomad, agent]) {
@@ -381,14 +381,14 @@ fn the_agent_stores_a_topology_request_of_a_volume_without_topologies() {
         volume.topology_request.clone(),
         Some(topology_request(&["c"], &[])),
     );
-    for (server, rules, wanted, expected) in [
+    for (server, rules, desired, expected) in [
         ("nomad", MergeRules::NOMAD, &new, &old),
         ("agent", MergeRules::AGENT, &new, &new),
         ("nomad", MergeRules::NOMAD, &None, &old),
         ("agent", MergeRules::AGENT, &None, &old),
     ] {
         let update = UnresolvedRequest {
-            topology_request: wanted.clone(),
+            topology_request: desired.clone(),
             ..again(&volume)
         };
         let merged = merge(&volume, &update, rules).unwrap().volume;
@@ -409,7 +409,7 @@ fn mount_options_change_only_while_the_volume_is_unclaimed() {
         Some(mount_options("", &[])),
         None,
     );
-    for (case, stored_options, wanted, nomad, agent) in [
+    for (case, stored_options, desired, nomad, agent) in [
         ("same", &ext4, &ext4, true, true),
         ("flags in other order", &ext4, &turned, true, true),
         ("other", &ext4, &xfs, false, false),
@@ -427,7 +427,7 @@ fn mount_options_change_only_while_the_volume_is_unclaimed() {
                     ..volume
                 };
                 let update = UnresolvedRequest {
-                    mount_options: wanted.clone(),
+                    mount_options: desired.clone(),
                     ..again(&volume)
                 };
                 merge(&volume, &update, rules).map(|merged| merged.volume.mount_options)
@@ -435,7 +435,7 @@ fn mount_options_change_only_while_the_volume_is_unclaimed() {
             let expected = if accepted {
                 stored_options.clone()
             } else {
-                Some(wanted.clone().unwrap_or_default())
+                Some(desired.clone().unwrap_or_default())
             };
             assert_eq!(outcome(stored()), Ok(expected.clone()), "{server}: {case}");
             let in_use = outcome(claimed()).ok();
@@ -450,19 +450,19 @@ fn hidden_flags_are_compared_by_presence() {
         mount_options: Some(mount_options("ext4", &[MountOptions::REDACTED])),
         ..claimed()
     };
-    for (wanted, accepted) in [
+    for (desired, accepted) in [
         (mount_options("ext4", &["anything"]), true),
         (mount_options("ext4", &[]), false),
         (mount_options("xfs", &["anything"]), false),
     ] {
         let update = UnresolvedRequest {
-            mount_options: Some(wanted.clone()),
+            mount_options: Some(desired.clone()),
             ..again(&volume)
         };
         assert_eq!(
             merge(&volume, &update, MergeRules::NOMAD).is_ok(),
             accepted,
-            "{wanted:?}"
+            "{desired:?}"
         );
     }
 }
@@ -471,7 +471,7 @@ fn hidden_flags_are_compared_by_presence() {
 #[test]
 fn omitted_secrets_follow_the_rule() {
     let secrets = SecretRefs::from(&Secrets::from_iter([("token", "t")]));
-    for (wanted, nomad, agent) in [
+    for (desired, nomad, agent) in [
         (None, SecretsChange::Clear, SecretsChange::Keep),
         (
             Some(SecretRefs::default()),
@@ -487,11 +487,11 @@ fn omitted_secrets_follow_the_rule() {
         for ((server, rules), expected) in BOTH.into_iter().zip([nomad, agent]) {
             for volume in [stored(), claimed()] {
                 let update = UnresolvedRequest {
-                    secrets: wanted.clone(),
+                    secrets: desired.clone(),
                     ..again(&volume)
                 };
                 let merged = merge(&volume, &update, rules).unwrap();
-                assert_eq!(merged.secrets, expected, "{server} {wanted:?}");
+                assert_eq!(merged.secrets, expected, "{server} {desired:?}");
             }
         }
     }
@@ -505,7 +505,7 @@ fn a_context_is_replaced_and_an_omitted_one_follows_the_rule() {
         ..MergeRules::NOMAD
     };
     let new = map(&[("n", "1")]);
-    for (rules, wanted, expected) in [
+    for (rules, desired, expected) in [
         (MergeRules::NOMAD, Some(new.clone()), new.clone()),
         (MergeRules::AGENT, Some(new.clone()), new),
         (MergeRules::NOMAD, None, stored().context),
@@ -513,7 +513,7 @@ fn a_context_is_replaced_and_an_omitted_one_follows_the_rule() {
         (wiping, None, BTreeMap::new()),
     ] {
         let update = UnresolvedRequest {
-            context: wanted,
+            context: desired,
             ..again(&stored())
         };
         assert_eq!(

@@ -11,7 +11,7 @@ use crate::provider_list::ProviderList;
 use crate::provider_query::required_lists;
 use crate::risk::{Recovery, Risk};
 use crate::rules::MergeRules;
-use crate::samples::{codes, existing, observed, plugin, sent, spec, wanted};
+use crate::samples::{codes, desired, existing, observed, plugin, sent, spec};
 use nomad_csi_model::SetName;
 use nomad_csi_model::diagnostic::Code;
 use nomad_csi_model::{AllocId, ExternalId, ExternalVolume, PluginId};
@@ -41,7 +41,7 @@ fn listed(id: &str) -> ProviderList {
 }
 
 struct Case {
-    wanted: UnresolvedRequest,
+    desired: UnresolvedRequest,
     there: Option<Volume>,
     list: Option<ProviderList>,
     owned: OwnedVolume,
@@ -50,7 +50,7 @@ struct Case {
 
 fn case() -> Case {
     Case {
-        wanted: wanted(),
+        desired: desired(),
         there: None,
         list: Some(listed(OLD)),
         owned: OwnedVolume {
@@ -81,7 +81,7 @@ impl Case {
             ..OwnedSet::default()
         };
         let inputs = PlanInputs {
-            wanted: vec![spec(self.wanted)],
+            desired: vec![spec(self.desired)],
             purpose: Purpose::ByExternalId,
             observed: &observed,
             rules: MergeRules::AGENT,
@@ -95,7 +95,7 @@ impl Case {
 fn registers(id: &str) -> UnresolvedRequest {
     UnresolvedRequest {
         external_id: Some(ExternalId::new(id)),
-        ..wanted()
+        ..desired()
     }
 }
 
@@ -170,7 +170,7 @@ fn data_that_the_provider_lists_is_registered_again_with_its_context() {
         context: None,
         ..request.clone()
     };
-    assert_eq!(of_file, wanted());
+    assert_eq!(of_file, desired());
     assert_eq!(planned.impact.as_ref().unwrap().risk, Risk::Reversible);
     assert!(is_approved(&planned, &Approvals::default()));
 }
@@ -210,7 +210,7 @@ fn an_empty_volume_needs_an_approval_of_its_own_and_names_what_is_lost() {
 #[test]
 fn a_file_that_names_the_data_is_sent_with_the_context_from_the_list() {
     let planned = Case {
-        wanted: registers(OLD),
+        desired: registers(OLD),
         ..case()
     };
     let planned = planned.planned();
@@ -270,7 +270,7 @@ fn a_file_that_names_the_data_registers_it_again_unless_other_data_is_recorded()
         ("vol-2", old(), replace(), "register-again"),
     ] {
         let planned = Case {
-            wanted: registers(named),
+            desired: registers(named),
             list: None,
             owned: owned.clone(),
             options,
@@ -297,7 +297,7 @@ fn other_data_under_the_name_is_refused_with_both_external_ids() {
         ..case()
     };
     let named = Case {
-        wanted: registers("vol-2"),
+        desired: registers("vol-2"),
         there: Some(other()),
         ..case()
     };
@@ -361,10 +361,10 @@ fn data_of_an_interrupted_create_is_not_other_data() {
 
 #[test]
 fn a_file_that_names_another_plugin_does_not_register_the_data() {
-    let mut request = wanted();
+    let mut request = desired();
     request.plugin_id = PluginId::new("other");
     let planned = Case {
-        wanted: request,
+        desired: request,
         ..case()
     };
     let planned = planned.planned();
@@ -379,7 +379,7 @@ fn the_ledger_names_the_providers_that_a_plan_must_ask() {
     let key = existing().key();
     let mut set = LedgerSet::new(SetName::parse("prod").unwrap(), LedgerKey::new([7; 32]));
     set.own(key.clone(), Ownership::default());
-    let specs = [spec(wanted())];
+    let specs = [spec(desired())];
     let asked = |set: &LedgerSet, there: Option<Volume>| {
         let owned = OwnedSet::of(set, &specs, |_| None);
         let observed = observed(there, plugin(|_| {}));

@@ -3,7 +3,7 @@ use crate::action::Update;
 use crate::inputs::{OwnedSet, PlanInputs, PlanOptions};
 use crate::ledger::{Actor, Intent, IntentStep, LedgerKey, Ownership, SetName, StoredValue};
 use crate::rules::MergeRules;
-use crate::samples::{existing, observed, plugin, spec, wanted};
+use crate::samples::{desired, existing, observed, plugin, spec};
 use crate::volume_version::VolumeVersion;
 use nomad_csi_model::{Namespace, SecretRefs, UnresolvedRequest, Volume, VolumeId};
 use nomad_csi_spec::VolumeSpec;
@@ -33,7 +33,7 @@ fn changes_are_differences_from_the_ledger() {
     let protecting = |protect| {
         Some(VolumeSpec {
             protect,
-            ..spec(wanted())
+            ..spec(desired())
         })
     };
     for (spec, owned, expected) in [
@@ -113,16 +113,16 @@ fn secrets(value: &str) -> Secrets {
 fn file_with(secrets: &Secrets) -> VolumeSpec {
     spec(UnresolvedRequest {
         secrets: Some(SecretRefs::from(secrets)),
-        ..wanted()
+        ..desired()
     })
 }
 
 /// Plans the file for the set.
 fn plan_of(set: &LedgerSet, value: &str) -> Plan {
-    let wanted = vec![file_with(&secrets(value))];
-    let owned = OwnedSet::of(set, &wanted, |_| Some(secrets(value)));
+    let desired = vec![file_with(&secrets(value))];
+    let owned = OwnedSet::of(set, &desired, |_| Some(secrets(value)));
     crate::build::build_plan(PlanInputs {
-        wanted,
+        desired,
         purpose: nomad_csi_spec::Purpose::ByExternalId,
         observed: &observed(Some(existing()), plugin(|_| {})),
         rules: MergeRules::AGENT,
@@ -200,7 +200,7 @@ fn secrets_are_not_taken_after_an_interrupted_step() {
 fn an_unchanged_volume_is_recorded_once_a_day() {
     const DAY: i64 = 24 * 60 * 60 * 1_000_000_000;
     let key = existing().key();
-    let plan = unchanged(Some(spec(wanted())));
+    let plan = unchanged(Some(spec(desired())));
     let mut set = set();
     let mut record = |at, spec_index| {
         let volume = Volume {

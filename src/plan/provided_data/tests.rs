@@ -7,7 +7,7 @@ use crate::build::build_plan;
 use crate::inputs::PlanOptions;
 use crate::provider_list::ProviderList;
 use crate::rules::MergeRules;
-use crate::samples::{bytes, codes, existing, inputs, listed, observed, plugin, spec, wanted};
+use crate::samples::{bytes, codes, desired, existing, inputs, listed, observed, plugin, spec};
 use nomad_csi_model::UnresolvedRequest;
 use nomad_csi_spec::Purpose;
 
@@ -22,7 +22,7 @@ fn plan(requests: Vec<UnresolvedRequest>, observed: &ObservedState) -> Vec<Plann
 }
 
 fn larger() -> UnresolvedRequest {
-    let mut request = wanted();
+    let mut request = desired();
     request.capacity.max = bytes(9000);
     request
 }
@@ -34,7 +34,7 @@ fn a_volume_whose_data_is_gone_is_reported_and_not_updated() {
             provided: lists(ids),
             ..observed(Some(existing()), plugin(|_| {}))
         };
-        let unchanged = plan(vec![wanted()], &observed).remove(0);
+        let unchanged = plan(vec![desired()], &observed).remove(0);
         assert_eq!(unchanged.action, Action::Unchanged);
         let gone = unchanged
             .warnings
@@ -77,7 +77,7 @@ fn a_volume_whose_data_is_gone_can_be_replaced() {
         ..PlanOptions::default()
     };
     let mut inputs = inputs(
-        vec![spec(wanted())],
+        vec![spec(desired())],
         &observed,
         MergeRules::NOMAD,
         Purpose::ByExternalId,
@@ -92,7 +92,7 @@ fn copy(clone: Option<&str>, snapshot: Option<&str>) -> UnresolvedRequest {
         name: Some("copy".into()),
         clone_id: clone.map(str::to_owned),
         snapshot_id: snapshot.map(str::to_owned),
-        ..wanted()
+        ..desired()
     }
 }
 
@@ -110,7 +110,7 @@ fn a_copy_needs_a_source_that_is_listed_or_declared() {
         (None, Some("snap-1"), "create"),
         (None, Some("snap-9"), "blocked"),
     ] {
-        let volumes = plan(vec![wanted(), copy(clone, snapshot)], &observed);
+        let volumes = plan(vec![desired(), copy(clone, snapshot)], &observed);
         let planned = &volumes[1];
         assert_eq!(planned.action.as_str(), expected, "{clone:?} {snapshot:?}");
         if expected == "blocked" {

@@ -6,7 +6,7 @@ use crate::claiming_alloc::ClaimingAlloc;
 use crate::inputs::{ObservedState, OwnedSet, OwnedVolume, PlanOptions};
 use crate::risk::{LastSnapshot, Recovery, Risk};
 use crate::rules::MergeRules;
-use crate::samples::{codes, existing, observed, plugin, spec, wanted};
+use crate::samples::{codes, desired, existing, observed, plugin, spec};
 use nomad_csi_model::{AllocId, ExternalId, NamespacedId, VolumeId, VolumeSummary};
 use nomad_csi_spec::Purpose;
 
@@ -14,7 +14,7 @@ struct Case {
     observed: ObservedState,
     owned: Option<OwnedSet>,
     options: PlanOptions,
-    wanted: Vec<UnresolvedRequest>,
+    desired: Vec<UnresolvedRequest>,
 }
 
 fn key() -> NamespacedId {
@@ -38,14 +38,14 @@ fn case() -> Case {
         observed: observed(Some(existing()), plugin(|_| {})),
         owned: None,
         options: PlanOptions::default(),
-        wanted: vec![],
+        desired: vec![],
     }
 }
 
 impl Case {
     fn plan(self) -> Vec<PlannedVolume> {
         build_plan(PlanInputs {
-            wanted: self.wanted.into_iter().map(spec).collect(),
+            desired: self.desired.into_iter().map(spec).collect(),
             purpose: Purpose::ByExternalId,
             observed: &self.observed,
             rules: MergeRules::NOMAD,
@@ -94,7 +94,7 @@ fn only_owned_volumes_that_no_file_names_are_pruned() {
         impact.recovery,
         Recovery::RegisterAgain(ExternalId::new("vol-1"))
     );
-    for (name, owned, options, wanted) in [
+    for (name, owned, options, desired) in [
         (
             "not requested",
             owned(false),
@@ -112,7 +112,7 @@ fn only_owned_volumes_that_no_file_names_are_pruned() {
         let kept = Case {
             owned,
             options,
-            wanted,
+            desired,
             ..case()
         };
         assert_eq!(kept.plan(), [], "{name}");
@@ -120,7 +120,7 @@ fn only_owned_volumes_that_no_file_names_are_pruned() {
     let named = Case {
         owned: owned(false),
         options: prune,
-        wanted: vec![wanted()],
+        desired: vec![desired()],
         ..case()
     };
     assert_eq!(named.only().action, Action::Unchanged);
@@ -163,11 +163,15 @@ fn a_protected_volume_is_not_pruned_deleted_or_replaced() {
         replace: [key()].into(),
         ..PlanOptions::default()
     };
-    for (options, wanted) in [(prune, vec![]), (delete, vec![]), (replace, vec![wanted()])] {
+    for (options, desired) in [
+        (prune, vec![]),
+        (delete, vec![]),
+        (replace, vec![desired()]),
+    ] {
         let kept = Case {
             owned: owned(true),
             options,
-            wanted,
+            desired,
             ..case()
         };
         let kept = kept.only();
@@ -186,11 +190,11 @@ fn a_removal_waits_for_claims() {
         replace: [key()].into(),
         ..PlanOptions::default()
     };
-    for (options, wanted) in [(delete, vec![]), (replace, vec![wanted()])] {
+    for (options, desired) in [(delete, vec![]), (replace, vec![desired()])] {
         let waits = Case {
             observed: observed(Some(claimed_volume()), plugin(|_| {})),
             options,
-            wanted,
+            desired,
             ..case()
         };
         let Action::WaitingForClaims(wait) = waits.only().action else {
@@ -229,7 +233,7 @@ fn data_of_a_declared_volume_is_not_deleted() {
             delete_data: [key()].into(),
             ..PlanOptions::default()
         },
-        wanted: vec![wanted()],
+        desired: vec![desired()],
         ..case()
     };
     assert_eq!(
@@ -319,9 +323,9 @@ fn missing_abilities_of_the_old_plugin_block_the_replacement() {
                 snapshot_first,
                 ..PlanOptions::default()
             },
-            wanted: vec![UnresolvedRequest {
+            desired: vec![UnresolvedRequest {
                 plugin_id: new,
-                ..wanted()
+                ..desired()
             }],
             ..case()
         };
@@ -367,7 +371,7 @@ fn a_replacement_has_two_steps_and_reports_the_loss() {
             snapshot_first: true,
             ..PlanOptions::default()
         },
-        wanted: vec![wanted()],
+        desired: vec![desired()],
         ..case()
     };
     let planned = created.only();
@@ -390,9 +394,9 @@ fn a_replacement_has_two_steps_and_reports_the_loss() {
             replace: [key()].into(),
             ..PlanOptions::default()
         },
-        wanted: vec![UnresolvedRequest {
+        desired: vec![UnresolvedRequest {
             external_id: Some(ExternalId::new("vol-2")),
-            ..wanted()
+            ..desired()
         }],
         ..case()
     };
@@ -410,16 +414,16 @@ fn copies_are_created_after_their_source_and_before_its_removal() {
     let copy = UnresolvedRequest {
         id: VolumeId::new("copy"),
         clone_id: Some("vol-1".into()),
-        ..wanted()
+        ..desired()
     };
     let source = UnresolvedRequest {
         id: VolumeId::new("source"),
         external_id: Some(ExternalId::new("vol-1")),
-        ..wanted()
+        ..desired()
     };
     let appears = Case {
         observed: observed(None, plugin(|_| {})),
-        wanted: vec![copy.clone(), source],
+        desired: vec![copy.clone(), source],
         ..case()
     };
     let plan = appears.plan();
@@ -431,7 +435,7 @@ fn copies_are_created_after_their_source_and_before_its_removal() {
             delete_data: [key()].into(),
             ..PlanOptions::default()
         },
-        wanted: vec![copy],
+        desired: vec![copy],
         ..case()
     };
     let plan = goes.plan();
@@ -447,11 +451,11 @@ fn dependencies_have_no_cycle() {
         id: VolumeId::new(id),
         name: Some(id.into()),
         clone_id: Some(from.into()),
-        ..wanted()
+        ..desired()
     };
     let circle = Case {
         observed: observed(None, plugin(|_| {})),
-        wanted: vec![of("a", "c"), of("b", "a"), of("c", "b")],
+        desired: vec![of("a", "c"), of("b", "a"), of("c", "b")],
         ..case()
     };
     let edges: usize = circle.plan().iter().map(|one| one.depends_on.len()).sum();

@@ -11,7 +11,7 @@ use crate::build::build_plan;
 use crate::inputs::{PlanInputs, PlanOptions};
 use crate::merge::{Expansion, merge};
 use crate::samples::{
-    against, bytes, codes, existing, inputs, observed, one, places, plugin, sent, spec, wanted,
+    against, bytes, codes, desired, existing, inputs, observed, one, places, plugin, sent, spec,
 };
 use nomad_csi_model::{AllocId, Bytes, CapacityRange, MountOptions, PluginId, TopologyRequest};
 use nomad_csi_spec::Purpose;
@@ -93,7 +93,7 @@ fn again() -> UnresolvedRequest {
             min: bytes(1000),
             max: bytes(2000),
         },
-        ..wanted()
+        ..desired()
     }
 }
 
@@ -211,7 +211,7 @@ fn before_1_3_an_update_takes_the_volumes_place() {
 /// plan shows the change and warns.
 #[test]
 fn before_1_3_a_change_of_the_record_only_causes_a_warning() {
-    let mut request = wanted();
+    let mut request = desired();
     request.name = Some("other".into());
     request.parameters = Some([("type".to_owned(), "io2".to_owned())].into());
     request.capacity.min = bytes(1500);
@@ -225,7 +225,7 @@ fn before_1_3_a_change_of_the_record_only_causes_a_warning() {
     assert_eq!(warning.code, Code::PlanIgnoredField);
     let all = "the new name, capacity_min, parameters of volume `db`";
     assert!(warning.message.contains(all), "{}", warning.message);
-    let planned = against(wanted(), existing(), of("1.2.16"));
+    let planned = against(desired(), existing(), of("1.2.16"));
     let ignored = |warning: &Diagnostic| warning.code == Code::PlanIgnoredField;
     assert!(!planned.warnings.iter().any(ignored), "{planned:?}");
 }
@@ -239,7 +239,7 @@ fn before_1_6_3_nothing_is_created_without_a_largest_size() {
             min: bytes(min),
             max: bytes(max),
         },
-        ..wanted()
+        ..desired()
     };
     let empty = observed(None, plugin(|_| {}));
     for (rules, min, max, refused) in [
@@ -274,10 +274,10 @@ fn before_1_6_3_nothing_is_created_without_a_largest_size() {
         (of("1.6.3"), false),
         (MergeRules::STRICTEST, true),
     ] {
-        let wanted = vec![spec(range(1000, 0))];
+        let desired = vec![spec(range(1000, 0))];
         let inputs = PlanInputs {
             options: &options,
-            ..inputs(wanted, &there, rules, Purpose::Create)
+            ..inputs(desired, &there, rules, Purpose::Create)
         };
         let planned = build_plan(inputs).volumes.remove(0);
         let is_blocked = matches!(planned.action, Action::Blocked(_));
@@ -288,7 +288,7 @@ fn before_1_6_3_nothing_is_created_without_a_largest_size() {
 /// The help for a refused size depends on the version: before 1.6.3 a missing `capacity_max` is refused.
 #[test]
 fn the_help_for_a_refused_size_matches_the_version() {
-    let mut request = wanted();
+    let mut request = desired();
     request.capacity.max = bytes(500);
     request.capacity.min = Bytes::default();
     for (release, help) in [
@@ -311,7 +311,7 @@ fn fields_that_an_old_server_would_clear_are_resent() {
         parameters: [("type".to_owned(), "gp3".to_owned())].into(),
         ..existing()
     };
-    let mut request = wanted();
+    let mut request = desired();
     request.mount_options = Some(MountOptions {
         fs_type: "xfs".into(),
         mount_flags: vec![],
@@ -339,7 +339,7 @@ fn fields_that_an_old_server_would_clear_are_resent() {
 /// An old server refuses even an update without changes, so a plan never sends one.
 #[test]
 fn an_unchanged_volume_is_unchanged_on_every_server() {
-    let mut request = wanted();
+    let mut request = desired();
     request.capacity.max = Bytes::default();
     let mut stored = claimed();
     stored.requested_capacity.max = Bytes::default();
@@ -351,7 +351,7 @@ fn an_unchanged_volume_is_unchanged_on_every_server() {
 
 #[test]
 fn a_volume_in_use_waits_on_an_old_server() {
-    let mut request = wanted();
+    let mut request = desired();
     request.capabilities = vec![request.capabilities[0]];
     let planned = against(request.clone(), claimed(), of("1.6.2"));
     assert!(
@@ -409,7 +409,7 @@ prop_compose! {
         said_name in any::<bool>(),
     ) -> UnresolvedRequest {
         let mut request = UnresolvedRequest {
-            capacity, mount_options, parameters, context, topology_request, ..wanted()
+            capacity, mount_options, parameters, context, topology_request, ..desired()
         };
         if reversed {
             request.capabilities.reverse();

@@ -5,19 +5,19 @@ use crate::action::ClaimWait;
 use crate::build::build_plan;
 use crate::inputs::PlanInputs;
 use crate::rules::MergeRules;
-use crate::samples::{bytes, codes, existing, observed, plugin, spec, wanted};
+use crate::samples::{bytes, codes, desired, existing, observed, plugin, spec};
 use nomad_csi_model::{MountOptions, SecretRefs, Secrets, Volume, VolumeId};
 use nomad_csi_spec::Purpose;
 
 fn larger() -> UnresolvedRequest {
-    let mut request = wanted();
+    let mut request = desired();
     request.capacity.max = bytes(3000);
     request
 }
 
 fn plan(request: UnresolvedRequest, observed: &ObservedState, options: &PlanOptions) -> Plan {
     build_plan(PlanInputs {
-        wanted: vec![spec(request)],
+        desired: vec![spec(request)],
         purpose: Purpose::ByExternalId,
         observed,
         rules: MergeRules::NOMAD,

@@ -4,7 +4,7 @@ use super::*;
 use crate::build::build_plan;
 use crate::inputs::{ObservedState, PlanOptions};
 use crate::rules::MergeRules;
-use crate::samples::{observed, plugin, spec, wanted};
+use crate::samples::{desired, observed, plugin, spec};
 use nomad_csi_model::{Namespace, UnresolvedRequest, VolumeId};
 use nomad_csi_spec::{Purpose, VolumeSpec};
 
@@ -34,7 +34,7 @@ fn registering(id: &str) -> VolumeSpec {
     let mut spec = spec(UnresolvedRequest {
         id: VolumeId::new(id),
         external_id: Some(ExternalId::new("vol-1")),
-        ..wanted()
+        ..desired()
     });
     spec.request.name = Some(id.to_owned());
     spec
@@ -42,7 +42,7 @@ fn registering(id: &str) -> VolumeSpec {
 
 /// The plan of specifications whose volumes do not exist.
 fn planned(
-    wanted: Vec<VolumeSpec>,
+    desired: Vec<VolumeSpec>,
     others: Vec<VolumeSummary>,
     share: &[NamespacedId],
     rules: MergeRules,
@@ -56,7 +56,7 @@ fn planned(
         ..PlanOptions::default()
     };
     let plan = build_plan(PlanInputs {
-        wanted,
+        desired,
         purpose: Purpose::ByExternalId,
         observed: &observed,
         rules,
@@ -73,8 +73,8 @@ fn refused(
     share: &[NamespacedId],
     rules: MergeRules,
 ) -> Vec<Option<Vec<String>>> {
-    let wanted = ids.iter().map(|id| registering(id)).collect();
-    let planned = planned(wanted, others, share, rules);
+    let desired = ids.iter().map(|id| registering(id)).collect();
+    let planned = planned(desired, others, share, rules);
     let names = |planned: &PlannedVolume| match &planned.action {
         Action::Register(request) => {
             assert_eq!(request.share, share.contains(&planned.key));
@@ -155,13 +155,13 @@ fn created(id: &str, name: Option<&str>) -> VolumeSpec {
     spec(UnresolvedRequest {
         id: VolumeId::new(id),
         name: name.map(str::to_owned),
-        ..wanted()
+        ..desired()
     })
 }
 
 /// For each creation, the reason of its refusal.
 fn refused_creations(
-    wanted: Vec<VolumeSpec>,
+    desired: Vec<VolumeSpec>,
     others: Vec<VolumeSummary>,
     share: &[NamespacedId],
     rules: MergeRules,
@@ -171,7 +171,7 @@ fn refused_creations(
         Action::Blocked(reasons) => reasons.into_iter().next(),
         action => panic!("{}", action.as_str()),
     };
-    let planned = planned(wanted, others, share, rules).into_iter();
+    let planned = planned(desired, others, share, rules).into_iter();
     planned.map(reason).collect()
 }
 
@@ -182,7 +182,7 @@ fn nothing_is_created_under_the_name_of_another_volume() {
         name: name.to_owned(),
         ..registered(namespace, id, Some("vol-7"), plugin)
     };
-    for (other, wanted, is_refused) in [
+    for (other, desired, is_refused) in [
         (
             named("prod", "db", "db", "hostpath"),
             created("db", Some("db")),
@@ -220,7 +220,7 @@ fn nothing_is_created_under_the_name_of_another_volume() {
         ),
     ] {
         let found = |rules, share: &[NamespacedId]| {
-            refused_creations(vec![wanted.clone()], vec![other.clone()], share, rules).remove(0)
+            refused_creations(vec![desired.clone()], vec![other.clone()], share, rules).remove(0)
         };
         let reason = found(MergeRules::NOMAD, &[]);
         assert_eq!(reason.is_some(), is_refused, "{other:?}");

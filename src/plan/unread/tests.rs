@@ -14,7 +14,7 @@ use nomad_csi_model::{
 };
 use nomad_csi_spec::Purpose;
 
-/// What happens to a volume between the plan that is noted and the next one.
+/// What happens to a volume between the plan that is cached and the next one.
 #[derive(Clone, Debug)]
 struct Story {
     /// The form of each field in the file.
@@ -176,7 +176,7 @@ impl Situation {
         })
     }
 
-    fn plan(&self, unread: &NotedVolumes) -> (Plan, ObservedState) {
+    fn plan(&self, unread: &CachedVolumes) -> (Plan, ObservedState) {
         let mut volumes = self.volumes.clone();
         volumes.retain(|key, _| !unread.contains_key(key));
         // The provider lost the data of the first volume.
@@ -192,7 +192,7 @@ impl Situation {
             ..ObservedState::default()
         };
         let plan = build_plan(PlanInputs {
-            wanted: self.files.clone(),
+            desired: self.files.clone(),
             purpose: Purpose::ByExternalId,
             observed: &observed,
             rules: self.rules,
@@ -202,8 +202,8 @@ impl Situation {
         (plan, observed)
     }
 
-    fn unread(&self) -> NotedVolumes {
-        let noted = noted_volumes(
+    fn unread(&self) -> CachedVolumes {
+        let cached = cached_volumes(
             &self.files,
             &self.set,
             &self.owned(),
@@ -211,19 +211,19 @@ impl Situation {
             &self.options,
         );
         let listed: Vec<VolumeSummary> = self.volumes.values().map(summary).collect();
-        unread_volumes(&noted, &listed)
+        unread_volumes(&cached, &listed)
     }
 
     /// Notes what a plan left unchanged, as an apply does.
     fn note(&mut self) {
-        let (plan, observed) = self.plan(&NotedVolumes::new());
+        let (plan, observed) = self.plan(&CachedVolumes::new());
         record_observations(
             &mut self.set,
             &plan,
             &observed,
             &BTreeMap::new(),
             1,
-            Some(&NotedRules::of(self.rules)),
+            Some(&CachedMergeRules::of(self.rules)),
         );
     }
 
@@ -317,7 +317,7 @@ proptest! {
         }
         let unread = situation.unread();
         let (shortened, _) = situation.plan(&unread);
-        let (whole, _) = situation.plan(&NotedVolumes::new());
+        let (whole, _) = situation.plan(&CachedVolumes::new());
         prop_assert_eq!(shortened, whole, "{:?}", unread);
     }
 }
@@ -393,22 +393,22 @@ fn other_data_at_the_same_index_is_read() {
     situation.note();
     let volume = situation.volumes.values_mut().next().unwrap();
     volume.external_id = Some(ExternalId::new("other"));
-    assert_eq!(situation.unread(), NotedVolumes::new());
+    assert_eq!(situation.unread(), CachedVolumes::new());
 }
 
-/// A plan that changes a volume is not noted.
+/// A plan that changes a volume is not cached.
 #[test]
 fn only_a_volume_that_a_plan_leaves_unchanged_is_noted() {
     let stories = [quiet()];
     let mut situation = situation(&stories, MergeRules::NOMAD, false);
     let volume = volume_of(0, &stories[0]);
     let inputs = |of: &Situation| {
-        let rules = NotedRules::of(of.rules);
+        let rules = CachedMergeRules::of(of.rules);
         inputs_of_unchanged(&of.set, &of.files[0], &volume, &rules)
     };
     assert!(inputs(&situation).is_some());
     (fields()[6].write)(&mut situation.files[0].request, Form::Given);
-    let (planned, _) = situation.plan(&NotedVolumes::new());
+    let (planned, _) = situation.plan(&CachedVolumes::new());
     assert_ne!(planned.volumes[0].action, Action::Unchanged);
     assert_eq!(inputs(&situation), None);
 }

@@ -49,7 +49,7 @@ pub enum Expected {
         volume: RemoteVolume,
         /// The allocation.
         alloc: AllocId,
-        /// Whether it is the last one.
+        /// True if it is the last one.
         is_last: bool,
     },
     /// The job was last changed at this index; `None` if it does not exist.

@@ -27,7 +27,7 @@ use super::writer::Writer;
 use crate::journal::{Journal, JournalError, JournalErrorKind};
 use nomad_csi_claims::state::{Event, ReplayError, State, Topic, replay_changes};
 
-/// The state of the agent. A clone is the same cell.
+/// The state of the agent. Clones share their state.
 #[derive(Clone)]
 pub struct StateCell {
     state: Arc<RwLock<State>>,

@@ -15,7 +15,7 @@ use nomad_csi_claims::state::{Subject, Table, Topic};
 #[error("the agent is stopping")]
 pub struct CellStopped;
 
-/// All readers that wait. A clone is the same readers.
+/// All readers that wait. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watches(Arc<Mutex<Readers>>);
 

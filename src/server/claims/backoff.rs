@@ -51,13 +51,13 @@ struct Pause {
     /// When it ends; `None` if only its cause or an operator ends it.
     until: Option<Instant>,
     cause: PauseCause,
-    /// Whether its end was reported by [`Backoff::take_due`].
+    /// True if its end was reported by [`Backoff::take_due`].
     is_reported: bool,
 }
 
 type Pauses = HashMap<RemoteVolume, HashMap<Attempt, Pause>>;
 
-/// The pauses of all attempts. A clone is the same pauses.
+/// The pauses of all attempts. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Backoff {
     pauses: Arc<Mutex<Pauses>>,
@@ -80,7 +80,7 @@ impl Backoff {
         waiting.collect()
     }
 
-    /// Whether the attempt can be made now: it does not pause, its pause has ended, or the cause of its
+    /// Returns whether the attempt can be made now: it does not pause, its pause has ended, or the cause of its
     /// pause is gone. `host` is what would carry out the step now, asked for only in a pause.
     pub(super) fn is_ready(
         &self,
@@ -193,7 +193,7 @@ impl Backoff {
     }
 
     /// Returns the volumes with an attempt whose pause has ended since the last call. Each end is reported
-    /// once: a step that cannot start then waits for its lane, whose end wakes the driver.
+    /// once: a step that cannot start then waits for its call lock, whose end wakes the driver.
     pub(super) fn take_due(&self, now: Instant) -> Vec<RemoteVolume> {
         let mut pauses = self.lock();
         let mut due = vec![];

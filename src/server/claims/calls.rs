@@ -57,7 +57,7 @@ impl CallError {
         }
     }
 
-    /// Whether the plugin has no room for the volume.
+    /// Returns whether the plugin has no room for the volume.
     pub(super) fn is_exhausted(&self) -> bool {
         match self {
             Self::Host(error) => error.is_exhausted(),
@@ -65,7 +65,7 @@ impl CallError {
         }
     }
 
-    /// Whether the same request can never succeed.
+    /// Returns whether the same request can never succeed.
     pub(super) fn is_permanent(&self) -> bool {
         match self {
             Self::Host(error) => error.is_permanent(),

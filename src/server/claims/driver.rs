@@ -2,7 +2,7 @@
 //!
 //! Level triggered: it wakes when claims, allocations, nodes or plugins change, or when a pause ends,
 //! reads the state, and starts what is due. It looks only at volumes whose claims or allocations changed,
-//! except after a change of a plugin or node. Idle volumes cost nothing. At most one step of a lane runs.
+//! except after a change of a plugin or node. Idle volumes cost nothing. At most one step of a call lock runs.
 //! What made no progress pauses before it is tried again (rule 15 of the claims machine).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +22,7 @@ use super::step_runner::StepRunner;
 use super::sweep::sweep_node;
 use super::sweep_wait::{SweepWait, SweepWaits};
 use crate::cell::Watch;
-use nomad_csi_claims::claim::{ClaimKey, Lane, Step};
+use nomad_csi_claims::claim::{CallLock, ClaimKey, Step};
 use nomad_csi_claims::state::{State, Table, Topic};
 use nomad_csi_model::{NodeId, RemoteVolume};
 
@@ -65,7 +65,7 @@ enum Finished {
 
 /// Something to start.
 enum Due {
-    Step(RemoteVolume, Option<Lane>, Step),
+    Step(RemoteVolume, Option<CallLock>, Step),
     Reap(RemoteVolume, Vec<(ClaimKey, &'static str)>),
     Sweep(NodeId),
 }
@@ -111,7 +111,7 @@ impl ClaimDriver {
         }
     }
 
-    /// Returns when the next pause ends. What is due already waits for something else, such as its lane,
+    /// Returns when the next pause ends. What is due already waits for something else, such as its call lock,
     /// whose end wakes the driver.
     fn next_wake_up(&self, now: Instant) -> Option<Instant> {
         let sweeps = self.work.next_sweeps.values().copied();
@@ -135,8 +135,8 @@ impl ClaimDriver {
         let runner = self.runner.clone();
         let tasks = &mut self.work.tasks;
         let (task, running) = match due {
-            Due::Step(volume, lane, step) => {
-                let running = Running::Step(volume.clone(), lane, step.clone());
+            Due::Step(volume, call_lock, step) => {
+                let running = Running::Step(volume.clone(), call_lock, step.clone());
                 let task = async move {
                     let host = |state: &State| step_host(state, &volume, &step);
                     let host = runner.ports.cell.read(host);
@@ -267,7 +267,7 @@ impl Work {
     }
 
     fn due_for(&mut self, state: &State, volume: &RemoteVolume, now: Instant) -> Vec<Due> {
-        let mut busy = self.running.busy_lanes(volume);
+        let mut busy = self.running.busy_locks(volume);
         let reaped = releasable(state, volume);
         let steps = state.claim_steps(volume);
         self.backoff.retain(volume, &steps, !reaped.is_empty());
@@ -284,12 +284,12 @@ impl Work {
         let mut due = vec![];
         for step in steps {
             let is_swept = matches!(step, Step::Sweep(_));
-            let lane = step.lane(node_of);
+            let call_lock = step.call_lock(node_of);
             let host = || step_host(state, volume, &step);
             let attempt = Attempt::Step(step.clone());
             let is_ready = !is_swept && self.backoff.is_ready(volume, &attempt, now, host);
-            if is_ready && busy.insert(lane.clone()) {
-                due.push(Due::Step(volume.clone(), lane, step));
+            if is_ready && busy.insert(call_lock.clone()) {
+                due.push(Due::Step(volume.clone(), call_lock, step));
             }
         }
         due

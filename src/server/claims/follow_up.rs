@@ -2,14 +2,14 @@
 //!
 //! A first claim makes a step due, and the end of a step often makes the next step on the same node due, or the
 //! release of a claim. Both are one durable write then. A step is only started like this if its call is sent
-//! at once: in the same lane, to the same instance of the plugin, with the place that its predecessor had.
+//! at once: in the same call lock, to the same instance of the plugin, with the place that its predecessor had.
 //! One that has to wait is not started (rule 2 of the claims machine), nor is one that was tried before,
 //! which may pause.
 
 use super::step_request::step_started;
 use crate::cell::Expected;
 use nomad_csi_claims::claim::{
-    ClaimEvent, ClaimKey, Claims, EventPlace, Known, Lane, Step, apply, next_steps,
+    CallLock, ClaimEvent, ClaimKey, Claims, EventPlace, Known, Step, apply, next_steps,
 };
 use nomad_csi_claims::state::{AllocRecord, EventKind, State};
 use nomad_csi_model::{AllocId, NodeId, RemoteVolume};
@@ -22,7 +22,7 @@ pub(super) struct DoneStep<'a> {
     pub instance: &'a AllocId,
     /// The event that records its end.
     pub event: &'a ClaimEvent,
-    /// Whether its place is still held, so that another call can be sent at once.
+    /// True if its place is still held, so that another call can be sent at once.
     pub has_place: bool,
 }
 
@@ -30,14 +30,14 @@ pub(super) struct DoneStep<'a> {
 /// driver has to decide. It is a [`Step::Release`], or a step to call.
 pub(super) fn follow_up(state: &State, done: &DoneStep<'_>) -> Option<Step> {
     let before = &state.claims(done.volume)?.claims;
-    let lane = lane(before, done.step);
+    let call_lock = call_lock(before, done.step);
     let record = after(before, done.event);
     let facts = state.claim_facts(&done.volume.plugin_id, &record);
     let steps = next_steps(&record, &facts);
     if let Some(release) = steps.iter().find(|step| matches!(step, Step::Release(_))) {
         return Some(release.clone());
     }
-    let Some(Lane::Node(node)) = &lane else {
+    let Some(CallLock::Node(node)) = &call_lock else {
         return None;
     };
     let newest = state.node_instance(&done.volume.plugin_id, node)?;
@@ -46,10 +46,10 @@ pub(super) fn follow_up(state: &State, done: &DoneStep<'_>) -> Option<Step> {
         let effect = step.effect();
         effect.is_some_and(|effect| record.known(&effect) != Known::Maybe)
     };
-    let mut in_lane = steps
+    let mut in_call_lock = steps
         .into_iter()
-        .filter(|step| lane == self::lane(&record, step));
-    in_lane.find(|step| can_continue && is_untried(step))
+        .filter(|step| call_lock == self::call_lock(&record, step));
+    in_call_lock.find(|step| can_continue && is_untried(step))
 }
 
 /// Returns the step that the first claim of a volume makes due, with the event of its start, if it is a
@@ -84,9 +84,9 @@ fn after(record: &Claims, event: &ClaimEvent) -> Claims {
     record
 }
 
-fn lane(record: &Claims, step: &Step) -> Option<Lane> {
+fn call_lock(record: &Claims, step: &Step) -> Option<CallLock> {
     let node_of = |key: &ClaimKey| record.claims.get(key).map(|claim| claim.node.clone());
-    step.lane(node_of)
+    step.call_lock(node_of)
 }
 
 /// Returns the events that start the step that follows, or carry it out, and what they rely on.

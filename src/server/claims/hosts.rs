@@ -6,7 +6,7 @@ use std::sync::Arc;
 use nomad_csi_model::NodeId;
 use nomad_csi_ports::{ControllerHost, NodeHost};
 
-/// The hosts of nodes. A clone is the same hosts.
+/// The hosts of nodes. Clones share their state.
 #[derive(Clone, Default)]
 pub struct NodeHosts(Arc<BTreeMap<NodeId, Arc<dyn NodeHost>>>);
 
@@ -27,7 +27,7 @@ impl NodeHosts {
     }
 }
 
-/// What carries out the steps of claims. A clone is the same hosts.
+/// What carries out the steps of claims. Clones share their state.
 #[derive(Clone)]
 pub struct ClaimHosts {
     /// The nodes.

@@ -19,7 +19,7 @@ pub struct ClaimLimits {
     pub refusals: u32,
     /// How many calls of claims run on nodes at the same time.
     pub node_calls: usize,
-    /// How long a request is decided again whenever the claims changed meanwhile.
+    /// How long a request is decided again whenever the claims changed in the meantime.
     pub conflict_patience: Duration,
 }
 

@@ -1,7 +1,7 @@
 //! Claims of volumes: granted, driven to a target path, released, and driven back.
 //!
 //! [`ClaimService`] grants and releases; the decision is `claim::admit`. One driver watches the state
-//! and starts the steps that `claim::next_steps` finds due: one at a time per lane, each recorded before
+//! and starts the steps that `claim::next_steps` finds due: one at a time per call lock, each recorded before
 //! its call is sent. Neither keeps anything that a restart would lose; what is in memory is only when
 //! to try again.
 

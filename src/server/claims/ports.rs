@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::hosts::NodeHosts;
-use crate::call_lines::CallLines;
 use crate::cell::StateCell;
+use crate::plugin_call_queues::PluginCallQueues;
 use crate::sealer::Sealer;
 use nomad_csi_ports::{Clock, ControllerHost, IdSource};
 
-/// The ports of claims. A clone is the same ports.
+/// The ports of claims. Clones share their state.
 #[derive(Clone)]
 pub struct ClaimPorts {
     /// The agent's state.
@@ -24,5 +24,5 @@ pub struct ClaimPorts {
     /// Jitter for pauses.
     pub ids: Arc<dyn IdSource>,
     /// The lines of the plugins, which all services share.
-    pub calls: CallLines,
+    pub calls: PluginCallQueues,
 }

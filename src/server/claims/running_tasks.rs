@@ -6,14 +6,14 @@ use std::collections::{HashMap, HashSet};
 
 use tokio::task::Id;
 
-use nomad_csi_claims::claim::{Lane, Step};
+use nomad_csi_claims::claim::{CallLock, Step};
 use nomad_csi_model::{NodeId, RemoteVolume};
 
 /// What a task does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Running {
-    /// A step in its lane, or in none if it calls no plugin.
-    Step(RemoteVolume, Option<Lane>, Step),
+    /// A step in its call lock, or in none if it calls no plugin.
+    Step(RemoteVolume, Option<CallLock>, Step),
     /// The release of unused claims.
     Reap(RemoteVolume),
     /// The sweep of a node.
@@ -21,10 +21,10 @@ pub(super) enum Running {
 }
 
 impl Running {
-    /// Returns the volume of the task and the lane that it keeps busy there.
-    fn place(&self) -> Option<(&RemoteVolume, Option<&Lane>)> {
+    /// Returns the volume of the task and the call lock that it keeps busy there.
+    fn place(&self) -> Option<(&RemoteVolume, Option<&CallLock>)> {
         match self {
-            Self::Step(volume, lane, _) => Some((volume, lane.as_ref())),
+            Self::Step(volume, call_lock, _) => Some((volume, call_lock.as_ref())),
             Self::Reap(volume) => Some((volume, None)),
             Self::Sweep(_) => None,
         }
@@ -35,16 +35,16 @@ impl Running {
 #[derive(Debug, Default)]
 pub(super) struct RunningTasks {
     tasks: HashMap<Id, Running>,
-    busy: HashMap<RemoteVolume, HashSet<Option<Lane>>>,
+    busy: HashMap<RemoteVolume, HashSet<Option<CallLock>>>,
     swept: HashSet<NodeId>,
 }
 
 impl RunningTasks {
-    /// Adds a task. At most one runs in each lane of a volume, and at most one sweeps a node.
+    /// Adds a task. At most one runs in each call lock of a volume, and at most one sweeps a node.
     pub(super) fn insert(&mut self, id: Id, running: Running) {
-        if let Some((volume, lane)) = running.place() {
+        if let Some((volume, call_lock)) = running.place() {
             let busy = self.busy.entry(volume.clone()).or_default();
-            busy.insert(lane.cloned());
+            busy.insert(call_lock.cloned());
         }
         if let Running::Sweep(node) = &running {
             self.swept.insert(node.clone());
@@ -55,10 +55,10 @@ impl RunningTasks {
     /// Removes a task that ended, and returns what it did.
     pub(super) fn remove(&mut self, id: &Id) -> Option<Running> {
         let running = self.tasks.remove(id)?;
-        if let Some((volume, lane)) = running.place()
+        if let Some((volume, call_lock)) = running.place()
             && let Some(busy) = self.busy.get_mut(volume)
         {
-            busy.remove(&lane.cloned());
+            busy.remove(&call_lock.cloned());
             if busy.is_empty() {
                 self.busy.remove(volume);
             }
@@ -69,18 +69,20 @@ impl RunningTasks {
         Some(running)
     }
 
-    /// Returns the lanes of a volume in which something runs. `None` is what calls no plugin.
-    pub(super) fn busy_lanes(&self, volume: &RemoteVolume) -> HashSet<Option<Lane>> {
+    /// Returns the call locks of a volume in which something runs. `None` is what calls no plugin.
+    pub(super) fn busy_locks(&self, volume: &RemoteVolume) -> HashSet<Option<CallLock>> {
         self.busy.get(volume).cloned().unwrap_or_default()
     }
 
-    /// Whether a step that calls the node's plugin runs.
+    /// Returns whether a step that calls the node's plugin runs.
     pub(super) fn is_busy(&self, node: &NodeId) -> bool {
-        let lane = Some(Lane::Node(node.clone()));
-        self.busy.values().any(|lanes| lanes.contains(&lane))
+        let call_lock = Some(CallLock::Node(node.clone()));
+        self.busy
+            .values()
+            .any(|call_locks| call_locks.contains(&call_lock))
     }
 
-    /// Whether a sweep of the node runs.
+    /// Returns whether a sweep of the node runs.
     pub(super) fn is_swept(&self, node: &NodeId) -> bool {
         self.swept.contains(node)
     }

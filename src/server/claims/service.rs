@@ -54,7 +54,7 @@ pub struct MountRequest {
     pub node: Option<NodeId>,
     /// The name by which the allocation knows the volume; the volume's ID if not given.
     pub alias: Option<VolumeAlias>,
-    /// Whether the allocation only reads.
+    /// True if the allocation only reads.
     pub read_only: bool,
     /// The access mode; that in force, or the first that fits, if not given.
     pub access_mode: Option<AccessMode>,
@@ -73,7 +73,7 @@ pub struct ClaimOutcome {
     pub claim: Option<ClaimStatus>,
 }
 
-/// Grants and releases claims. A clone is the same service.
+/// Grants and releases claims. Clones share their state.
 #[derive(Clone)]
 pub struct ClaimService {
     ports: ClaimPorts,
@@ -142,15 +142,15 @@ impl ClaimService {
         )
     }
 
-    /// Returns the claims of the wanted volumes, sorted by volume and key, and the index of the claims.
-    pub fn statuses(&self, is_wanted: impl Fn(&NamespacedId) -> bool) -> (Vec<ClaimStatus>, u64) {
+    /// Returns the claims of the desired volumes, sorted by volume and key, and the index of the claims.
+    pub fn statuses(&self, is_desired: impl Fn(&NamespacedId) -> bool) -> (Vec<ClaimStatus>, u64) {
         self.ports.cell.read(|state| {
-            let statuses = claim_statuses(state, &self.backoff, is_wanted);
+            let statuses = claim_statuses(state, &self.backoff, is_desired);
             (statuses, state.claims_index())
         })
     }
 
-    /// Whether the plugin reports the statistics of published volumes.
+    /// Returns whether the plugin reports the statistics of published volumes.
     pub fn reports_stats(&self, plugin: &PluginId) -> bool {
         self.ports.cell.read(|state| reports_stats(state, plugin))
     }
@@ -248,28 +248,28 @@ impl ClaimService {
         let claims = state.claims(&remote);
         let unclaimed = Claims::default();
         let recorded = claims.map_or(&unclaimed, |record| &record.claims);
-        let wanted = self.claim_request(state, request, record, recorded, node)?;
+        let desired = self.claim_request(state, request, record, recorded, node)?;
         let facts = AdmissionFacts {
             capabilities: &record.definition.capabilities,
             is_schedulable: plugin_status(state, &remote.plugin_id)
                 .is_some_and(|status| status.is_schedulable()),
-            is_node_lost: state.node_loss(&wanted.node).is_some(),
-            node_volumes: state.node_volumes(&remote, &wanted.node),
+            is_node_lost: state.node_loss(&desired.node).is_some(),
+            node_volumes: state.node_volumes(&remote, &desired.node),
         };
         let denied = |denied: ClaimDenied| ClaimError::Denied {
             volume: request.volume.clone(),
             denied: Box::new(denied),
         };
-        let admission = admit(recorded, &wanted, facts).map_err(denied)?;
+        let admission = admit(recorded, &desired, facts).map_err(denied)?;
         if admission == Admission::Granted {
-            check_alias(state, &wanted.key, &remote, request)?;
-            check_node_plugin(state, &remote, &wanted)?;
+            check_alias(state, &desired.key, &remote, request)?;
+            check_node_plugin(state, &remote, &desired)?;
         }
         Ok(Decided {
             admission,
             claims_index: claims.map(|record| record.modify_index),
-            has_alloc: state.alloc(&wanted.key.alloc).is_some(),
-            request: wanted,
+            has_alloc: state.alloc(&desired.key.alloc).is_some(),
+            request: desired,
             remote,
         })
     }
@@ -571,7 +571,7 @@ impl ClaimService {
         };
         let event = Event::new(self.ports.clock.now(), kind);
         match self.ports.cell.commit(Expected::Any, event).await {
-            // It has ended meanwhile, which releases its claims.
+            // It has ended in the meantime, which releases its claims.
             Ok(_) | Err(CommitError::InvalidEvent(_)) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -609,7 +609,7 @@ impl ClaimService {
     /// any more, and here its tasks report that they run.
     ///
     /// # Errors
-    /// If the node is heard from, with what runs there.
+    /// If the node contacts the server, with what runs there.
     pub fn check_unheard(&self, node: &NodeId) -> Result<(), ServerError> {
         let is_own = self.ports.nodes.of(node).is_some();
         let writers = self.ports.cell.read(|state| {

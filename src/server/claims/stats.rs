@@ -1,7 +1,7 @@
 //! The statistics of published volumes, as plugins report them now. Nothing of them is recorded.
 //!
 //! Each node is asked about one target of the volume. What does not answer in time, or answers nonsense, is unknown
-//! and fails nothing else. No call takes a lane or a place of the steps, so none delays a mount or an unmount. Few are
+//! and fails nothing else. No call takes a call lock or a place of the steps, so none delays a mount or an unmount. Few are
 //! sent at once: a plugin that hangs holds up neither the requests of clients nor the other plugins of a sample.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,7 +51,7 @@ struct Published {
     instance: Option<AllocId>,
 }
 
-/// Whether the plugin reports statistics anywhere.
+/// Returns whether the plugin reports statistics anywhere.
 pub(super) fn reports_stats(state: &State, plugin: &PluginId) -> bool {
     let nodes = state.nodes();
     let mut instances = nodes.filter_map(|node| state.node_instance(plugin, &node.id));
@@ -88,7 +88,7 @@ fn instance(state: &State, plugin: &PluginId, node: &NodeId) -> Option<AllocId> 
     reports.then(|| instance.alloc_id.clone())
 }
 
-/// Reads statistics. A clone is the same reader.
+/// Reads statistics. Clones share their state.
 #[derive(Clone)]
 pub(super) struct StatsReader {
     cell: StateCell,

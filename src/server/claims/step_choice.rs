@@ -1,4 +1,4 @@
-//! Who gets a step, and whom it is for. Pure.
+//! Who gets a step, and for which claim. Pure.
 
 use nomad_csi_claims::claim::{ClaimKey, Known, Step};
 use nomad_csi_claims::state::State;
@@ -14,7 +14,7 @@ pub(super) fn waiting_for(state: &State, volume: &RemoteVolume, step: &Step) -> 
     };
     let claims = record.claims.claims.iter();
     let waiting = claims.filter(|(key, claim)| {
-        let is_concerned = match step {
+        let affects = match step {
             Step::NodePublish(one) => *key == one,
             Step::ControllerPublish(node) | Step::NodeStage(node) => claim.node == *node,
             Step::NodeExpand(_)
@@ -25,7 +25,7 @@ pub(super) fn waiting_for(state: &State, volume: &RemoteVolume, step: &Step) -> 
             | Step::Sweep(_)
             | Step::Release(_) => false,
         };
-        is_concerned && claim.is_held() && claim.published != Known::Yes
+        affects && claim.is_held() && claim.published != Known::Yes
     });
     waiting.map(|(key, _)| key.clone()).collect()
 }

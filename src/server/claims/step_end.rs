@@ -42,7 +42,7 @@ impl StepEnd {
         }
     }
 
-    /// Whether something changed.
+    /// Returns whether something changed.
     pub(super) fn is_progress(self) -> bool {
         match self {
             Self::Decide(Progress(_)) => true,

@@ -132,7 +132,7 @@ impl StepContext {
         })
     }
 
-    /// Whether the step is still to be done, as its call is about to be sent.
+    /// Returns whether the step is still to be done, as its call is about to be sent.
     pub(super) fn is_due(&self, step: &Step) -> bool {
         next_steps(self.claims(), &self.facts).contains(step)
     }
@@ -298,7 +298,7 @@ impl StepContext {
     }
 }
 
-/// Whether the access mode of a claim has only readers.
+/// Returns whether the access mode of a claim has only readers.
 fn only_reads(claim: &Claim) -> bool {
     !claim.usage.capability.access_mode.allows_writes()
 }

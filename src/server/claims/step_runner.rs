@@ -23,9 +23,9 @@ use super::step_choice::{instance_for, lacks_node_id, retry_command, waiting_for
 use super::step_end::StepEnd;
 use super::step_request::{StepContext, step_started};
 use super::waiters::Waiters;
-use crate::call_line::CallClass;
-use crate::call_lines::CallPermit;
 use crate::cell::{CommitError, Expected};
+use crate::plugin_call_queue::CallClass;
+use crate::plugin_call_queues::CallPermit;
 use crate::sealing::VolumeSealer;
 use nomad_csi_claims::claim::{
     ClaimEvent, ClaimKey, Claims, Known, Step, StepAnswer, is_new_problem,
@@ -52,16 +52,16 @@ struct RunningCall {
     started: u64,
     /// The instance of the plugin that gets it.
     instance: AllocId,
-    place: CallPlace,
+    place: CallRight,
 }
 
 /// The right to call a plugin.
-enum CallPlace {
+enum CallRight {
     Controller(CallPermit),
     Node(Option<OwnedSemaphorePermit>),
 }
 
-impl CallPlace {
+impl CallRight {
     /// Lets other calls pass while the plugin has not answered.
     fn release(&mut self) {
         match self {
@@ -70,7 +70,7 @@ impl CallPlace {
         }
     }
 
-    /// Whether another call can be sent to the node at once.
+    /// Returns whether another call can be sent to the node at once.
     fn is_held_for_node(&self) -> bool {
         matches!(self, Self::Node(Some(_)))
     }
@@ -271,7 +271,7 @@ impl StepRunner {
     }
 
     /// Waits until the plugin may get another call.
-    async fn place(&self, volume: &RemoteVolume, step: &Step) -> Result<CallPlace, String> {
+    async fn place(&self, volume: &RemoteVolume, step: &Step) -> Result<CallRight, String> {
         let class = match step {
             Step::ControllerPublish(_) => Some(CallClass::Attach),
             Step::ControllerUnpublish(_) => Some(CallClass::Detach),
@@ -289,11 +289,11 @@ impl StepRunner {
                 let permit = self.ports.calls.acquire(&volume.plugin_id, class).await;
                 let permit =
                     permit.map_err(|full| format!("{full} for plugin `{}`", volume.plugin_id));
-                permit.map(CallPlace::Controller)
+                permit.map(CallRight::Controller)
             }
             None => {
                 let permit = self.node_places.clone().acquire_owned().await;
-                Ok(CallPlace::Node(permit.ok()))
+                Ok(CallRight::Node(permit.ok()))
             }
         }
     }

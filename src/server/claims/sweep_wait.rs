@@ -68,7 +68,7 @@ impl fmt::Display for SweepWait {
     }
 }
 
-/// What the sweep of each node waits for. A clone is the same record.
+/// What the sweep of each node waits for. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SweepWaits(Arc<Mutex<BTreeMap<NodeId, SweepWait>>>);
 

@@ -1,7 +1,7 @@
 //! Claims as readers get them.
 
 use super::backoff::{Backoff, StepAttempts};
-use nomad_csi_claims::claim::{Claim, ClaimKey, ClaimProgress, Known, StepProblem, is_concerned};
+use nomad_csi_claims::claim::{Claim, ClaimKey, ClaimProgress, Known, StepProblem, affects};
 use nomad_csi_claims::state::{ClaimsRecord, State};
 use nomad_csi_model::{Capability, NamespacedId, NodeId, RemoteVolume};
 
@@ -18,11 +18,11 @@ pub struct ClaimStatus {
     pub node: NodeId,
     /// The modes.
     pub capability: Capability,
-    /// Whether it only reads.
+    /// True if it only reads.
     pub read_only: bool,
     /// The state.
     pub progress: ClaimProgress,
-    /// Whether an operator cut its tasks off, and the node kills them before the volume is released.
+    /// True if an operator cut its tasks off, and the node kills them before the volume is released.
     pub is_cut_off: bool,
     /// Whether the volume is attached to the node.
     pub attached: Known,
@@ -44,14 +44,14 @@ pub struct ClaimStatus {
 pub(super) fn claim_statuses(
     state: &State,
     backoff: &Backoff,
-    is_wanted: impl Fn(&NamespacedId) -> bool,
+    is_desired: impl Fn(&NamespacedId) -> bool,
 ) -> Vec<ClaimStatus> {
     let mut found: Vec<_> = state
         .all_claims()
         .flat_map(|record| {
             let claims = record.claims.claims.iter();
-            let wanted = claims.filter(|(_, claim)| is_wanted(&claim.volume));
-            wanted.map(|(key, claim)| status(state, record, backoff, key, claim))
+            let desired = claims.filter(|(_, claim)| is_desired(&claim.volume));
+            desired.map(|(key, claim)| status(state, record, backoff, key, claim))
         })
         .collect();
     found.sort_by(|a, b| (&a.volume, &a.key).cmp(&(&b.volume, &b.key)));
@@ -77,7 +77,7 @@ fn attempts(
     claim: &Claim,
 ) -> Option<StepAttempts> {
     let waiting = backoff.waiting(&record.volume).into_iter();
-    let own = waiting.filter(|(step, _)| is_concerned(step, key, claim));
+    let own = waiting.filter(|(step, _)| affects(step, key, claim));
     own.map(|(_, attempts)| attempts)
         .min_by_key(|attempts| attempts.next_at)
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nomad_csi_claims::claim::ClaimKey;
 
-/// The requests that wait. A clone is the same requests.
+/// The requests that wait. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Waiters(Arc<Mutex<HashMap<ClaimKey, Waiting>>>);
 

@@ -149,7 +149,7 @@ impl ClaimError {
         format!("{}: {}", self.message(), notes.join(", "))
     }
 
-    /// What is in the way.
+    /// Returns what is in the way.
     pub(super) fn notes(&self) -> Vec<String> {
         match self {
             Self::StillAttached { problem, .. } => {
@@ -179,7 +179,7 @@ impl ClaimError {
         }
     }
 
-    /// What to do.
+    /// Returns what to do.
     pub(super) fn help(&self) -> Vec<String> {
         match self {
             Self::StillRunning { volume, writers } => {

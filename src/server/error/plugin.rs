@@ -136,7 +136,7 @@ impl ControllerOperation {
         }
     }
 
-    /// What precedes these prefixes.
+    /// Returns what precedes these prefixes.
     fn context(self, subject: &str) -> String {
         match self {
             Self::Create

@@ -722,7 +722,7 @@ impl UnsupportedOperation {
     }
 }
 
-/// Whether all refusals are about the size. Nomad prints such a refusal without a list.
+/// Returns whether all refusals are about the size. Nomad prints such a refusal without a list.
 fn is_about_size(refusals: &[Refusal]) -> bool {
     let mut fields = refusals.iter().map(|refusal| refusal.field);
     fields.all(|field| field.starts_with("capacity"))

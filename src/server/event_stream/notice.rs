@@ -1,4 +1,4 @@
-//! What a subscriber hears of an event: topic, type and key, in Nomad's words.
+//! The event as sent to subscribers: topic, type and key, in Nomad's words.
 //!
 //! An event without a word in Nomad, such as the intent to create a volume, gives no notice. A change of
 //! the claims of an external volume gives one notice for each of its registrations.
@@ -209,7 +209,7 @@ mod tests {
     };
     use nomad_csi_model::ClientStatus;
 
-    fn heard(state: &State, kind: &EventKind) -> Vec<(&'static str, &'static str, String)> {
+    fn notices_of(state: &State, kind: &EventKind) -> Vec<(&'static str, &'static str, String)> {
         let notices = notices(state, kind).into_iter();
         let shown = notices.map(|notice| (notice.topic, notice.event_type, notice.key));
         shown.collect()
@@ -227,7 +227,10 @@ mod tests {
             alloc_reported("a", ClientStatus::Running),
         ];
         let state = state_of(kinds.clone());
-        let all: Vec<_> = kinds.iter().flat_map(|kind| heard(&state, kind)).collect();
+        let all: Vec<_> = kinds
+            .iter()
+            .flat_map(|kind| notices_of(&state, kind))
+            .collect();
         let expected = [
             ("Node", "NodeRegistration", "node-0"),
             ("CSIVolume", "CSIVolumeRegistered", "db"),

@@ -38,7 +38,7 @@ impl Subscription {
         })
     }
 
-    /// Whether the subscriber sees this notice. Nodes and plugins are in no namespace.
+    /// Returns whether the subscriber sees this notice. Nodes and plugins are in no namespace.
     pub(crate) fn includes(&self, notice: &Notice) -> bool {
         let is_here = notice.namespace.is_empty()
             || self.namespace.as_str() == Namespace::ALL

@@ -10,11 +10,11 @@ use tokio_util::sync::DropGuard;
 
 use super::journal::MemoryJournal;
 use super::sealer::FakeSealer;
-use crate::call_line::CallWidths;
-use crate::call_lines::CallLines;
 use crate::cell::{CellOptions, Expected, StateCell, StateLimits};
 use crate::claims::{ClaimHosts, NodeHosts};
 use crate::journal::JournalError;
+use crate::plugin_call_queue::PluginConcurrency;
+use crate::plugin_call_queues::PluginCallQueues;
 use crate::services::{AgentInfo, Services};
 use crate::volumes::{VolumeLimits, VolumePorts, VolumeService};
 use nomad_csi_claims::state::{Event, EventKind, NamespaceEvent, State};
@@ -144,7 +144,7 @@ impl FakeAgent {
             sealer: Arc::new(sealer.clone()),
             clock: Arc::new(clock.clone()),
             ids: Arc::new(ids.clone()),
-            calls: Self::call_lines(),
+            calls: Self::plugin_call_queues(),
         };
         let hosts = ClaimHosts {
             controllers: Arc::new(controllers),
@@ -168,12 +168,12 @@ impl FakeAgent {
         Ok(agent)
     }
 
-    /// Lines of the usual widths, without metrics.
-    pub fn call_lines() -> CallLines {
-        CallLines::new(CallWidths::DEFAULT, 1024, Arc::new(NoCallObserver))
+    /// Lines of the usual concurrency, without metrics.
+    pub fn plugin_call_queues() -> PluginCallQueues {
+        PluginCallQueues::new(PluginConcurrency::DEFAULT, 1024, Arc::new(NoCallObserver))
     }
 
-    /// What the agent reports about itself.
+    /// Returns what the agent reports about itself.
     pub fn agent_info() -> AgentInfo {
         AgentInfo {
             version: "1.2.3".into(),

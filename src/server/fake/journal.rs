@@ -18,7 +18,7 @@ pub enum AppendFault {
     WrittenButFailed,
 }
 
-/// A journal in memory. A clone is the same journal, so a test can restart an agent on it.
+/// A journal in memory. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryJournal(Arc<Mutex<Content>>);
 

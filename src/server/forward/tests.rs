@@ -8,10 +8,10 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::*;
-use crate::call_line::{CallClass, CallWidths};
-use crate::call_lines::CallLines;
 use crate::candidates::candidates;
 use crate::forward_error::ForwardOutcome;
+use crate::plugin_call_queue::{CallClass, PluginConcurrency};
+use crate::plugin_call_queues::PluginCallQueues;
 use nomad_csi_claims::state::PluginAlloc;
 use nomad_csi_model::retry::Verdict;
 use nomad_csi_model::{
@@ -44,8 +44,8 @@ impl IdSource for Steady {
     }
 }
 
-fn forward() -> Forwarder {
-    Forwarder::new(
+fn forward() -> ControllerCaller {
+    ControllerCaller::new(
         Arc::new(NoControllers),
         Arc::new(Steady),
         ForwardLimits::default(),
@@ -114,15 +114,15 @@ async fn run_kind(kind: Kind, allocs: &[&str], steps: &[Step]) -> Run {
     let reported = Mutex::new(None);
     let start = Instant::now();
     let allocs: Vec<_> = allocs.iter().map(|alloc| AllocId::new(*alloc)).collect();
-    let lines = CallLines::new(CallWidths::DEFAULT, 1, Arc::new(NoCallObserver));
+    let lines = PluginCallQueues::new(PluginConcurrency::DEFAULT, 1, Arc::new(NoCallObserver));
     let permit = lines.acquire(&"p".into(), CallClass::Create).await.unwrap();
     let report = |error| {
         let earlier = reported.lock().unwrap().replace((start.elapsed(), error));
         assert_eq!(earlier, None, "reported twice");
     };
     let late = match kind {
-        Kind::Read => LateCall::Cancel,
-        Kind::Change => LateCall::Await {
+        Kind::Read => OnDeadline::Cancel,
+        Kind::Change => OnDeadline::Await {
             permit: &permit,
             report: &report,
         },

@@ -6,7 +6,7 @@
 use http::HeaderMap;
 use http::header::ACCEPT_ENCODING;
 
-/// Whether long responses to this request are compressed with gzip.
+/// Returns whether long responses to this request are compressed with gzip.
 pub(super) fn is_compressed(headers: &HeaderMap, is_local: bool) -> bool {
     let gzip = weight(headers, &["gzip", "x-gzip"]);
     let identity = weight(headers, &["identity"]).or_else(|| {

@@ -4,7 +4,7 @@ use super::blocking::wait_for_index;
 use super::filtering::Paging;
 use super::job_documents::{PlacedAlloc, placed_allocs};
 use super::reply::Reply;
-use super::request::ApiRequest;
+use super::request::IncomingRequest;
 use crate::error::{JobError, ServerError};
 use nomad_csi_claims::state::{State, Table, Topic};
 use nomad_csi_model::{AllocId, Namespace};
@@ -19,7 +19,7 @@ fn topics(_: &State) -> Vec<Topic> {
     vec![Topic::all(Table::Allocs)]
 }
 
-pub(super) async fn list(request: &ApiRequest) -> Result {
+pub(super) async fn list(request: &IncomingRequest) -> Result {
     let page = Paging::of(&request.parameters)?;
     let wait = request.parameters.wait()?;
     wait_for_index(request, wait, topics, State::allocs_index).await?;
@@ -40,7 +40,7 @@ pub(super) async fn list(request: &ApiRequest) -> Result {
     Ok(reply.with_index(index).with_next_token(next))
 }
 
-pub(super) async fn read(request: &ApiRequest, id: &str) -> Result {
+pub(super) async fn read(request: &IncomingRequest, id: &str) -> Result {
     let id = complete(id)?;
     let wait = request.parameters.wait()?;
     wait_for_index(request, wait, topics, State::allocs_index).await?;
@@ -58,7 +58,7 @@ pub(super) async fn read(request: &ApiRequest, id: &str) -> Result {
     Ok(Reply::json(&document, request.pretty)?.with_index(index))
 }
 
-pub(super) async fn stop(request: &ApiRequest, id: &str) -> Result {
+pub(super) async fn stop(request: &IncomingRequest, id: &str) -> Result {
     let written = request.services.jobs.stop_alloc(&complete(id)?).await?;
     let document = AllocationStopResponse {
         eval_id: written.evaluation_id(),

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::parameters::Wait;
-use super::request::ApiRequest;
+use super::request::IncomingRequest;
 use crate::error::ServerError;
 use nomad_csi_claims::state::{State, Topic};
 
@@ -16,9 +16,9 @@ const MAX_WAIT: Duration = Duration::from_secs(300);
 
 /// Waits until one of the topics changes and the index is beyond the client's, the time is up, or the agent stops. Adds up to a
 /// sixteenth of the time as jitter, which spreads the next requests of many clients. The connection
-/// is in a waiting place meanwhile.
+/// is in a waiting place in the meantime.
 pub(super) async fn wait_for_index(
-    request: &ApiRequest,
+    request: &IncomingRequest,
     wait: Wait,
     topics: impl Fn(&State) -> Vec<Topic>,
     index_of: impl Fn(&State) -> u64,

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::limits::{FREE_BODY, Limits};
 use crate::error::RequestError;
 
-/// The budget for bodies of all connections. A clone is the same budget.
+/// The budget for bodies of all connections. Clones share their state.
 #[derive(Clone, Debug)]
 pub(super) struct BodyBudget {
     bytes: Arc<Semaphore>,

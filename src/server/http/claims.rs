@@ -7,7 +7,7 @@ use http::StatusCode;
 use super::blocking::wait_for_index;
 use super::filtering::Paging;
 use super::reply::Reply;
-use super::request::ApiRequest;
+use super::request::IncomingRequest;
 use crate::claims::{ClaimStatus, MountRequest};
 use crate::error::{ClaimError, ServerError};
 use nomad_csi_claims::claim::{Known, StepProblem};
@@ -27,7 +27,7 @@ const USUAL_WAIT: Duration = Duration::from_secs(30);
 /// The longest wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(600);
 
-pub(super) async fn list_of_volume(request: &ApiRequest, id: &str) -> Result {
+pub(super) async fn list_of_volume(request: &IncomingRequest, id: &str) -> Result {
     let key = key(request, id);
     if request
         .services
@@ -41,7 +41,7 @@ pub(super) async fn list_of_volume(request: &ApiRequest, id: &str) -> Result {
 }
 
 /// Without `type=csi` this is Nomad's path for claims of host volumes, which the agent does not have.
-pub(super) async fn list_all(request: &ApiRequest) -> Result {
+pub(super) async fn list_all(request: &IncomingRequest) -> Result {
     if request.parameters.get("type") != Some("csi") {
         return Reply::json(&[(); 0], request.pretty);
     }
@@ -52,19 +52,19 @@ pub(super) async fn list_all(request: &ApiRequest) -> Result {
     .await
 }
 
-async fn list(request: &ApiRequest, is_wanted: impl Fn(&NamespacedId) -> bool) -> Result {
+async fn list(request: &IncomingRequest, is_desired: impl Fn(&NamespacedId) -> bool) -> Result {
     let page = Paging::whole(&request.parameters)?;
     let wait = request.parameters.wait()?;
     let topics = |_: &State| vec![Topic::all(Table::Claims)];
     wait_for_index(request, wait, topics, State::claims_index).await?;
-    let (statuses, index) = request.services.claims.statuses(is_wanted);
+    let (statuses, index) = request.services.claims.statuses(is_desired);
     let documents = statuses.iter().map(status_to_wire).collect();
     let (documents, _) = page.page(documents, |_| String::new())?;
     Ok(Reply::json(&documents, request.pretty)?.with_index(index))
 }
 
 /// Claims a volume: 200 with the target path, or 202 with the state after the wait.
-pub(super) async fn claim(request: &ApiRequest, id: &str) -> Result {
+pub(super) async fn claim(request: &IncomingRequest, id: &str) -> Result {
     let document: ClaimRequestDocument = request.document()?;
     let wait = wait(&document.wait)?;
     let mount = mount_request(key(request, id), document)?;
@@ -86,7 +86,7 @@ pub(super) async fn claim(request: &ApiRequest, id: &str) -> Result {
 }
 
 /// Releases the claims of an allocation: 200 when they are gone, or 202 after the wait.
-pub(super) async fn release(request: &ApiRequest, id: &str) -> Result {
+pub(super) async fn release(request: &IncomingRequest, id: &str) -> Result {
     let parameters = &request.parameters;
     let alloc = parameters.text("alloc").map(AllocId::new);
     let alloc = alloc.ok_or_else(|| invalid("the request names no allocation (`alloc`)"))?;
@@ -103,7 +103,7 @@ pub(super) async fn release(request: &ApiRequest, id: &str) -> Result {
     released_reply(request, released.map_err(not_found)?)
 }
 
-/// Whether the request approves that tasks lose their volumes. The approval repeats what it is for, so that it cannot
+/// Returns whether the request approves that tasks lose their volumes. The approval repeats what it is for, so that it cannot
 /// be one for all.
 fn cuts_off(approved: Option<&str>, id: &str, (noun, verb): (&str, &str)) -> Result<bool> {
     match approved {
@@ -116,14 +116,14 @@ fn cuts_off(approved: Option<&str>, id: &str, (noun, verb): (&str, &str)) -> Res
 }
 
 /// Detaches a volume from a node: releases what ended allocations have there.
-pub(super) async fn detach(request: &ApiRequest, volume: NamespacedId, node: &str) -> Result {
+pub(super) async fn detach(request: &IncomingRequest, volume: NamespacedId, node: &str) -> Result {
     let wait = wait(request.parameters.text("wait").unwrap_or_default())?;
     let node = NodeId::new(node);
     let index = request.services.claims.detach(&volume, &node, wait).await?;
     Ok(Reply::empty().with_index(index))
 }
 
-pub(super) async fn fence(request: &ApiRequest, node: &str) -> Result {
+pub(super) async fn fence(request: &IncomingRequest, node: &str) -> Result {
     let claims = &request.services.claims;
     let id = NodeId::new(node);
     let approved = request.parameters.text("cuts_off");
@@ -134,12 +134,12 @@ pub(super) async fn fence(request: &ApiRequest, node: &str) -> Result {
     Ok(Reply::empty().with_index(index))
 }
 
-pub(super) async fn unfence(request: &ApiRequest, node: &str) -> Result {
+pub(super) async fn unfence(request: &IncomingRequest, node: &str) -> Result {
     let index = request.services.claims.unfence(&NodeId::new(node)).await?;
     Ok(Reply::empty().with_index(index))
 }
 
-fn released_reply(request: &ApiRequest, (remaining, index): (usize, u64)) -> Result {
+fn released_reply(request: &IncomingRequest, (remaining, index): (usize, u64)) -> Result {
     let status = if remaining == 0 {
         StatusCode::OK
     } else {
@@ -157,7 +157,7 @@ fn not_found(error: ServerError) -> ServerError {
     }
 }
 
-fn key(request: &ApiRequest, id: &str) -> NamespacedId {
+fn key(request: &IncomingRequest, id: &str) -> NamespacedId {
     let namespace = request.parameters.namespace_or_default();
     NamespacedId::new(namespace, VolumeId::new(id))
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::job_documents::placed_allocs;
 use super::reply::Reply;
-use super::request::ApiRequest;
+use super::request::IncomingRequest;
 use crate::error::{RequestError, ServerError};
 use crate::services::AgentInfo;
 use nomad_csi_claims::state::{State, VariableFilter, VolumeFilter, plugins, variables, volumes};
@@ -20,7 +20,7 @@ const SEARCH_LIMIT: usize = 20;
 type Result = std::result::Result<Reply, ServerError>;
 
 /// Describes the agent. `Version` is the Nomad version whose API it serves.
-pub(super) fn agent_self(request: &ApiRequest) -> Result {
+pub(super) fn agent_self(request: &IncomingRequest) -> Result {
     let info = &request.services.agent_info;
     let full_version = format!("{}+nomad-csi", AgentInfo::NOMAD_VERSION);
     let (host, port) = host_and_port(&info.address);
@@ -69,7 +69,7 @@ fn host_and_port(address: &str) -> (&str, u16) {
     parts.unwrap_or_default()
 }
 
-pub(super) fn agent_health(request: &ApiRequest) -> Result {
+pub(super) fn agent_health(request: &IncomingRequest) -> Result {
     let healthy = json!({"message": "ok", "ok": true});
     let document = match request.parameters.get("type") {
         Some("client") => json!({"client": healthy}),
@@ -80,7 +80,7 @@ pub(super) fn agent_health(request: &ApiRequest) -> Result {
 }
 
 /// The agent is the only server of its region.
-pub(super) fn members(request: &ApiRequest) -> Result {
+pub(super) fn members(request: &IncomingRequest) -> Result {
     let info = &request.services.agent_info;
     let (host, port) = host_and_port(&info.address);
     let tags = [
@@ -109,15 +109,15 @@ pub(super) fn members(request: &ApiRequest) -> Result {
 }
 
 /// The agent is its own leader.
-pub(super) fn leader(request: &ApiRequest) -> Result {
+pub(super) fn leader(request: &IncomingRequest) -> Result {
     Reply::json(&request.services.agent_info.address, request.pretty)
 }
 
-pub(super) fn peers(request: &ApiRequest) -> Result {
+pub(super) fn peers(request: &IncomingRequest) -> Result {
     Reply::json(&[&request.services.agent_info.address], request.pretty)
 }
 
-pub(super) fn list_regions(request: &ApiRequest) -> Result {
+pub(super) fn list_regions(request: &IncomingRequest) -> Result {
     Reply::json(&[&request.services.agent_info.region], request.pretty)
 }
 
@@ -130,7 +130,7 @@ struct SearchRequest {
 }
 
 /// Searches IDs, for the shell completion of Nomad's command line.
-pub(super) fn search(request: &ApiRequest) -> Result {
+pub(super) fn search(request: &IncomingRequest) -> Result {
     let search: SearchRequest = request.document()?;
     let namespace = request.parameters.namespace();
     let namespace = namespace.unwrap_or_else(|| match search.namespace.as_str() {
@@ -190,8 +190,8 @@ pub(super) fn search(request: &ApiRequest) -> Result {
     Reply::json(&document, request.pretty)
 }
 
-fn is_in(wanted: &Namespace, own: &Namespace) -> bool {
-    wanted.as_str() == Namespace::ALL || wanted == own
+fn is_in(desired: &Namespace, own: &Namespace) -> bool {
+    desired.as_str() == Namespace::ALL || desired == own
 }
 
 /// Finds matches of one kind, at most one more than the limit.

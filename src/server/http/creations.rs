@@ -1,7 +1,7 @@
 //! The endpoints of creations that did not end, which only this agent has.
 
 use super::reply::Reply;
-use super::request::ApiRequest;
+use super::request::IncomingRequest;
 use crate::error::ServerError;
 use crate::volumes::PendingCreation;
 use nomad_csi_model::{Namespace, NamespacedId, VolumeId};
@@ -10,7 +10,7 @@ use nomad_csi_wire::{CreationDocument, CreationStateDocument, GivenUpDocument};
 type Result<T = Reply> = std::result::Result<T, ServerError>;
 
 /// Lists the creations that did not end, in the form of a list of volumes.
-pub(super) fn list(request: &ApiRequest) -> Result {
+pub(super) fn list(request: &IncomingRequest) -> Result {
     let namespace = request.parameters.namespace_or_default();
     let (creations, index) = request.services.volumes.pending_creations(|volume| {
         namespace.as_str() == Namespace::ALL || volume.namespace == namespace
@@ -20,7 +20,7 @@ pub(super) fn list(request: &ApiRequest) -> Result {
 }
 
 /// Gives up a creation. The response names what the provider may have.
-pub(super) async fn give_up(request: &ApiRequest, id: &str) -> Result {
+pub(super) async fn give_up(request: &IncomingRequest, id: &str) -> Result {
     let namespace = request.parameters.namespace_or_default();
     let key = NamespacedId::new(namespace, VolumeId::new(id));
     let given_up = request.services.volumes.give_up_creation(key).await?;

@@ -1,7 +1,7 @@
 //! The event stream: `GET /v1/event/stream`.
 //!
 //! A subscriber is a position in the journal. A client that reads slowly falls behind, and costs no memory:
-//! nothing is read for it meanwhile. If the journal no longer has what follows, the stream ends with a line
+//! nothing is read for it in the meantime. If the journal no longer has what follows, the stream ends with a line
 //! that says so, and the client reads its lists again. A subscriber has a place of its own kind in the limits,
 //! and its connection ends with the stream.
 
@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::event_payload::payload;
 use super::places::StreamPlace;
 use super::reply::Reply;
-use super::request::ApiRequest;
+use super::request::IncomingRequest;
 use crate::cell::{StateCell, Watch};
 use crate::error::{RequestError, ServerError};
 use crate::event_stream::{Subscription, notices};
@@ -44,7 +44,7 @@ const TABLES: [Table; 6] = [
 ];
 
 /// Starts a stream.
-pub(super) fn stream(request: &ApiRequest) -> Result<Reply, ServerError> {
+pub(super) fn stream(request: &IncomingRequest) -> Result<Reply, ServerError> {
     let parameters = &request.parameters;
     let namespace = parameters.namespace_or_default();
     let subscription = Subscription::parse(parameters.all("topic"), namespace)
@@ -81,11 +81,11 @@ struct Subscriber {
     stopping: CancellationToken,
     /// The index of the last event that was read.
     last: u64,
-    /// Whether an event was read, so that a gap is a loss.
+    /// True if an event was read, so that a gap is a loss.
     has_read: bool,
-    /// Whether the first line was sent.
+    /// True if the first line was sent.
     is_greeted: bool,
-    /// Whether the last line was sent.
+    /// True if the last line was sent.
     has_ended: bool,
     _place: StreamPlace,
 }
@@ -184,8 +184,8 @@ impl Subscriber {
 
     fn documents(&self, state: &State, index: u64, event: &Event) -> Vec<EventDocument> {
         let notices = notices(state, &event.kind).into_iter();
-        let wanted = notices.filter(|notice| self.subscription.includes(notice));
-        wanted
+        let desired = notices.filter(|notice| self.subscription.includes(notice));
+        desired
             .map(|notice| EventDocument {
                 index,
                 payload: payload(state, &notice.subject),

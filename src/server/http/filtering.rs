@@ -28,7 +28,7 @@ pub(super) fn fields(document: &impl Serialize) -> Map<String, Value> {
     }
 }
 
-/// Whether the expression is true for a list item.
+/// Returns whether the expression is true for a list item.
 pub(super) fn is_listed(filter: &Filter, item: &Map<String, Value>) -> Result<bool> {
     let tested = filter.matches(item);
     tested.map_err(|problem| RequestError::FilterField(problem.to_string()).into())

@@ -104,7 +104,7 @@ fn is_own(host: &Authority, allowed: &AllowedHosts) -> bool {
         || allowed.contains(&name)
 }
 
-/// Whether a page of this origin may use the agent: one that the agent serves itself under an address,
+/// Returns whether a page of this origin may use the agent: one that the agent serves itself under an address,
 /// or one with a configured name.
 fn is_own_origin(origin: &HeaderValue, host: Option<&Authority>, allowed: &AllowedHosts) -> bool {
     let text = origin.to_str().unwrap_or_default();
@@ -132,7 +132,7 @@ fn address(name: &str) -> Option<IpAddr> {
     Some(name.parse::<IpAddr>().ok()?.to_canonical())
 }
 
-/// Whether the type is JSON, with any parameters. An empty one counts as none.
+/// Returns whether the type is JSON, with any parameters. An empty one counts as none.
 fn is_json(content_type: &HeaderValue) -> bool {
     let text = content_type.to_str().unwrap_or("?");
     let media_type = text.split(';').next().unwrap_or_default().trim();

@@ -1,7 +1,7 @@
 //! The history of a volume, which only this agent has.
 
 use super::reply::Reply;
-use super::request::ApiRequest;
+use super::request::IncomingRequest;
 use crate::cell::CommitError;
 use crate::error::ServerError;
 use crate::history::volume_history;
@@ -14,7 +14,7 @@ const USUAL: usize = 1000;
 const MOST: usize = 10_000;
 
 /// The newest events of a volume, in order. A volume that does not exist any more may have some.
-pub(super) async fn read(request: &ApiRequest, id: &str) -> Result<Reply, ServerError> {
+pub(super) async fn read(request: &IncomingRequest, id: &str) -> Result<Reply, ServerError> {
     let namespace = request.parameters.namespace_or_default();
     let key = NamespacedId::new(namespace, VolumeId::new(id));
     let most = match request.parameters.per_page()? {

@@ -394,7 +394,7 @@ fn metrics(
         .collect()
 }
 
-/// What a submission would do. The difference names the groups that change, not their fields.
+/// Returns what a submission would do. The difference names the groups that change, not their fields.
 pub(super) fn plan_document(state: &State, job: &Job, plan: &JobPlan) -> JobPlanResponse {
     let change = match (plan.exists, plan.is_changed) {
         (false, _) => "Added",

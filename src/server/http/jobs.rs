@@ -13,7 +13,7 @@ use super::job_documents::{
 };
 use super::placement_document::placement_document;
 use super::reply::Reply;
-use super::request::ApiRequest;
+use super::request::IncomingRequest;
 use crate::error::{JobError, RequestError, ServerError};
 use crate::jobs::{DispatchRequest, JobWritten};
 use nomad_csi_claims::place::Decision;
@@ -28,12 +28,12 @@ use nomad_csi_wire::{
 
 type Result<T = Reply> = std::result::Result<T, ServerError>;
 
-fn key(request: &ApiRequest, id: &str) -> JobKey {
+fn key(request: &IncomingRequest, id: &str) -> JobKey {
     let namespace = request.parameters.namespace_or_default();
     JobKey::new(namespace, JobId::new(id))
 }
 
-/// What a list or a job shows changes with its allocations.
+/// Returns what a list or a job shows changes with its allocations.
 fn index(state: &State) -> u64 {
     state.jobs_index().max(state.allocs_index())
 }
@@ -42,7 +42,7 @@ fn topics(_: &State) -> Vec<Topic> {
     [Table::Jobs, Table::Allocs].map(Topic::all).into()
 }
 
-pub(super) async fn list(request: &ApiRequest) -> Result {
+pub(super) async fn list(request: &IncomingRequest) -> Result {
     let page = Paging::of(&request.parameters)?;
     let wait = request.parameters.wait()?;
     wait_for_index(request, wait, topics, index).await?;
@@ -61,7 +61,7 @@ pub(super) async fn list(request: &ApiRequest) -> Result {
     Ok(reply.with_index(index).with_next_token(next))
 }
 
-pub(super) async fn read(request: &ApiRequest, id: &str) -> Result {
+pub(super) async fn read(request: &IncomingRequest, id: &str) -> Result {
     let key = key(request, id);
     let wait = request.parameters.wait()?;
     wait_for_index(request, wait, topics, index).await?;
@@ -73,7 +73,7 @@ pub(super) async fn read(request: &ApiRequest, id: &str) -> Result {
     Ok(Reply::json(&document, request.pretty)?.with_index(index))
 }
 
-pub(super) fn read_summary(request: &ApiRequest, id: &str) -> Result {
+pub(super) fn read_summary(request: &IncomingRequest, id: &str) -> Result {
     let job = request.services.jobs.job(&key(request, id))?;
     let (document, index) = request
         .services
@@ -82,7 +82,7 @@ pub(super) fn read_summary(request: &ApiRequest, id: &str) -> Result {
     Ok(Reply::json(&document, request.pretty)?.with_index(index))
 }
 
-pub(super) async fn list_allocs(request: &ApiRequest, id: &str) -> Result {
+pub(super) async fn list_allocs(request: &IncomingRequest, id: &str) -> Result {
     let key = key(request, id);
     let wait = request.parameters.wait()?;
     let topics = |_: &State| vec![Topic::all(Table::Allocs)];
@@ -95,12 +95,12 @@ pub(super) async fn list_allocs(request: &ApiRequest, id: &str) -> Result {
 }
 
 /// The evaluations of a job, newest first.
-pub(super) async fn list_evaluations_of(request: &ApiRequest, id: &str) -> Result {
+pub(super) async fn list_evaluations_of(request: &IncomingRequest, id: &str) -> Result {
     let key = key(request, id);
     evaluations(request, &Paging::default(), |job, _| *job == key).await
 }
 
-pub(super) async fn list_evaluations(request: &ApiRequest) -> Result {
+pub(super) async fn list_evaluations(request: &IncomingRequest) -> Result {
     let parameters = &request.parameters;
     let page = Paging::of(parameters)?;
     let namespace = parameters.namespace_or_default();
@@ -120,7 +120,7 @@ pub(super) async fn list_evaluations(request: &ApiRequest) -> Result {
 }
 
 async fn evaluations(
-    request: &ApiRequest,
+    request: &IncomingRequest,
     page: &Paging,
     is_meant: impl Fn(&JobKey, &Evaluation) -> bool,
 ) -> Result {
@@ -145,7 +145,7 @@ async fn evaluations(
     Ok(reply.with_index(index).with_next_token(next))
 }
 
-pub(super) async fn read_evaluation(request: &ApiRequest, id: &str) -> Result {
+pub(super) async fn read_evaluation(request: &IncomingRequest, id: &str) -> Result {
     let id = EvaluationId::new(id);
     let wait = request.parameters.wait()?;
     let topics = |_: &State| vec![Topic::all(Table::Jobs)];
@@ -162,7 +162,7 @@ pub(super) async fn read_evaluation(request: &ApiRequest, id: &str) -> Result {
 }
 
 /// The allocations that an evaluation placed.
-pub(super) fn list_allocs_of_evaluation(request: &ApiRequest, id: &str) -> Result {
+pub(super) fn list_allocs_of_evaluation(request: &IncomingRequest, id: &str) -> Result {
     let id = EvaluationId::new(id);
     let (documents, index) = request.services.cell.read(|state| {
         let job = state.evaluation(&id).map(|(job, _)| job.key());
@@ -175,15 +175,15 @@ pub(super) fn list_allocs_of_evaluation(request: &ApiRequest, id: &str) -> Resul
 }
 
 /// The agent has no deployments, which Nomad's clients read as `null`.
-pub(super) fn no_deployment(request: &ApiRequest) -> Result {
+pub(super) fn no_deployment(request: &IncomingRequest) -> Result {
     Reply::json(&None::<()>, request.pretty)
 }
 
-pub(super) fn no_deployments(request: &ApiRequest) -> Result {
+pub(super) fn no_deployments(request: &IncomingRequest) -> Result {
     Reply::json(&[(); 0], request.pretty)
 }
 
-pub(super) async fn register(request: &ApiRequest, id: Option<&str>) -> Result {
+pub(super) async fn register(request: &IncomingRequest, id: Option<&str>) -> Result {
     let document: JobRequestDocument = request.document()?;
     let enforced = document.enforce_index.then_some(document.job_modify_index);
     let stopped = document
@@ -213,7 +213,7 @@ pub(super) async fn register(request: &ApiRequest, id: Option<&str>) -> Result {
 
 /// Returns the recorded job of a document that is what a client saw of it after its stop, so that `nomad job start` starts it:
 /// that command sends back what it was shown, and reports success also if the server refuses it.
-fn stopped_as_shown(request: &ApiRequest, document: &JobDocument) -> Option<Arc<JobRecord>> {
+fn stopped_as_shown(request: &IncomingRequest, document: &JobDocument) -> Option<Arc<JobRecord>> {
     let fallback = request.parameters.namespace_or_default();
     // A dispatched job has problems as it is shown; others are what a client has added.
     let sent = job_from_wire(document, &fallback);
@@ -224,7 +224,7 @@ fn stopped_as_shown(request: &ApiRequest, document: &JobDocument) -> Option<Arc<
     (job_from_wire(&shown, &fallback) == sent).then_some(stopped)
 }
 
-fn registered(request: &ApiRequest, written: &JobWritten) -> Result {
+fn registered(request: &IncomingRequest, written: &JobWritten) -> Result {
     let document = JobRegisterResponse {
         eval_create_index: written.index,
         eval_id: written.evaluation_id(),
@@ -237,7 +237,7 @@ fn registered(request: &ApiRequest, written: &JobWritten) -> Result {
 }
 
 /// The job of a request. Words without a meaning are reported with Nomad's text.
-fn job_of(request: &ApiRequest, document: JobRequestDocument) -> Result<Job> {
+fn job_of(request: &IncomingRequest, document: JobRequestDocument) -> Result<Job> {
     let document = document.job.ok_or(JobError::Missing)?;
     let fallback = request.parameters.namespace_or_default();
     let (job, problems) = job_from_wire(&document, &fallback);
@@ -250,7 +250,7 @@ fn job_of(request: &ApiRequest, document: JobRequestDocument) -> Result<Job> {
     Err(JobError::Invalid { job, text }.into())
 }
 
-pub(super) async fn deregister(request: &ApiRequest, id: &str) -> Result {
+pub(super) async fn deregister(request: &IncomingRequest, id: &str) -> Result {
     let purges = match request.parameters.text("purge") {
         None => false,
         Some(text) => parse_boolean(text)
@@ -271,7 +271,7 @@ pub(super) async fn deregister(request: &ApiRequest, id: &str) -> Result {
     Ok(Reply::json(&document, request.pretty)?.with_index(written.index))
 }
 
-pub(super) async fn evaluate(request: &ApiRequest, id: &str) -> Result {
+pub(super) async fn evaluate(request: &IncomingRequest, id: &str) -> Result {
     let is_forced = match request.body.bytes.is_empty() {
         true => false,
         false => {
@@ -289,14 +289,14 @@ pub(super) async fn evaluate(request: &ApiRequest, id: &str) -> Result {
 }
 
 /// Makes a job from a parameterized one.
-pub(super) async fn dispatch(request: &ApiRequest, id: &str) -> Result {
+pub(super) async fn dispatch(request: &IncomingRequest, id: &str) -> Result {
     let document: JobDispatchRequest = request.document()?;
     if !matches!(document.job_id.as_str(), "") && document.job_id != id {
         let text = "Job ID does not match".to_owned();
         return Err(JobError::BadRequest(text).into());
     }
     let token = request.parameters.get("idempotency_token");
-    let wanted = DispatchRequest {
+    let desired = DispatchRequest {
         meta: document.meta,
         payload: document.payload,
         id_prefix: document.id_prefix_template,
@@ -304,7 +304,7 @@ pub(super) async fn dispatch(request: &ApiRequest, id: &str) -> Result {
         idempotency_token: token.unwrap_or_default().to_owned(),
     };
     let key = key(request, id);
-    let done = request.services.jobs.dispatch(&key, &wanted).await?;
+    let done = request.services.jobs.dispatch(&key, &desired).await?;
     let is_evaluated = done.evaluation.is_some();
     let document = JobDispatchResponse {
         dispatched_job_id: done.id.to_string(),
@@ -317,7 +317,7 @@ pub(super) async fn dispatch(request: &ApiRequest, id: &str) -> Result {
 }
 
 /// Launches a periodic job now.
-pub(super) async fn force_periodic(request: &ApiRequest, id: &str) -> Result {
+pub(super) async fn force_periodic(request: &IncomingRequest, id: &str) -> Result {
     let written = request.services.jobs.launch(&key(request, id)).await?;
     let document = PeriodicForceResponse {
         eval_create_index: written.index,
@@ -327,7 +327,7 @@ pub(super) async fn force_periodic(request: &ApiRequest, id: &str) -> Result {
     Ok(Reply::json(&document, request.pretty)?.with_index(written.index))
 }
 
-pub(super) fn plan(request: &ApiRequest) -> Result {
+pub(super) fn plan(request: &IncomingRequest) -> Result {
     let document: JobRequestDocument = request.document()?;
     let ignored = document.job.as_ref().and_then(ignored_parts);
     let job = job_of(request, document)?;
@@ -340,22 +340,22 @@ pub(super) fn plan(request: &ApiRequest) -> Result {
     Reply::json(&document, request.pretty)
 }
 
-/// What the scheduler decides about a recorded job, with what each node says. Nomad has no such request.
-pub(super) fn explain_placement(request: &ApiRequest, id: &str) -> Result {
+/// Returns what the scheduler decides about a recorded job, with what each node says. Nomad has no such request.
+pub(super) fn explain_placement(request: &IncomingRequest, id: &str) -> Result {
     let key = key(request, id);
     let decision = request.services.jobs.placement(&key)?;
     placement(request, &key, &decision)
 }
 
 /// The same for a job that is not recorded.
-pub(super) fn explain_placement_of(request: &ApiRequest) -> Result {
+pub(super) fn explain_placement_of(request: &IncomingRequest) -> Result {
     let job = job_of(request, request.document()?)?;
     let plan = request.services.jobs.plan(&job)?;
     let key = job.key();
     placement(request, &key, &plan.decision)
 }
 
-fn placement(request: &ApiRequest, key: &JobKey, decision: &Decision) -> Result {
+fn placement(request: &IncomingRequest, key: &JobKey, decision: &Decision) -> Result {
     let document = request
         .services
         .cell
@@ -364,7 +364,7 @@ fn placement(request: &ApiRequest, key: &JobKey, decision: &Decision) -> Result 
 }
 
 /// Forgets jobs that are over, with their allocations.
-pub(super) async fn collect_garbage(request: &ApiRequest) -> Result {
+pub(super) async fn collect_garbage(request: &IncomingRequest) -> Result {
     let over: Vec<JobKey> = request.services.cell.read(|state| {
         let over = state.jobs().filter(|job| {
             let lives = allocs_of(state, &job.key()).any(|alloc| !alloc.record.has_ended);
@@ -383,7 +383,7 @@ const VALIDATION_WAIT: Duration = Duration::from_secs(30);
 
 /// Validates a job. An invalid one is no error of the request. Anyone may ask, and compiling patterns takes time, so one is
 /// validated at a time, away from the threads that everything else needs.
-pub(super) async fn validate_job(request: &ApiRequest) -> Result {
+pub(super) async fn validate_job(request: &IncomingRequest) -> Result {
     let document: JobRequestDocument = request.document()?;
     let document = document.job.ok_or(JobError::Missing)?;
     let fallback = request.parameters.namespace_or_default();

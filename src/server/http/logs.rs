@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::places::StreamPlace;
 use super::reply::Reply;
-use super::request::ApiRequest;
+use super::request::IncomingRequest;
 use crate::error::{JobError, ServerError};
 use nomad_csi_model::AllocId;
 use nomad_csi_ports::{
@@ -27,7 +27,7 @@ const CHUNK: u64 = 64 << 10;
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// What a client reads.
-struct Reader {
+struct FrameReader {
     logs: Arc<dyn TaskLogs>,
     output: TaskOutput,
     position: LogPosition,
@@ -42,7 +42,7 @@ fn bad(text: impl Into<String>) -> ServerError {
     JobError::BadRequest(text.into()).into()
 }
 
-pub(super) async fn read(request: &ApiRequest, id: &str) -> Result<Reply, ServerError> {
+pub(super) async fn read(request: &IncomingRequest, id: &str) -> Result<Reply, ServerError> {
     let parameters = &request.parameters;
     let unknown = || ServerError::from(JobError::UnknownAlloc(id.to_owned()));
     let logs = request.services.task_logs.clone().ok_or_else(unknown)?;
@@ -94,7 +94,7 @@ pub(super) async fn read(request: &ApiRequest, id: &str) -> Result<Reply, Server
         true => Some(request.connection.subscribe()?),
         false => None,
     };
-    let reader = Reader {
+    let reader = FrameReader {
         position,
         follows,
         is_plain: flag(request, "plain")?,
@@ -109,7 +109,7 @@ pub(super) async fn read(request: &ApiRequest, id: &str) -> Result<Reply, Server
     Ok(if follows { reply.closing() } else { reply })
 }
 
-fn flag(request: &ApiRequest, name: &str) -> Result<bool, ServerError> {
+fn flag(request: &IncomingRequest, name: &str) -> Result<bool, ServerError> {
     match request.parameters.text(name) {
         None => Ok(false),
         Some(text) => parse_boolean(text)
@@ -117,14 +117,14 @@ fn flag(request: &ApiRequest, name: &str) -> Result<bool, ServerError> {
     }
 }
 
-fn frames(reader: Reader) -> impl Stream<Item = Result<Bytes, TaskLogError>> + Send {
+fn frames(reader: FrameReader) -> impl Stream<Item = Result<Bytes, TaskLogError>> + Send {
     try_unfold(reader, |mut reader| async move {
         let frame = reader.next().await?;
         Ok(frame.map(|frame| (frame, reader)))
     })
 }
 
-impl Reader {
+impl FrameReader {
     /// The next frame; `None` at the end.
     async fn next(&mut self) -> Result<Option<Bytes>, TaskLogError> {
         loop {

@@ -28,7 +28,7 @@ const COMPRESSOR: usize = 512 << 10;
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 const PART: usize = 64 << 10;
 
-/// The budget for long responses of all connections. A clone is the same budget.
+/// The budget for long responses of all connections. Clones share their state.
 #[derive(Clone, Debug)]
 pub(super) struct ResponseBudget {
     bytes: Arc<Semaphore>,

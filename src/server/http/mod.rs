@@ -15,6 +15,7 @@ mod body;
 mod claims;
 mod cluster;
 mod compressed_list;
+mod connection_slots;
 mod creations;
 mod event_payload;
 mod events;
@@ -36,7 +37,6 @@ mod operator;
 mod operator_router;
 mod parameters;
 mod placement_document;
-mod places;
 mod plugins;
 mod provider;
 mod reply;
@@ -47,12 +47,12 @@ mod variables;
 mod volume_documents;
 mod volumes;
 
+pub use connection_slots::{Connection, ConnectionSlot, ConnectionSlots, Peer};
 pub use guard::AllowedHosts;
 pub use limits::{FREE_BODY, LIMITS, LimitField, Limits};
 pub use operator::{OperatorAccess, OperatorToken};
 #[cfg(any(test, feature = "testing"))]
 pub use operator_router::operator_router;
-pub use places::{Connection, Peer, Place, Places};
 pub use router::{HttpSettings, router};
 
 #[cfg(test)]

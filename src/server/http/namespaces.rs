@@ -3,7 +3,7 @@
 use super::blocking::wait_for_index;
 use super::filtering::Paging;
 use super::reply::Reply;
-use super::request::ApiRequest;
+use super::request::IncomingRequest;
 use crate::error::{NamespaceError, ServerError};
 use nomad_csi_claims::state::{NamespaceRecord, State, Table, Topic};
 use nomad_csi_model::Namespace;
@@ -15,7 +15,7 @@ fn topics(_: &State) -> Vec<Topic> {
     vec![Topic::all(Table::Namespaces)]
 }
 
-pub(super) async fn list(request: &ApiRequest) -> Result {
+pub(super) async fn list(request: &IncomingRequest) -> Result {
     let page = Paging::of(&request.parameters)?;
     let wait = request.parameters.wait()?;
     wait_for_index(request, wait, topics, State::namespaces_index).await?;
@@ -33,7 +33,7 @@ pub(super) async fn list(request: &ApiRequest) -> Result {
     Ok(reply.with_index(index).with_next_token(next))
 }
 
-pub(super) async fn read(request: &ApiRequest, name: &str) -> Result {
+pub(super) async fn read(request: &IncomingRequest, name: &str) -> Result {
     let wait = request.parameters.wait()?;
     wait_for_index(request, wait, topics, State::namespaces_index).await?;
     let record = request.services.namespaces.read(&Namespace::new(name))?;
@@ -42,7 +42,7 @@ pub(super) async fn read(request: &ApiRequest, name: &str) -> Result {
 }
 
 /// Creates or changes a namespace. The name in the path is optional, as in Nomad.
-pub(super) async fn write(request: &ApiRequest, path: Option<&str>) -> Result {
+pub(super) async fn write(request: &IncomingRequest, path: Option<&str>) -> Result {
     let document: NamespaceDocument = request.document()?;
     let name = match (document.name.as_str(), path) {
         ("", Some(path)) => path,
@@ -62,7 +62,7 @@ pub(super) async fn write(request: &ApiRequest, path: Option<&str>) -> Result {
     Ok(Reply::empty().with_index(index))
 }
 
-pub(super) async fn delete(request: &ApiRequest, name: &str) -> Result {
+pub(super) async fn delete(request: &IncomingRequest, name: &str) -> Result {
     let name = Namespace::new(name);
     let index = request.services.namespaces.delete(&name).await?;
     Ok(Reply::empty().with_index(index))

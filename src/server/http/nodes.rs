@@ -6,7 +6,7 @@ use super::blocking::wait_for_index;
 use super::filtering::Paging;
 use super::job_documents::placed_allocs;
 use super::reply::Reply;
-use super::request::ApiRequest;
+use super::request::IncomingRequest;
 use crate::claims::ClaimService;
 use crate::error::{JobError, ServerError};
 use crate::node_events::NodeEvent;
@@ -30,7 +30,7 @@ fn index(state: &State) -> u64 {
     state.nodes_index().max(state.plugins_index())
 }
 
-pub(super) async fn list(request: &ApiRequest) -> Result {
+pub(super) async fn list(request: &IncomingRequest) -> Result {
     let page = Paging::of(&request.parameters)?;
     let wait = request.parameters.wait()?;
     wait_for_index(request, wait, topics, index).await?;
@@ -54,7 +54,7 @@ pub(super) async fn list(request: &ApiRequest) -> Result {
     Ok(reply.with_index(index).with_next_token(next))
 }
 
-pub(super) async fn read(request: &ApiRequest, id: &str) -> Result {
+pub(super) async fn read(request: &IncomingRequest, id: &str) -> Result {
     let id = NodeId::new(id);
     let wait = request.parameters.wait()?;
     wait_for_index(request, wait, topics, index).await?;
@@ -72,7 +72,7 @@ pub(super) async fn read(request: &ApiRequest, id: &str) -> Result {
     Ok(Reply::json(&document, request.pretty)?.with_index(index))
 }
 
-fn events(request: &ApiRequest, node: &NodeId) -> Vec<NodeEventDocument> {
+fn events(request: &IncomingRequest, node: &NodeId) -> Vec<NodeEventDocument> {
     let events = request.services.node_events.as_ref();
     let events = events.map(|events| events.of(node)).unwrap_or_default();
     events.iter().map(event_document).collect()
@@ -191,7 +191,7 @@ fn instances(
 }
 
 /// The allocations of a node, complete.
-pub(super) async fn list_allocs(request: &ApiRequest, id: &str) -> Result {
+pub(super) async fn list_allocs(request: &IncomingRequest, id: &str) -> Result {
     let id = NodeId::new(id);
     let wait = request.parameters.wait()?;
     let topics = |_: &State| vec![Topic::all(Table::Allocs)];
@@ -204,7 +204,7 @@ pub(super) async fn list_allocs(request: &ApiRequest, id: &str) -> Result {
     Ok(Reply::json(&documents, request.pretty)?.with_index(index))
 }
 
-pub(super) async fn set_eligibility(request: &ApiRequest, id: &str) -> Result {
+pub(super) async fn set_eligibility(request: &IncomingRequest, id: &str) -> Result {
     let document: NodeEligibilityRequest = request.document()?;
     let is_eligible = match document.eligibility.as_str() {
         "eligible" => true,
@@ -222,7 +222,7 @@ pub(super) async fn set_eligibility(request: &ApiRequest, id: &str) -> Result {
 }
 
 /// Starts a drain, which makes the node ineligible and stops its allocations, or ends it.
-pub(super) async fn drain(request: &ApiRequest, id: &str) -> Result {
+pub(super) async fn drain(request: &IncomingRequest, id: &str) -> Result {
     let document: NodeDrainRequest = request.document()?;
     let drains = document.drain_spec.is_some();
     let keeps_system_jobs = document
@@ -236,7 +236,7 @@ pub(super) async fn drain(request: &ApiRequest, id: &str) -> Result {
     .await
 }
 
-async fn update(request: &ApiRequest, id: &str, change: impl Fn(&mut Node)) -> Result {
+async fn update(request: &IncomingRequest, id: &str, change: impl Fn(&mut Node)) -> Result {
     let id = NodeId::new(id);
     let index = request.services.jobs.set_node(&id, change).await?;
     let document = NodeUpdateResponse {

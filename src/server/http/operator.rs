@@ -1,6 +1,6 @@
 //! Who is the operator: the client that shows the agent's token, or that the kernel names on the Unix socket.
 //!
-//! Nothing is looked up while a request is handled: a socket or a process that ends meanwhile would be described as
+//! Nothing is looked up while a request is handled: a socket or a process that ends in the meantime would be described as
 //! it is then. A token counts only if it is complete and the only one of the request. An agent without a token admits
 //! no client by one.
 

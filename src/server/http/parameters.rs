@@ -48,7 +48,7 @@ impl Parameters {
         self.get("prefix").unwrap_or_default()
     }
 
-    /// Whether `pretty` is present and not `0`.
+    /// Returns whether `pretty` is present and not `0`.
     pub(super) fn is_pretty(&self) -> bool {
         self.get("pretty").is_some_and(|value| value != "0")
     }
@@ -94,7 +94,7 @@ impl Parameters {
             .map_err(|_| RequestError::Cas(text.to_owned()))
     }
 
-    /// Whether a volume may have the data of another one.
+    /// Returns whether a volume may have the data of another one.
     pub(super) fn share(&self) -> Result<bool, RequestError> {
         match self.text("share") {
             None => Ok(false),

@@ -5,7 +5,7 @@ use nomad_csi_claims::state::State;
 use nomad_csi_model::{JobKey, NodeId};
 use nomad_csi_wire::{NodeRefusalDocument, PlacementDocument, PlacementSlotDocument};
 
-/// What the scheduler decides about each slot of a job.
+/// Returns what the scheduler decides about each slot of a job.
 pub(super) fn placement_document(
     state: &State,
     key: &JobKey,

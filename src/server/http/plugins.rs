@@ -3,7 +3,7 @@
 use super::blocking::wait_for_index;
 use super::filtering::Paging;
 use super::reply::Reply;
-use super::request::ApiRequest;
+use super::request::IncomingRequest;
 use crate::error::ServerError;
 use nomad_csi_claims::state::{PluginView, State, Subject, Table, Topic, plugin, plugins};
 use nomad_csi_model::PluginId;
@@ -13,7 +13,7 @@ use nomad_csi_wire::{
 
 type Result = std::result::Result<Reply, ServerError>;
 
-pub(super) async fn list(request: &ApiRequest) -> Result {
+pub(super) async fn list(request: &IncomingRequest) -> Result {
     match request.parameters.get("type") {
         None => return Reply::json(&[(); 0], request.pretty),
         Some("csi") => {}
@@ -34,7 +34,7 @@ pub(super) async fn list(request: &ApiRequest) -> Result {
     Ok(reply.with_index(index).with_next_token(next))
 }
 
-pub(super) async fn read(request: &ApiRequest, id: &str) -> Result {
+pub(super) async fn read(request: &IncomingRequest, id: &str) -> Result {
     let wait = request.parameters.wait()?;
     let id = PluginId::new(id);
     let topics = |_: &State| vec![Topic::Object(Subject::Plugin(id.clone()))];
@@ -47,14 +47,14 @@ pub(super) async fn read(request: &ApiRequest, id: &str) -> Result {
     Ok(Reply::json(&document(&view), request.pretty)?.with_index(index))
 }
 
-/// What the provider of a plugin can still provide, as the plugin reports it now.
-pub(super) async fn read_capacity(request: &ApiRequest, id: &str) -> Result {
+/// Returns what the provider of a plugin can still provide, as the plugin reports it now.
+pub(super) async fn read_capacity(request: &IncomingRequest, id: &str) -> Result {
     let volumes = &request.services.volumes;
     let report = volumes.capacity(PluginId::new(id)).await?;
     Reply::json(&capacity_to_wire(&report), request.pretty)
 }
 
-/// Whether a controller of the plugin reports capacity.
+/// Returns whether a controller of the plugin reports capacity.
 fn reports_capacity(view: &PluginView) -> bool {
     let controllers = view.plugin.controllers.values();
     let mut controllers = controllers.filter_map(|instance| instance.controller.as_ref());

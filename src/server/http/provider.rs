@@ -5,7 +5,7 @@
 
 use super::parameters::Parameters;
 use super::reply::Reply;
-use super::request::ApiRequest;
+use super::request::IncomingRequest;
 use crate::error::{ServerError, SnapshotError};
 use crate::volumes::SnapshotRequest;
 use nomad_csi_model::{Namespace, NamespacedId, PluginId, SnapshotId, VolumeId};
@@ -17,7 +17,7 @@ use nomad_csi_wire::{
 
 type Result<T = Reply> = std::result::Result<T, ServerError>;
 
-pub(super) async fn list_volumes(request: &ApiRequest) -> Result {
+pub(super) async fn list_volumes(request: &IncomingRequest) -> Result {
     let page = page(&request.parameters)?;
     let plugin = plugin(&request.parameters);
     let page = request.services.volumes.list_external(plugin, page).await?;
@@ -31,7 +31,7 @@ pub(super) async fn list_volumes(request: &ApiRequest) -> Result {
     Reply::json(&response, request.pretty)
 }
 
-pub(super) async fn list_snapshots(request: &ApiRequest) -> Result {
+pub(super) async fn list_snapshots(request: &IncomingRequest) -> Result {
     let page = page(&request.parameters)?;
     let plugin = plugin(&request.parameters);
     let secrets = request.secrets();
@@ -45,7 +45,7 @@ pub(super) async fn list_snapshots(request: &ApiRequest) -> Result {
     Reply::json(&response, request.pretty)
 }
 
-pub(super) async fn create_snapshots(request: &ApiRequest) -> Result {
+pub(super) async fn create_snapshots(request: &IncomingRequest) -> Result {
     let document: SnapshotsRequest = request.document()?;
     let fallback = request.parameters.namespace();
     let namespace = fallback.unwrap_or_else(|| match document.namespace.as_str() {
@@ -74,7 +74,7 @@ pub(super) async fn create_snapshots(request: &ApiRequest) -> Result {
     )
 }
 
-pub(super) async fn delete_snapshot(request: &ApiRequest) -> Result {
+pub(super) async fn delete_snapshot(request: &IncomingRequest) -> Result {
     let plugin = plugin(&request.parameters);
     let id = SnapshotId::new(request.parameters.get("snapshot_id").unwrap_or_default());
     let secrets = request.secrets();
@@ -113,7 +113,7 @@ fn snapshot_request(document: SnapshotDocument, namespace: &Namespace) -> Snapsh
 }
 
 fn snapshots_response(
-    request: &ApiRequest,
+    request: &IncomingRequest,
     snapshots: Option<Vec<SnapshotDocument>>,
     next: Option<String>,
 ) -> SnapshotsResponse {

@@ -36,7 +36,7 @@ pub(super) struct Uncompressed;
 pub(super) struct Reply {
     /// JSON, or no body.
     body: Option<Pieces>,
-    /// Whether `body` is compressed with gzip already.
+    /// True if `body` is compressed with gzip already.
     is_compressed: bool,
     /// The index of the table that was read, or of the write; by default the state's.
     index: Option<u64>,
@@ -45,7 +45,7 @@ pub(super) struct Reply {
     status: StatusCode,
     /// A body that is made while it is sent, in place of the other one, and its type.
     stream: Option<(Body, HeaderValue)>,
-    /// Whether the connection ends with the response.
+    /// True if the connection ends with the response.
     closes: bool,
     /// The memory of a long body, reserved until it is sent.
     reserved: Option<OwnedSemaphorePermit>,
@@ -264,7 +264,7 @@ impl ResponseBuilder {
     }
 }
 
-/// Whether the client accepts the typed error.
+/// Returns whether the client accepts the typed error.
 pub(super) fn wants_typed_errors(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(ACCEPT).iter();
     accepted

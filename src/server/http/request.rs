@@ -22,7 +22,7 @@ pub(super) const LONG_LIST: usize = 256;
 const LONG_LIST_WAIT: Duration = Duration::from_secs(30);
 
 /// A request as handlers see it.
-pub(super) struct ApiRequest {
+pub(super) struct IncomingRequest {
     pub(super) services: Services,
     pub(super) parameters: Parameters,
     pub(super) headers: HeaderMap,
@@ -38,15 +38,15 @@ pub(super) struct ApiRequest {
     pub(super) long_lists: Arc<Semaphore>,
     /// What lists of volumes are made of.
     pub(super) kept_lists: Arc<KeptLists>,
-    /// Whether a blocking query has waited already, and its response is read again.
+    /// True if a blocking query has waited already, and its response is read again.
     pub(super) has_waited: bool,
-    /// Whether a long response is compressed.
+    /// True if a long response is compressed.
     pub(super) is_compressed: bool,
-    /// Whether the client wants indented JSON.
+    /// True if the client wants indented JSON.
     pub(super) pretty: bool,
 }
 
-impl ApiRequest {
+impl IncomingRequest {
     /// Decodes the JSON document in the body.
     pub(super) fn document<T: DeserializeOwned>(&self) -> Result<T, ServerError> {
         if self.body.bytes.is_empty() {

@@ -242,7 +242,7 @@ fn job(method: &Method, rest: &str) -> Result<Route, ServerError> {
     }
 }
 
-/// Whether the path of a job ends in a word that is none of its ID: an endpoint of Nomad that the agent does not have.
+/// Returns whether the path of a job ends in a word that is none of its ID: an endpoint of Nomad that the agent does not have.
 fn is_endpoint(rest: &str) -> bool {
     let problem = JobId::new(rest).path_problem();
     matches!(problem, Some(JobPathProblem::Endpoint(_)))

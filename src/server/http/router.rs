@@ -25,7 +25,7 @@ use super::operator::OperatorAccess;
 use super::parameters::Parameters;
 use super::places::Connection;
 use super::reply::{Reply, ResponseBuilder, Uncompressed, wants_typed_errors};
-use super::request::ApiRequest;
+use super::request::IncomingRequest;
 use super::route::Route;
 use super::{
     allocs, claims, cluster, creations, events, history, jobs, logs, metrics, namespaces, nodes,
@@ -177,7 +177,7 @@ async fn handle(
     measured.operation = Some(route.operation());
     measured.is_blocking = parameters.text("index").is_some_and(|index| index != "0");
     let is_read = parts.method == Method::GET;
-    let request = ApiRequest {
+    let request = IncomingRequest {
         pretty: parameters.is_pretty(),
         parameters,
         headers: parts.headers,
@@ -231,7 +231,7 @@ fn check(shared: &Shared, head: &Parts, connection: &Connection) -> Result<Check
 /// Calls the handler, and reserves the memory of a long response (`long_body`).
 async fn answer(
     route: Route,
-    mut request: ApiRequest,
+    mut request: IncomingRequest,
     is_read: bool,
     responses: &ResponseBudget,
 ) -> Result<Reply, ServerError> {
@@ -257,7 +257,7 @@ async fn answer(
     Ok(reply.with_reservation(reserved))
 }
 
-async fn dispatch(route: &Route, request: &ApiRequest) -> Result<Reply, ServerError> {
+async fn dispatch(route: &Route, request: &IncomingRequest) -> Result<Reply, ServerError> {
     match route {
         Route::ListVolumes => volumes::list(request).await,
         Route::ListExternal => provider::list_volumes(request).await,

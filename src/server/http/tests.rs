@@ -24,7 +24,8 @@ use tokio::time::Instant;
 use tower::ServiceExt as _;
 
 use super::{
-    Connection, HttpSettings, Limits, OperatorAccess, Peer, Places, operator_router, router,
+    Connection, ConnectionSlots, HttpSettings, Limits, OperatorAccess, Peer, operator_router,
+    router,
 };
 use crate::fake::FakeAgent;
 use crate::fake::FakeSealer;
@@ -690,7 +691,7 @@ async fn a_client_that_accepts_it_gets_the_typed_error() {
 
 /// Returns a request over a connection from this machine or another one.
 async fn packed_request(path: &str, accepted: &str, is_local: bool) -> Request<Body> {
-    let places = Places::new(1, 1, 1);
+    let places = ConnectionSlots::new(1, 1, 1);
     let place = places.enter().await.unwrap();
     let peer = if is_local {
         Peer::Loopback
@@ -868,7 +869,7 @@ async fn a_panic_gets_a_response() {
         sealer: Arc::new(FakeSealer::default()),
         clock: Arc::new(agent.clock.clone()),
         ids: Arc::new(Broken),
-        calls: FakeAgent::call_lines(),
+        calls: FakeAgent::plugin_call_queues(),
     };
     let hosts = FakeAgent::hosts(&agent.backend);
     let limits = VolumeLimits::default();
@@ -1095,7 +1096,7 @@ async fn validations_of_others_leave_room_for_the_operator() {
     let settings = HttpSettings::default();
     let router = router(services, settings, OperatorAccess::default());
     let validate = async |peer: Peer| {
-        let place = Places::new(1, 1, 1).enter().await.unwrap();
+        let place = ConnectionSlots::new(1, 1, 1).enter().await.unwrap();
         let request = Request::builder()
             .method("PUT")
             .uri("/v1/validate/job")
@@ -1131,7 +1132,7 @@ async fn bodies_of_others_leave_room_for_the_operator() {
     let router = router(services, settings, OperatorAccess::default());
     let length = 60 << 10;
     let put = async |peer: Peer, body: Body| {
-        let place = Places::new(1, 1, 1).enter().await.unwrap();
+        let place = ConnectionSlots::new(1, 1, 1).enter().await.unwrap();
         let request = Request::builder()
             .method("PUT")
             .uri("/v1/validate/job")

@@ -8,7 +8,7 @@ use http::{Method, StatusCode};
 
 use super::blocking::wait_for_index;
 use super::reply::Reply;
-use super::request::{ApiRequest, LONG_LIST};
+use super::request::{IncomingRequest, LONG_LIST};
 use crate::error::{RequestError, ServerError, VariableError};
 use crate::variables::{VariableContents, VariableWrite, VariableWriteOutcome};
 use nomad_csi_claims::state::{
@@ -19,7 +19,7 @@ use nomad_csi_wire::{GoDuration, ItemsDocument, LockDocument, VariableDocument};
 
 type Result<T = Reply> = std::result::Result<T, ServerError>;
 
-pub(super) async fn list(request: &ApiRequest) -> Result {
+pub(super) async fn list(request: &IncomingRequest) -> Result {
     let parameters = &request.parameters;
     let limit = parameters.per_page()?;
     if parameters.text("filter").is_some() {
@@ -62,7 +62,11 @@ pub(super) async fn list(request: &ApiRequest) -> Result {
     Ok(reply.with_index(index).with_next_token(next))
 }
 
-pub(super) async fn read_or_write(request: &ApiRequest, method: &Method, path: &str) -> Result {
+pub(super) async fn read_or_write(
+    request: &IncomingRequest,
+    method: &Method,
+    path: &str,
+) -> Result {
     if path.is_empty() {
         return Err(VariableError::MissingPath.into());
     }
@@ -74,7 +78,7 @@ pub(super) async fn read_or_write(request: &ApiRequest, method: &Method, path: &
     }
 }
 
-async fn read(request: &ApiRequest, path: VariablePath) -> Result {
+async fn read(request: &IncomingRequest, path: VariablePath) -> Result {
     let wait = request.parameters.wait()?;
     let key = VariableKey::new(request.parameters.namespace_or_default(), path);
     let index_of = |state: &State| {
@@ -89,13 +93,13 @@ async fn read(request: &ApiRequest, path: VariablePath) -> Result {
     Ok(reply.with_index(record.modify_index))
 }
 
-async fn delete(request: &ApiRequest, path: VariablePath) -> Result {
+async fn delete(request: &IncomingRequest, path: VariablePath) -> Result {
     let key = VariableKey::new(request.parameters.namespace_or_default(), path);
     let check = expected_index(request)?;
     write_and_reply(request, &key, VariableWrite::Delete { check }).await
 }
 
-async fn write(request: &ApiRequest, path: VariablePath) -> Result {
+async fn write(request: &IncomingRequest, path: VariablePath) -> Result {
     let operation = operation(request)?;
     let document: VariableDocument = request.document()?;
     let namespace = match (operation, document.namespace.as_str()) {
@@ -130,7 +134,7 @@ enum LockOperation {
     Release,
 }
 
-fn operation(request: &ApiRequest) -> Result<Option<LockOperation>> {
+fn operation(request: &IncomingRequest) -> Result<Option<LockOperation>> {
     let operations = [
         ("lock-acquire", LockOperation::Acquire),
         ("lock-renew", LockOperation::Renew),
@@ -151,7 +155,7 @@ fn operation(request: &ApiRequest) -> Result<Option<LockOperation>> {
 }
 
 /// The index that the client expects.
-fn expected_index(request: &ApiRequest) -> Result<Option<u64>> {
+fn expected_index(request: &IncomingRequest) -> Result<Option<u64>> {
     let Some(text) = request.parameters.text("cas") else {
         return Ok(None);
     };
@@ -161,7 +165,11 @@ fn expected_index(request: &ApiRequest) -> Result<Option<u64>> {
     Ok(Some(index))
 }
 
-fn set(request: &ApiRequest, items: Option<Secrets>, lock: LockDocument) -> Result<VariableWrite> {
+fn set(
+    request: &IncomingRequest,
+    items: Option<Secrets>,
+    lock: LockDocument,
+) -> Result<VariableWrite> {
     let check = expected_index(request)?;
     let items = items.filter(|items| !items.is_empty());
     let items = items.ok_or(VariableError::MissingItems)?;
@@ -187,7 +195,11 @@ fn release(items: Option<&Secrets>, lock: LockDocument) -> Result<VariableWrite>
     Ok(VariableWrite::Release { id })
 }
 
-async fn write_and_reply(request: &ApiRequest, key: &VariableKey, write: VariableWrite) -> Result {
+async fn write_and_reply(
+    request: &IncomingRequest,
+    key: &VariableKey,
+    write: VariableWrite,
+) -> Result {
     let outcome = request.services.variables.write(key, write).await?;
     match outcome {
         VariableWriteOutcome::Written { record, items } => {

@@ -12,7 +12,7 @@ use super::filtering::{fields, filter, is_listed};
 use super::kept_lists::KeptLists;
 use super::parameters::Parameters;
 use super::reply::Reply;
-use super::request::{ApiRequest, LONG_LIST};
+use super::request::{IncomingRequest, LONG_LIST};
 use super::volume_documents::{volume_document, volume_stub};
 use crate::error::{RequestError, ServerError};
 use crate::volumes::{VolumeSubmission, VolumeWriteResult};
@@ -28,7 +28,7 @@ use nomad_csi_wire::{
 
 type Result<T = Reply> = std::result::Result<T, ServerError>;
 
-pub(super) async fn list(request: &ApiRequest) -> Result {
+pub(super) async fn list(request: &IncomingRequest) -> Result {
     let parameters = &request.parameters;
     match parameters.get("type") {
         None | Some("host") => return Reply::json(&[(); 0], request.pretty),
@@ -83,7 +83,7 @@ pub(super) async fn list(request: &ApiRequest) -> Result {
     Ok(reply.with_index(index))
 }
 
-/// What changes a list: its volumes, and the plugins, which determine their health.
+/// Returns what changes a list: its volumes, and the plugins, which determine their health.
 fn list_topics(filter: &VolumeFilter) -> Vec<Topic> {
     let plugin = filter.plugin.clone().map(Subject::Plugin);
     vec![
@@ -92,7 +92,7 @@ fn list_topics(filter: &VolumeFilter) -> Vec<Topic> {
     ]
 }
 
-/// What changes a volume's document: the volume, and its plugin.
+/// Returns what changes a volume's document: the volume, and its plugin.
 fn volume_topics(state: &State, key: &NamespacedId) -> Vec<Topic> {
     let plugin = state.record(key).map(|record| &record.definition.plugin_id);
     let plugin = plugin.cloned().map(Subject::Plugin);
@@ -141,7 +141,7 @@ fn filtered(rest: VolumePage, expression: &Filter, limit: usize) -> Result<Volum
     Ok(page)
 }
 
-/// What an expression tests of a volume: the fields of its document, as in Nomad, and those that only a
+/// Returns what an expression tests of a volume: the fields of its document, as in Nomad, and those that only a
 /// list has.
 fn filter_item(view: &VolumeView) -> Map<String, Value> {
     let document = volume_document(view);
@@ -158,7 +158,7 @@ fn filter_item(view: &VolumeView) -> Map<String, Value> {
     item
 }
 
-pub(super) async fn read(request: &ApiRequest, id: &str) -> Result {
+pub(super) async fn read(request: &IncomingRequest, id: &str) -> Result {
     let wait = request.parameters.wait()?;
     let key = key(&request.parameters, id);
     let topics = |state: &State| volume_topics(state, &key);
@@ -178,7 +178,7 @@ pub(super) async fn read(request: &ApiRequest, id: &str) -> Result {
 }
 
 /// The files that were written beside the volume.
-async fn kept_files(request: &ApiRequest, view: &VolumeView) -> Vec<KeptFilesDocument> {
+async fn kept_files(request: &IncomingRequest, view: &VolumeView) -> Vec<KeptFilesDocument> {
     let Some(volume) = view.record.remote_volume() else {
         return vec![];
     };
@@ -190,8 +190,8 @@ async fn kept_files(request: &ApiRequest, view: &VolumeView) -> Vec<KeptFilesDoc
     kept.into_iter().map(document).collect()
 }
 
-/// Whether the volume's plugin reports the health of volumes.
-fn reports_health(request: &ApiRequest, view: &VolumeView) -> bool {
+/// Returns whether the volume's plugin reports the health of volumes.
+fn reports_health(request: &IncomingRequest, view: &VolumeView) -> bool {
     let id = &view.record.definition.plugin_id;
     let found = request.services.cell.read(|state| plugin(state, id));
     found.is_some_and(|found| {
@@ -205,26 +205,26 @@ fn reports_health(request: &ApiRequest, view: &VolumeView) -> bool {
 }
 
 /// The health of a volume, as its plugin reports it now.
-pub(super) async fn read_health(request: &ApiRequest, id: &str) -> Result {
+pub(super) async fn read_health(request: &IncomingRequest, id: &str) -> Result {
     let key = key(&request.parameters, id);
     let report = request.services.volumes.health(key).await?;
     Reply::json(&volume_health_to_wire(&report), request.pretty)
 }
 
-/// Whether the volume's plugin reports the statistics of published volumes.
-fn reports_stats(request: &ApiRequest, view: &VolumeView) -> bool {
+/// Returns whether the volume's plugin reports the statistics of published volumes.
+fn reports_stats(request: &IncomingRequest, view: &VolumeView) -> bool {
     let plugin = &view.record.definition.plugin_id;
     request.services.claims.reports_stats(plugin)
 }
 
 /// How much a volume has of bytes and inodes on the nodes where it is published, as its plugin reports it now.
-pub(super) async fn read_stats(request: &ApiRequest, id: &str) -> Result {
+pub(super) async fn read_stats(request: &IncomingRequest, id: &str) -> Result {
     let key = key(&request.parameters, id);
     let report = request.services.claims.volume_stats(&key).await?;
     Reply::json(&stats_to_wire(&report), request.pretty)
 }
 
-pub(super) async fn register(request: &ApiRequest) -> Result {
+pub(super) async fn register(request: &IncomingRequest) -> Result {
     let volumes = read_submissions(request)?;
     let at = request.parameters.cas()?;
     if at.is_some() && volumes.len() > 1 {
@@ -234,7 +234,7 @@ pub(super) async fn register(request: &ApiRequest) -> Result {
     write_response(request, &outcome)
 }
 
-pub(super) async fn create(request: &ApiRequest) -> Result {
+pub(super) async fn create(request: &IncomingRequest) -> Result {
     if request.parameters.text("cas").is_some() {
         return Err(RequestError::CasOfCreate.into());
     }
@@ -244,7 +244,7 @@ pub(super) async fn create(request: &ApiRequest) -> Result {
 }
 
 /// Changes mutable parameters. The response has all that are in force.
-pub(super) async fn modify(request: &ApiRequest, id: &str) -> Result {
+pub(super) async fn modify(request: &IncomingRequest, id: &str) -> Result {
     let body: ModifyRequest = request.document()?;
     let key = key(&request.parameters, id);
     let mut parameters = BTreeMap::new();
@@ -264,7 +264,7 @@ pub(super) async fn modify(request: &ApiRequest, id: &str) -> Result {
     Ok(Reply::json(&document, request.pretty)?.with_index(modified.index))
 }
 
-pub(super) async fn deregister(request: &ApiRequest, id: &str) -> Result {
+pub(super) async fn deregister(request: &IncomingRequest, id: &str) -> Result {
     let force = request.parameters.force()?;
     let at = request.parameters.cas()?;
     let key = key(&request.parameters, id);
@@ -274,7 +274,7 @@ pub(super) async fn deregister(request: &ApiRequest, id: &str) -> Result {
 }
 
 /// Deregisters all volumes that the request names (`id`, repeatable) or none.
-pub(super) async fn deregister_all(request: &ApiRequest) -> Result {
+pub(super) async fn deregister_all(request: &IncomingRequest) -> Result {
     let force = request.parameters.force()?;
     let ids = request.parameters.all("id").filter(|id| !id.is_empty());
     let keys = ids.map(|id| key(&request.parameters, id)).collect();
@@ -282,7 +282,7 @@ pub(super) async fn deregister_all(request: &ApiRequest) -> Result {
     Ok(Reply::empty().with_index(index))
 }
 
-pub(super) async fn delete(request: &ApiRequest, id: &str) -> Result {
+pub(super) async fn delete(request: &IncomingRequest, id: &str) -> Result {
     let key = key(&request.parameters, id);
     let at = request.parameters.cas()?;
     let secrets = request.secrets();
@@ -292,7 +292,7 @@ pub(super) async fn delete(request: &ApiRequest, id: &str) -> Result {
 }
 
 /// Detaches the volume from a node: what ended allocations have there is undone (W16).
-pub(super) async fn detach(request: &ApiRequest, id: &str) -> Result {
+pub(super) async fn detach(request: &IncomingRequest, id: &str) -> Result {
     let Some(node) = request.parameters.text("node") else {
         return Err(RequestError::DetachWithoutNode.into());
     };
@@ -312,7 +312,7 @@ fn key(parameters: &Parameters, id: &str) -> NamespacedId {
     NamespacedId::new(parameters.namespace_or_default(), VolumeId::new(id))
 }
 
-fn read_submissions(request: &ApiRequest) -> Result<Vec<VolumeSubmission>> {
+fn read_submissions(request: &IncomingRequest) -> Result<Vec<VolumeSubmission>> {
     let document: WriteRequest = request.document()?;
     let fallback = request.parameters.namespace();
     let fallback = fallback.unwrap_or_else(|| {
@@ -331,7 +331,7 @@ fn read_submissions(request: &ApiRequest) -> Result<Vec<VolumeSubmission>> {
     Ok(volumes.collect())
 }
 
-fn write_response(request: &ApiRequest, outcome: &VolumeWriteResult) -> Result {
+fn write_response(request: &IncomingRequest, outcome: &VolumeWriteResult) -> Result {
     let response = WriteResponse {
         index: outcome.index,
         known_leader: true,

@@ -53,7 +53,7 @@ pub(super) struct DueLaunch {
     pub(super) time: i64,
     /// The time up to which launches are decided with it.
     pub(super) until: i64,
-    /// Whether an earlier one runs, beside which there must be none.
+    /// True if an earlier one runs, beside which there must be none.
     pub(super) is_left_out: bool,
 }
 
@@ -93,7 +93,7 @@ pub(super) fn next_launch(
     })))
 }
 
-/// Whether something runs of a job that was made from this one, or will without a change.
+/// Returns whether something runs of a job that was made from this one, or will without a change.
 pub(super) fn has_running_child(state: &State, parent: &JobKey, now: i64) -> bool {
     state.children_of(parent).any(|child| {
         let mut allocs = state.allocs_of_job(&child.key());
@@ -203,13 +203,13 @@ pub(super) fn dispatch_problem(rules: &Parameterized, request: &DispatchRequest)
 }
 
 /// Returns why a job cannot become this one, in Nomad's words.
-pub(super) fn update_problem(known: &Job, wanted: &Job) -> Option<&'static str> {
-    match (known.periodic.is_some(), wanted.periodic.is_some()) {
+pub(super) fn update_problem(known: &Job, desired: &Job) -> Option<&'static str> {
+    match (known.periodic.is_some(), desired.periodic.is_some()) {
         (true, false) => return Some("cannot update periodic job to being non-periodic"),
         (false, true) => return Some("cannot update non-periodic job to being periodic"),
         (true, true) | (false, false) => {}
     }
-    match (known.is_parameterized(), wanted.is_parameterized()) {
+    match (known.is_parameterized(), desired.is_parameterized()) {
         (true, false) => return Some("cannot update parameterized job to being non-parameterized"),
         (false, true) => return Some("cannot update non-parameterized job to being parameterized"),
         (true, true) | (false, false) => {}
@@ -218,5 +218,5 @@ pub(super) fn update_problem(known: &Job, wanted: &Job) -> Option<&'static str> 
         let origin = job.origin.as_ref();
         origin.is_some_and(|origin| origin.dispatch.is_some())
     };
-    (is_dispatched(known) != is_dispatched(wanted)).then_some("field 'Dispatched' is read-only")
+    (is_dispatched(known) != is_dispatched(desired)).then_some("field 'Dispatched' is read-only")
 }

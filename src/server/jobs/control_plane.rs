@@ -126,7 +126,7 @@ impl LocalControlPlane {
             let Some(claim) = outcome.claim else {
                 let volume = request.volume.quoted();
                 return Err(MountRefused {
-                    message: format!("the claim of volume {volume} was released meanwhile"),
+                    message: format!("the claim of volume {volume} was released while waiting"),
                     is_final: false,
                 });
             };
@@ -139,7 +139,7 @@ impl LocalControlPlane {
         }
     }
 
-    /// What decides about a claim of the volume.
+    /// Returns what decides about a claim of the volume.
     fn topics_of(&self, volume: &NamespacedId) -> Vec<Topic> {
         let mut topics = vec![
             Topic::Object(Subject::Volume(volume.clone())),
@@ -228,7 +228,7 @@ fn refusal(error: &ServerError) -> MountRefused {
     }
 }
 
-/// Whether no later attempt can succeed without another job or volume.
+/// Returns whether no later attempt can succeed without another job or volume.
 fn is_final(error: &ServerError) -> bool {
     match error {
         ServerError::Claim(ClaimError::Denied { denied, .. }) => !denied.can_succeed_later(),
@@ -280,7 +280,7 @@ impl ControlPlane for LocalControlPlane {
         mounted
     }
 
-    async fn mount_may_succeed(
+    async fn wait_for_claim_change(
         &self,
         alloc: &AllocId,
         alias: &VolumeAlias,

@@ -125,12 +125,12 @@ pub(crate) fn forget_stopped(state: &State, jobs: &[JobKey]) -> Option<Vec<Event
     Some(events)
 }
 
-/// Whether nothing of an allocation is left but its record.
+/// Returns whether nothing of an allocation is left but its record.
 fn is_left(state: &State, id: &AllocId, alloc: &AllocRecord) -> bool {
     alloc.has_ended && state.claims_of(id).next().is_none()
 }
 
-/// Whether a job without running allocations will not run again by itself.
+/// Returns whether a job without running allocations will not run again by itself.
 pub(super) fn is_over(record: &JobRecord, decision: &Decision) -> bool {
     let is_idle =
         decision.place.is_empty() && decision.failures.is_empty() && decision.wake_at.is_none();

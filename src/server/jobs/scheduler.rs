@@ -19,12 +19,12 @@ use nomad_csi_claims::place::{Decision, evaluate, is_drained};
 use nomad_csi_claims::state::{AllocRecord, Event, EventKind, State, Table, Topic};
 use nomad_csi_model::{JobKey, Node};
 
-/// The longest sleep, because wall time may be changed meanwhile.
+/// The longest sleep, because wall time may be changed in the meantime.
 const LONGEST_SLEEP: std::time::Duration = std::time::Duration::from_secs(60);
 /// The pause after the journal refused a decision.
 const FAILURE_PAUSE: i64 = 5_000_000_000;
 
-/// Places and stops the allocations of all jobs.
+/// ConnectionSlots and stops the allocations of all jobs.
 pub struct JobScheduler {
     ports: JobPorts,
     launcher: Launcher,

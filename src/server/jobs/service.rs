@@ -55,9 +55,9 @@ impl JobWritten {
 pub struct JobPlan {
     /// What would be placed and stopped.
     pub decision: Decision,
-    /// Whether the job exists.
+    /// True if the job exists.
     pub exists: bool,
-    /// Whether the submission changes the job.
+    /// True if the submission changes the job.
     pub is_changed: bool,
     /// The index of the last change of the job itself; 0 if it does not exist.
     pub job_modify_index: u64,
@@ -67,7 +67,7 @@ pub struct JobPlan {
     pub warnings: Vec<String>,
 }
 
-/// Records what clients want of jobs. A clone is the same service.
+/// Records what clients want of jobs. Clones share their state.
 #[derive(Clone)]
 pub struct JobService {
     pub(super) ports: JobPorts,
@@ -508,7 +508,7 @@ impl JobService {
         })
     }
 
-    /// What a submission should know about nodes that cannot take a group (B80).
+    /// Returns what a submission should know about nodes that cannot take a group (B80).
     fn placement_warnings(&self, key: &JobKey, now: i64) -> Vec<String> {
         let decision = self.ports.cell.read(|state| {
             let record = state.job(key)?;

@@ -16,7 +16,7 @@ impl JobSealer {
         Self(sealer)
     }
 
-    /// What may be secret of a job, sealed.
+    /// Returns what may be secret of a job, sealed.
     pub(crate) fn seal(&self, key: &JobKey, settings: &Secrets) -> SealedSecrets {
         self.0.seal(&SecretOwner::Job(key.clone()), settings)
     }
@@ -46,7 +46,7 @@ impl JobSealer {
         events.map(of_job).collect()
     }
 
-    /// What may be secret of a recorded job.
+    /// Returns what may be secret of a recorded job.
     pub(super) fn settings_of(&self, version: &JobVersion) -> Result<Secrets, ServerError> {
         let owner = SecretOwner::Job(version.key());
         let opened = self.0.open(&owner, &version.settings);

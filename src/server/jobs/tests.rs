@@ -74,7 +74,7 @@ async fn until(agent: &FakeAgent, is_ready: impl Fn(&State) -> bool) {
     );
 }
 
-/// Whether the state becomes like this in ten minutes.
+/// Returns whether the state becomes like this in ten minutes.
 async fn is_reached(agent: &FakeAgent, is_ready: impl Fn(&State) -> bool) -> bool {
     let tables = [Table::Jobs, Table::Allocs, Table::Claims, Table::Nodes];
     let topics = |_: &State| tables.map(Topic::all).into();
@@ -436,7 +436,7 @@ async fn release_of_running_tasks(
     node(&agent).note_cut_off(&alloc, &alias()).await.unwrap();
     until(&agent, |state| state.claims_of(&alloc).next().is_none()).await;
     assert!(agent.backend.targets().is_empty(), "{context}");
-    // The allocation lives on without its volume, and its end is heard of as ever.
+    // The allocation lives on without its volume, and its end is reported as ever.
     report(&agent, &alloc, ClientStatus::Complete).await;
     assert_eq!(
         agent.backend.take_violations(),
@@ -612,13 +612,13 @@ async fn a_refused_mount_is_woken_by_the_release() {
     let holder = format!("allocation `{old}` writes on node");
     assert!(refused.message.contains(&holder), "{refused}");
     let alias = alias();
-    let mut woken = std::pin::pin!(node.mount_may_succeed(&new, &alias));
+    let mut woken = std::pin::pin!(node.wait_for_claim_change(&new, &alias));
     assert!(is_pending(woken.as_mut()).await);
     report(&agent, &old, ClientStatus::Complete).await;
     woken.await.unwrap();
     let mounted = async {
         while node.mount(&new, &alias).await.is_err() {
-            node.mount_may_succeed(&new, &alias).await.unwrap();
+            node.wait_for_claim_change(&new, &alias).await.unwrap();
         }
     };
     tokio::time::timeout(Duration::from_secs(60), mounted)

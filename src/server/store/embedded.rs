@@ -66,7 +66,7 @@ const EVENTS_PER_TRANSACTION: usize = 1024;
 /// How many of the events that a snapshot replaces are kept: some 50 MB.
 const HISTORY_EVENTS: u64 = 100_000;
 
-/// The journal in an embedded database. A clone is the same journal.
+/// The journal in an embedded database. Clones share their state.
 pub struct EmbeddedJournal<S: Storage = FileStorage>(Arc<Shared<S>>);
 
 struct Shared<S> {
@@ -74,7 +74,7 @@ struct Shared<S> {
     slot: Mutex<Slot>,
     /// How many of the events that a snapshot replaces are kept.
     history: u64,
-    /// Whether the disk is full: the reserve is used, or could not be kept.
+    /// True if the disk is full: the reserve is used, or could not be kept.
     is_full: AtomicBool,
     /// Snapshot rows that the last load found and that do not belong to the active snapshot.
     leftovers: std::sync::Mutex<Vec<RecordKey>>,
@@ -121,7 +121,7 @@ impl<S: Storage> EmbeddedJournal<S> {
         Ok(journal)
     }
 
-    /// Whether no byte of the file can be a secret in clear that an earlier version has written.
+    /// Returns whether no byte of the file can be a secret in clear that an earlier version has written.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -519,7 +519,7 @@ fn value(
 struct ActiveSnapshot {
     /// `None` if there is none.
     index: Option<u64>,
-    /// Whether it has one row per object.
+    /// True if it has one row per object.
     has_rows: bool,
 }
 

@@ -126,7 +126,7 @@ impl DataLock {
 
 /// Names the holder of a lock: its recorded owner, or a stranger who recorded nothing here.
 fn locked(directory: &Path, file: &mut File) -> LockError {
-    let stranger = private::foreign_holder(file);
+    let stranger = private::lock_owner(file);
     LockError::Locked {
         directory: directory.to_owned(),
         owner: match stranger {

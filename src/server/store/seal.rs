@@ -95,7 +95,7 @@ impl KeySealer {
         })
     }
 
-    /// Whether a rotation of the key has not ended.
+    /// Returns whether a rotation of the key has not ended.
     pub fn is_in_rotation(&self) -> bool {
         self.previous.is_some()
     }

@@ -157,7 +157,7 @@ pub(super) fn decide(
     }
 }
 
-/// Whether the index differs from the expected one.
+/// Returns whether the index differs from the expected one.
 fn is_conflict(record: Option<&VariableRecord>, check: Option<u64>) -> bool {
     let index = record.map_or(0, |record| record.modify_index);
     check.is_some_and(|expected| expected != index)

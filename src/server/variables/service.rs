@@ -33,7 +33,7 @@ const MAX_WAITING: usize = 1024;
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The pause after a failure to expire locks.
 const EXPIRY_PAUSE: Duration = Duration::from_secs(5);
-/// The longest sleep, because wall time may be changed meanwhile.
+/// The longest sleep, because wall time may be changed in the meantime.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
 /// The ports of variables.
@@ -76,7 +76,7 @@ pub struct VariableContents {
     pub items: Secrets,
 }
 
-/// Reads and writes variables. A clone is the same service.
+/// Reads and writes variables. Clones share their state.
 #[derive(Clone)]
 pub struct VariableService {
     ports: VariablePorts,

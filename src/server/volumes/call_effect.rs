@@ -13,7 +13,7 @@ pub(super) enum PriorCalls {
     Possible,
 }
 
-/// Whether neither the failed call nor an earlier one can have taken effect.
+/// Returns whether neither the failed call nor an earlier one can have taken effect.
 pub(super) fn certainly_had_no_effect(error: &ForwardError, prior: PriorCalls) -> bool {
     match (error.outcome(), prior) {
         (ForwardOutcome::NoEffect, PriorCalls::None) => true,
@@ -21,7 +21,7 @@ pub(super) fn certainly_had_no_effect(error: &ForwardError, prior: PriorCalls) -
     }
 }
 
-/// Whether the plugin's last answer was this code.
+/// Returns whether the plugin's last answer was this code.
 pub(super) fn is_answered_with(error: &ServerError, code: StatusCode) -> bool {
     let ServerError::Plugin(failure) = error else {
         return false;
@@ -32,14 +32,14 @@ pub(super) fn is_answered_with(error: &ServerError, code: StatusCode) -> bool {
     }
 }
 
-/// Whether the plugin refuses the call as it is. The identical call was then refused before, even if
+/// Returns whether the plugin refuses the call as it is. The identical call was then refused before, even if
 /// that answer was lost. Other refusals may pass with time: storage is freed, a source appears.
 pub(super) fn is_permanently_refused(error: &ServerError) -> bool {
     is_answered_with(error, StatusCode::InvalidArgument)
         || is_answered_with(error, StatusCode::OutOfRange)
 }
 
-/// Whether the plugin refuses the request for good, so that another one may have created the volume: the name
+/// Returns whether the plugin refuses the request for good, so that another one may have created the volume: the name
 /// belongs to a volume that does not fit the request, or the request can never succeed.
 pub(super) fn is_certainly_refused(error: &ServerError) -> bool {
     is_answered_with(error, StatusCode::AlreadyExists) || is_permanently_refused(error)

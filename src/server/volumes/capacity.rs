@@ -11,11 +11,11 @@ use futures_util::stream::{self, StreamExt as _};
 use super::limiter::OperationLimiter;
 use super::plugin::VolumePlugin;
 use super::store::VolumeStore;
-use crate::call_line::CallClass;
 use crate::candidates::Candidates;
 use crate::error::ServerError;
-use crate::forward::Forwarder;
+use crate::forward::ControllerCaller;
 use crate::forward_error::ForwardError;
+use crate::plugin_call_queue::CallClass;
 use nomad_csi_model::{Capacity, CapacityReport, PluginId, Topology};
 use nomad_csi_ports::{GetCapacity, Rpc};
 
@@ -34,7 +34,7 @@ const ERROR_PATIENCE: Duration = Duration::from_secs(5);
 pub(super) struct CapacityReader {
     pub(super) store: VolumeStore,
     pub(super) limiter: OperationLimiter,
-    pub(super) forwarder: Forwarder,
+    pub(super) forwarder: ControllerCaller,
 }
 
 impl CapacityReader {

@@ -240,13 +240,13 @@ impl VolumeCreator {
         };
         let creation = &self.creation;
         let earlier = self.other_requests(record, request)?;
-        let wanted = self.sealer.definition(request);
+        let desired = self.sealer.definition(request);
         let call = creation
-            .prepare_call(&wanted, creation.pending(record))
+            .prepare_call(&desired, creation.pending(record))
             .await?;
-        let wanted = creation.create_request(&wanted, &secrets);
+        let desired = creation.create_request(&desired, &secrets);
         let changed = creation
-            .record_intent(unchanged(record), wanted, earlier, PriorCalls::Possible)
+            .record_intent(unchanged(record), desired, earlier, PriorCalls::Possible)
             .await?;
         let error = match creation
             .send_and_record(&changed, &call, request.share)
@@ -296,7 +296,7 @@ impl VolumeCreator {
     }
 }
 
-/// Whether nodes use the volume in another way after an update.
+/// Returns whether nodes use the volume in another way after an update.
 fn is_used_otherwise(before: &Volume, after: &Volume) -> bool {
     let fs_type = |volume: &Volume| {
         let options = volume.mount_options.as_ref();
@@ -307,7 +307,7 @@ fn is_used_otherwise(before: &Volume, after: &Volume) -> bool {
     before.capabilities != after.capabilities || fs_type(before) != fs_type(after)
 }
 
-/// Whether this call, apart from earlier ones, has certainly created nothing.
+/// Returns whether this call, apart from earlier ones, has certainly created nothing.
 fn had_no_effect(error: &ServerError) -> bool {
     let ServerError::Plugin(failure) = error else {
         return false;

@@ -20,14 +20,14 @@ use super::capacity::CapacityReader;
 use super::limiter::OperationLimiter;
 use super::plugin::VolumePlugin;
 use super::store::{VolumeStore, conflict, unchanged};
-use crate::call_line::CallClass;
-use crate::call_lines::CallPermit;
 use crate::candidates::Candidates;
 use crate::cell::{CommitError, Expected};
 use crate::early_reply::reply_early;
 use crate::error::{CallTarget, ControllerOperation, PluginFailure, ResidualState, ServerError};
-use crate::forward::Forwarder;
+use crate::forward::ControllerCaller;
 use crate::forward_error::ForwardError;
+use crate::plugin_call_queue::CallClass;
+use crate::plugin_call_queues::CallPermit;
 use crate::sealing::VolumeSealer;
 use nomad_csi_claims::state::{
     CreateRequest, EventKind, Phase, ProviderFacts, VolumeDefinition, VolumeRecord, provider_name,
@@ -70,7 +70,7 @@ pub(super) struct CreationProtocol {
     pub(super) store: VolumeStore,
     pub(super) sealer: VolumeSealer,
     pub(super) limiter: OperationLimiter,
-    pub(super) forwarder: Forwarder,
+    pub(super) forwarder: ControllerCaller,
     pub(super) capacity: CapacityReader,
 }
 
@@ -378,8 +378,8 @@ impl CreationProtocol {
     /// Asks what the provider has left for the volume that it refused.
     async fn capacity_for(&self, intent: &CreateIntent, call: &PreparedCall) -> CapacityReport {
         let sent = rpc_request(intent, &call.plugin);
-        let wanted = sent.topology.unwrap_or_default();
-        let topologies = wanted.required.into_iter().chain(wanted.preferred);
+        let desired = sent.topology.unwrap_or_default();
+        let topologies = desired.required.into_iter().chain(desired.preferred);
         let request = GetCapacity {
             capabilities: sent.capabilities,
             mount_options: sent.mount_options,
@@ -453,7 +453,7 @@ fn plugin_failure(
     }
 }
 
-/// Whether the provider has no room for the volume, or none of its size.
+/// Returns whether the provider has no room for the volume, or none of its size.
 fn is_without_room(error: &ForwardError) -> bool {
     let ForwardError::Failed { error, .. } = error else {
         return false;

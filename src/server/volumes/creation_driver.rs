@@ -196,7 +196,7 @@ async fn changed(watch: &mut Watch) -> bool {
     watch.changed().await.is_ok()
 }
 
-/// Whether the plugin refuses the creation, however often it is asked.
+/// Returns whether the plugin refuses the creation, however often it is asked.
 fn is_final(error: &ServerError) -> bool {
     let ServerError::Plugin(failure) = error else {
         return false;

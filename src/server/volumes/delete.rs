@@ -14,14 +14,14 @@ use super::creation::CreationProtocol;
 use super::limiter::{LockedResource, OperationLimiter};
 use super::plugin::VolumePlugin;
 use super::store::{VolumeStore, unchanged};
-use crate::call_line::CallClass;
-use crate::call_lines::CallPermit;
 use crate::candidates::Candidates;
 use crate::cell::Expected;
 use crate::early_reply::reply_early;
 use crate::error::{CallTarget, ControllerOperation, PluginFailure, ResidualState, ServerError};
-use crate::forward::Forwarder;
+use crate::forward::ControllerCaller;
 use crate::forward_error::ForwardError;
+use crate::plugin_call_queue::CallClass;
+use crate::plugin_call_queues::CallPermit;
 use crate::sealing::VolumeSealer;
 use nomad_csi_claims::state::{EventKind, Phase, VolumeView, volumes_of_data};
 use nomad_csi_model::retry::Verdict;
@@ -33,7 +33,7 @@ pub(super) struct VolumeDeleter {
     pub(super) store: VolumeStore,
     pub(super) sealer: VolumeSealer,
     pub(super) limiter: OperationLimiter,
-    pub(super) forwarder: Forwarder,
+    pub(super) forwarder: ControllerCaller,
     pub(super) creation: CreationProtocol,
 }
 
@@ -212,7 +212,7 @@ impl VolumeDeleter {
     }
 }
 
-/// Whether the plugin reports that the volume is in use: then no earlier call has deleted it.
+/// Returns whether the plugin reports that the volume is in use: then no earlier call has deleted it.
 fn is_in_use_at_provider(error: &ForwardError) -> bool {
     match error {
         ForwardError::Failed { error, .. } => error.code == StatusCode::FailedPrecondition,

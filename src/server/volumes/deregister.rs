@@ -108,7 +108,7 @@ impl VolumeDeregistrar {
         Ok(Some((existing.record, events)))
     }
 
-    /// Whether no task can write through the registration any more.
+    /// Returns whether no task can write through the registration any more.
     fn nobody_writes(&self, existing: &VolumeView) -> bool {
         let Some(record) = &existing.claims else {
             return true;

@@ -14,15 +14,15 @@ use tracing::{info, warn};
 use super::call_effect::{PriorCalls, certainly_had_no_effect, is_permanently_refused};
 use super::limiter::OperationLimiter;
 use super::store::{VolumeStore, unchanged};
-use crate::call_line::CallClass;
-use crate::call_lines::CallPermit;
 use crate::candidates::Candidates;
 use crate::early_reply::reply_early;
 use crate::error::{
     CallTarget, ControllerOperation, PluginFailure, ResidualState, ServerError, UpdateOrigin,
 };
-use crate::forward::Forwarder;
+use crate::forward::ControllerCaller;
 use crate::forward_error::ForwardError;
+use crate::plugin_call_queue::CallClass;
+use crate::plugin_call_queues::CallPermit;
 use nomad_csi_claims::state::{EventKind, VolumeRecord, provider_name};
 use nomad_csi_model::{Capability, CapacityRange, CapacityReport, NamespacedId, Secrets};
 use nomad_csi_ports::{ExpandVolume, ExpandedVolume};
@@ -70,7 +70,7 @@ struct ExpandIntent {
 pub(super) struct VolumeExpander {
     pub(super) store: VolumeStore,
     pub(super) limiter: OperationLimiter,
-    pub(super) forwarder: Forwarder,
+    pub(super) forwarder: ControllerCaller,
 }
 
 impl VolumeExpander {

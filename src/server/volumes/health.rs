@@ -12,11 +12,11 @@ use futures_util::stream::{self, StreamExt as _};
 use super::limiter::OperationLimiter;
 use super::plugin::VolumePlugin;
 use super::store::VolumeStore;
-use crate::call_line::CallClass;
 use crate::candidates::Candidates;
 use crate::error::ServerError;
-use crate::forward::Forwarder;
+use crate::forward::ControllerCaller;
 use crate::forward_error::ForwardError;
+use crate::plugin_call_queue::CallClass;
 use crate::sealing::VolumeSealer;
 use nomad_csi_claims::state::VolumeView;
 use nomad_csi_model::{
@@ -36,7 +36,7 @@ pub(super) type AdverseVolumes = BTreeMap<ExternalId, Vec<VolumeStatus>>;
 
 /// Reads the adverse conditions of all volumes of a plugin; `None` if they are unknown.
 pub(super) async fn list_health(
-    forwarder: &Forwarder,
+    forwarder: &ControllerCaller,
     candidates: &Candidates,
 ) -> Option<AdverseVolumes> {
     for _ in 0..MAX_READS {
@@ -61,7 +61,7 @@ enum Unread {
 }
 
 async fn read_list(
-    forwarder: &Forwarder,
+    forwarder: &ControllerCaller,
     candidates: &Candidates,
 ) -> Result<AdverseVolumes, Unread> {
     let mut listed = AdverseVolumes::new();
@@ -102,7 +102,7 @@ pub(super) fn add_health(volumes: &mut [ExternalVolume], listed: &AdverseVolumes
     }
 }
 
-/// Whether the volume is attached to the node, staged or claimed there.
+/// Returns whether the volume is attached to the node, staged or claimed there.
 fn uses(volume: &VolumeView, node: &NodeId) -> bool {
     let Some(record) = &volume.claims else {
         return false;
@@ -118,7 +118,7 @@ pub(super) struct HealthReader {
     pub(super) store: VolumeStore,
     pub(super) sealer: VolumeSealer,
     pub(super) limiter: OperationLimiter,
-    pub(super) forwarder: Forwarder,
+    pub(super) forwarder: ControllerCaller,
     pub(super) directory: Arc<dyn PluginDirectory>,
 }
 

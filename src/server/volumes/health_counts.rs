@@ -8,8 +8,8 @@ use super::health::{AdverseVolumes, list_health};
 use super::limiter::OperationLimiter;
 use super::plugin::VolumePlugin;
 use super::store::VolumeStore;
-use crate::call_line::CallClass;
-use crate::forward::Forwarder;
+use crate::forward::ControllerCaller;
+use crate::plugin_call_queue::CallClass;
 use nomad_csi_claims::state::{State, plugins, volumes_sharing};
 use nomad_csi_model::{PluginId, health_word};
 use nomad_csi_ports::VolumeHealthCounts;
@@ -18,7 +18,7 @@ use nomad_csi_ports::VolumeHealthCounts;
 pub(super) struct HealthCounter {
     pub(super) store: VolumeStore,
     pub(super) limiter: OperationLimiter,
-    pub(super) forwarder: Forwarder,
+    pub(super) forwarder: ControllerCaller,
 }
 
 impl HealthCounter {

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::ports::VolumeLimits;
 use crate::acquire::within;
-use crate::call_line::CallClass;
-use crate::call_lines::{CallLines, CallPermit};
 use crate::error::ServerError;
 use crate::keyed_limiter::{KeyedLimiter, KeyedPermit};
+use crate::plugin_call_queue::CallClass;
+use crate::plugin_call_queues::{CallPermit, PluginCallQueues};
 use nomad_csi_model::{ExternalId, NamespacedId, PluginId, SnapshotId};
 
 /// What only one operation at a time may change. Acquired in this order, which prevents deadlocks.
@@ -35,12 +35,12 @@ impl std::fmt::Display for LockedResource {
 #[derive(Clone)]
 pub(super) struct OperationLimiter {
     resources: KeyedLimiter<LockedResource>,
-    calls: CallLines,
+    calls: PluginCallQueues,
     timeout: Duration,
 }
 
 impl OperationLimiter {
-    pub(super) fn new(limits: &VolumeLimits, calls: CallLines) -> Self {
+    pub(super) fn new(limits: &VolumeLimits, calls: PluginCallQueues) -> Self {
         Self {
             resources: KeyedLimiter::new(limits.max_waiting),
             calls,

@@ -13,14 +13,14 @@ use tracing::{info, warn};
 use super::call_effect::{PriorCalls, certainly_had_no_effect, is_permanently_refused};
 use super::limiter::{LockedResource, OperationLimiter};
 use super::store::{VolumeStore, conflict, unchanged};
-use crate::call_line::CallClass;
 use crate::early_reply::reply_early;
 use crate::error::{
     CallTarget, ControllerOperation, PluginFailure, ResidualState, ServerError,
     UnsupportedOperation,
 };
-use crate::forward::Forwarder;
+use crate::forward::ControllerCaller;
 use crate::forward_error::ForwardError;
+use crate::plugin_call_queue::CallClass;
 use crate::sealing::VolumeSealer;
 use nomad_csi_claims::state::{EventKind, Phase, VolumeRecord, provider_name};
 use nomad_csi_model::{CapacityReport, NamespacedId};
@@ -47,7 +47,7 @@ pub(super) struct VolumeModifier {
     pub(super) store: VolumeStore,
     pub(super) sealer: VolumeSealer,
     pub(super) limiter: OperationLimiter,
-    pub(super) forwarder: Forwarder,
+    pub(super) forwarder: ControllerCaller,
 }
 
 impl VolumeModifier {

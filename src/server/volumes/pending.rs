@@ -30,7 +30,7 @@ pub struct PendingCreation {
     pub attempts: CreationAttempts,
 }
 
-/// The pauses of all creations. A clone is the same pauses.
+/// The pauses of all creations. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CreationPauses(Arc<Mutex<BTreeMap<NamespacedId, Pause>>>);
 
@@ -59,15 +59,15 @@ impl CreationPauses {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the pending creations of the state that are wanted.
+    /// Returns the pending creations of the state that are desired.
     pub(super) fn pending(
         &self,
         state: &State,
-        is_wanted: impl Fn(&NamespacedId) -> bool,
+        is_desired: impl Fn(&NamespacedId) -> bool,
     ) -> Vec<PendingCreation> {
         let pauses = self.lock();
-        let wanted = state.creating().filter(|record| is_wanted(record.key()));
-        let pending = wanted.map(|record| PendingCreation {
+        let desired = state.creating().filter(|record| is_desired(record.key()));
+        let pending = desired.map(|record| PendingCreation {
             record: record.clone(),
             provider_name: provider_name(state, record),
             attempts: pauses

@@ -82,7 +82,7 @@ impl VolumePlugin {
         Ok(())
     }
 
-    /// Whether a controller has the capability. All are expected to agree; healthy ones decide if there
+    /// Returns whether a controller has the capability. All are expected to agree; healthy ones decide if there
     /// are any.
     pub(super) fn can(&self, has: impl Fn(&ControllerCapabilities) -> bool) -> bool {
         let has_capability = |instance: &PluginInstance| {
@@ -108,7 +108,7 @@ impl VolumePlugin {
             .collect()
     }
 
-    /// Whether an instance has VOLUME_ACCESSIBILITY_CONSTRAINTS.
+    /// Returns whether an instance has VOLUME_ACCESSIBILITY_CONSTRAINTS.
     pub(super) fn has_topology(&self) -> bool {
         let mut instances = self
             .plugin

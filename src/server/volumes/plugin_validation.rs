@@ -2,9 +2,9 @@
 
 use super::limiter::OperationLimiter;
 use super::plugin::VolumePlugin;
-use crate::call_line::CallClass;
 use crate::error::{CallTarget, ControllerOperation, PluginFailure, ResidualState, ServerError};
-use crate::forward::Forwarder;
+use crate::forward::ControllerCaller;
+use crate::plugin_call_queue::CallClass;
 use crate::sealing::VolumeSealer;
 use nomad_csi_model::{CapacityReport, RemoteVolume, Secrets, Volume};
 use nomad_csi_ports::ValidateVolume;
@@ -12,7 +12,7 @@ use nomad_csi_ports::ValidateVolume;
 /// Asks plugins about volumes.
 pub(super) struct VolumeValidator<'a> {
     pub(super) limiter: &'a OperationLimiter,
-    pub(super) forwarder: &'a Forwarder,
+    pub(super) forwarder: &'a ControllerCaller,
     pub(super) sealer: &'a VolumeSealer,
 }
 

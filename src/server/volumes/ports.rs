@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::call_lines::CallLines;
 use crate::cell::StateCell;
 use crate::claims::ClaimLimits;
+use crate::plugin_call_queues::PluginCallQueues;
 use crate::repeated_call::ForwardLimits;
 use crate::sealer::Sealer;
 use nomad_csi_model::retry::RetryPolicy;
@@ -25,7 +25,7 @@ pub struct VolumePorts {
     /// Jitter for pauses.
     pub ids: Arc<dyn IdSource>,
     /// The lines of the plugins, which all services share.
-    pub calls: CallLines,
+    pub calls: PluginCallQueues,
 }
 
 /// The limits of concurrency, waiting and retries.
@@ -40,11 +40,11 @@ pub struct VolumeLimits {
     pub max_waiting: usize,
     /// Limits of claims.
     pub claims: ClaimLimits,
-    /// Whether a creation that did not end is continued without a request.
+    /// True if a creation that did not end is continued without a request.
     pub continues_creations: bool,
     /// Pauses between attempts to continue a creation.
     pub creations: RetryPolicy,
-    /// How often an operation is decided again after its volume changed meanwhile.
+    /// How often an operation is decided again after its volume changed in the meantime.
     pub conflict_retries: u32,
 }
 

@@ -14,15 +14,15 @@ use super::limiter::{LockedResource, OperationLimiter};
 use super::listing_health::ListingHealth;
 use super::plugin::VolumePlugin;
 use super::store::VolumeStore;
-use crate::call_line::CallClass;
 use crate::candidates::Candidates;
 use crate::early_reply::reply_early;
 use crate::error::{
     CallTarget, ControllerOperation, PluginFailure, ResidualState, ServerError, SnapshotError,
     UnsupportedOperation,
 };
-use crate::forward::Forwarder;
+use crate::forward::ControllerCaller;
 use crate::forward_error::{ForwardError, ForwardOutcome};
+use crate::plugin_call_queue::CallClass;
 use crate::sealing::VolumeSealer;
 use nomad_csi_claims::state::Phase;
 use nomad_csi_model::{
@@ -63,7 +63,7 @@ pub(super) struct ProviderAccess {
     pub(super) store: VolumeStore,
     pub(super) sealer: VolumeSealer,
     pub(super) limiter: OperationLimiter,
-    pub(super) forwarder: Forwarder,
+    pub(super) forwarder: ControllerCaller,
     pub(super) listing_health: ListingHealth,
 }
 

@@ -22,7 +22,7 @@ use super::warnings::{
 };
 use crate::cell::Expected;
 use crate::error::{ServerError, UpdateOrigin};
-use crate::forward::Forwarder;
+use crate::forward::ControllerCaller;
 use crate::sealing::VolumeSealer;
 use nomad_csi_claims::state::{
     EventKind, Phase, ProviderFacts, VolumeRecord, volume, volumes_sharing,
@@ -36,7 +36,7 @@ pub(super) struct VolumeRegistrar {
     pub(super) store: VolumeStore,
     pub(super) sealer: VolumeSealer,
     pub(super) limiter: OperationLimiter,
-    pub(super) forwarder: Forwarder,
+    pub(super) forwarder: ControllerCaller,
     pub(super) creation: CreationProtocol,
     pub(super) expander: VolumeExpander,
 }
@@ -263,7 +263,7 @@ impl VolumeRegistrar {
     }
 }
 
-/// What a new registration relies on: that no other volume has its data, unless the client allows it.
+/// Returns what a new registration relies on: that no other volume has its data, unless the client allows it.
 fn expected_of_new(volume: &Volume, may_share: bool) -> Expected {
     match may_share {
         true => Expected::VolumeAbsent(volume.key()),

@@ -32,7 +32,7 @@ use super::store::VolumeStore;
 use super::submission::{VolumeSubmission, VolumeWriteResult};
 use crate::early_reply::EarlyReply;
 use crate::error::ServerError;
-use crate::forward::Forwarder;
+use crate::forward::ControllerCaller;
 use crate::sealing::VolumeSealer;
 use nomad_csi_model::{
     CapacityReport, ExternalVolume, NamespacedId, PluginId, Secrets, Snapshot, SnapshotId,
@@ -40,7 +40,7 @@ use nomad_csi_model::{
 };
 use nomad_csi_ports::{Page, PageRequest, VolumeHealthCounts};
 
-/// Runs volume operations. A clone is the same service.
+/// Runs volume operations. Clones share their state.
 #[derive(Clone)]
 pub struct VolumeService {
     operations: Arc<Operations>,
@@ -71,7 +71,7 @@ impl Operations {
         let sealer = VolumeSealer::new(ports.sealer);
         let limiter = OperationLimiter::new(&limits, ports.calls);
         let directory = ports.directory.clone();
-        let forwarder = Forwarder::new(ports.directory, ports.ids, limits.forward);
+        let forwarder = ControllerCaller::new(ports.directory, ports.ids, limits.forward);
         let capacity = CapacityReader {
             store: store.clone(),
             limiter: limiter.clone(),
@@ -205,13 +205,13 @@ impl VolumeService {
         self.pending.clone()
     }
 
-    /// Returns the wanted creations that did not end, sorted by namespace and ID, with the index of the state.
+    /// Returns the desired creations that did not end, sorted by namespace and ID, with the index of the state.
     pub fn pending_creations(
         &self,
-        is_wanted: impl Fn(&NamespacedId) -> bool,
+        is_desired: impl Fn(&NamespacedId) -> bool,
     ) -> (Vec<PendingCreation>, u64) {
         let store = &self.operations.creator.store;
-        store.read(|state| (self.pending.pending(state, is_wanted), state.index()))
+        store.read(|state| (self.pending.pending(state, is_desired), state.index()))
     }
 
     /// Continues a creation that did not end.

@@ -12,7 +12,7 @@ use nomad_csi_claims::state::{
 use nomad_csi_model::{NamespacedId, PluginId};
 use nomad_csi_ports::Clock;
 
-/// Reads and records volumes. A clone is the same store.
+/// Reads and records volumes. Clones share their state.
 #[derive(Clone)]
 pub(super) struct VolumeStore {
     cell: StateCell,

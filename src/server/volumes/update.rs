@@ -98,7 +98,7 @@ pub(super) fn plan_update(
     })
 }
 
-/// Whether an update changes what a claim is granted for: the mount options, or a mode that is no longer offered. The
+/// Returns whether an update changes what a claim is granted for: the mount options, or a mode that is no longer offered. The
 /// merge refuses that while the volume is claimed, and a claim may come while the plugin is asked.
 fn narrows(before: &Volume, after: &Volume) -> bool {
     let is_kept = |capability| after.capabilities.contains(capability);

@@ -13,7 +13,7 @@ use nomad_csi_wire::RequestProblem;
 pub(super) struct ValidationTarget {
     /// The request that contains it.
     pub(super) origin: UpdateOrigin,
-    /// Whether the volume exists. Its ID and name are then not checked.
+    /// True if the volume exists. Its ID and name are then not checked.
     pub(super) exists: bool,
 }
 

@@ -16,7 +16,7 @@ pub(crate) struct Document<'d> {
     pub(crate) source: SourceId,
     pub(crate) syntax: Syntax,
     pub(crate) defaults: &'d Defaults,
-    /// Whether it has a key of secrets, whose values may stand under a wrong key.
+    /// True if it has a key of secrets, whose values may stand under a wrong key.
     pub(crate) has_secrets: bool,
 }
 
@@ -44,11 +44,11 @@ impl Reader<'_> {
             .push(Diagnostic::error(code, message).label(span, ""));
     }
 
-    pub(super) fn wrong_type(&mut self, key: &str, node: &Node<'_>, wanted: &str) {
+    pub(super) fn wrong_type(&mut self, key: &str, node: &Node<'_>, desired: &str) {
         let is = node.kind_name(self.document.syntax);
-        let message = format!("`{key}` is {is}, not {wanted}");
+        let message = format!("`{key}` is {is}, not {desired}");
         let diagnostic = Diagnostic::error(Code::SpecWrongType, message)
-            .label(node.span, format!("expected {wanted}"));
+            .label(node.span, format!("expected {desired}"));
         self.diagnostics.push(match &node.value {
             Value::Reference(_) => diagnostic.help("use references for values in `secrets` only"),
             Value::Unknown => diagnostic.help(
@@ -224,8 +224,8 @@ impl Reader<'_> {
             Value::Null | Value::Invalid => None,
             Value::List(items) if items.is_empty() => None,
             Value::Scalar(_) | Value::Reference(_) | Value::Unknown | Value::List(_) => {
-                let wanted = self.document.syntax.object_name();
-                self.wrong_type(&entry.key.text, &entry.value, wanted);
+                let desired = self.document.syntax.object_name();
+                self.wrong_type(&entry.key.text, &entry.value, desired);
                 None
             }
         }

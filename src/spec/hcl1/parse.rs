@@ -24,11 +24,11 @@ pub(crate) type Expression<'a> = (Node<'a>, Diagnostics);
 /// A parsed file.
 pub(crate) struct ParsedHcl<'a> {
     pub(crate) body: Object<'a>,
-    /// Whether the file has expressions, so it is not plain HCL1.
+    /// True if the file has expressions, so it is not plain HCL1.
     pub(crate) uses_expressions: bool,
     /// Texts with `${` or `%{`, which HCL2 would evaluate.
     pub(crate) templates: Vec<Span>,
-    /// Whether a number starts with zero, which HCL2 reads as decimal.
+    /// True if a number starts with zero, which HCL2 reads as decimal.
     pub(crate) has_octal: bool,
     /// Diagnostics of the expressions, which are errors.
     pub(crate) diagnostics: Diagnostics,

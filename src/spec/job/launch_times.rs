@@ -233,19 +233,19 @@ fn years_of(field: &str) -> String {
     items.collect::<Vec<_>>().join(",")
 }
 
-/// Whether the parser reads an item of a field that Nomad refuses.
+/// Returns whether the parser reads an item of a field that Nomad refuses.
 fn is_unknown_form(item: &str) -> bool {
     item.is_empty() || item.starts_with('/') || item.contains('+')
 }
 
-/// Whether an item has a larger step than the field has values, which Nomad refuses.
+/// Returns whether an item has a larger step than the field has values, which Nomad refuses.
 fn has_larger_step(item: &str, most: u32) -> bool {
     let step = item.split_once('/').map(|(_, step)| step);
     step.and_then(|step| step.parse::<u32>().ok())
         .is_some_and(|step| step > most)
 }
 
-/// Whether an item of the years names one that Nomad refuses.
+/// Returns whether an item of the years names one that Nomad refuses.
 fn has_unknown_year(item: &str) -> bool {
     let (range, _step) = item.split_once('/').unwrap_or((item, ""));
     let mut years = range.split('-').filter_map(|year| year.parse::<u32>().ok());

@@ -353,11 +353,11 @@ proptest! {
         let (mut sources, mut messages) = (SourceMap::default(), Diagnostics::default());
         let source = sources.add("test", "");
         let [hcl, yaml, json] = volumes_file(&requests);
-        let wanted = parse_json(&json, source, &mut messages);
+        let desired = parse_json(&json, source, &mut messages);
         let blocks = parse_hcl(&hcl, source, &mut messages).map(as_data);
         let documents = parse_yaml(&yaml, source, &mut messages);
-        prop_assert_eq!(&blocks, &wanted, "{}", hcl);
-        prop_assert_eq!(documents.as_deref(), wanted.as_ref().map(std::slice::from_ref), "{}", yaml);
+        prop_assert_eq!(&blocks, &desired, "{}", hcl);
+        prop_assert_eq!(documents.as_deref(), desired.as_ref().map(std::slice::from_ref), "{}", yaml);
         prop_assert!(messages.is_empty(), "{}", json);
         for (text, syntax) in [hcl, yaml, json].iter().zip(Syntax::ALL) {
             let (specs, messages) = read_as(text, syntax);

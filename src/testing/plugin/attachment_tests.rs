@@ -202,7 +202,7 @@ async fn an_incomplete_request_does_not_reach_the_plugin() {
 
 /// One call at a time: on each node, and for the controller over all nodes.
 #[tokio::test]
-async fn each_lane_has_one_call_for_a_volume() {
+async fn each_call_lock_has_one_call_for_a_volume() {
     let fixture = fixture();
     let [a, b] = &fixture.nodes;
     let context = a.controller_publish_volume(attach("a", SHARED)).await;
@@ -234,7 +234,7 @@ async fn each_lane_has_one_call_for_a_volume() {
     detached.unwrap();
 }
 
-/// An effect that outlives its caller happens later, and occupies the lane until then; a crash of the
+/// An effect that outlives its caller happens later, and occupies the call lock until then; a crash of the
 /// plugin prevents it.
 #[tokio::test(start_paused = true)]
 async fn an_effect_can_outlive_its_caller() {

@@ -12,7 +12,7 @@ use crate::boolean::parse_boolean;
 use nomad_csi_model::diagnostic::closest_match;
 
 impl Filter {
-    /// Whether the expression is true for a list item.
+    /// Returns whether the expression is true for a list item.
     ///
     /// # Errors
     /// If it names a field that the item does not have, or tests a value of another kind.
@@ -77,18 +77,18 @@ fn find<'a>(
     Ok(value)
 }
 
-/// Whether a value passes a test; the kind of the value if it cannot be tested.
+/// Returns whether a value passes a test; the kind of the value if it cannot be tested.
 fn passes(test: &Test, value: Option<&Value>) -> Result<bool, &'static str> {
     let Some(value) = value.filter(|value| !value.is_null()) else {
         return Ok(*test == Test::IsEmpty);
     };
     let passed = match (test, value) {
-        (Test::Equals(wanted), value) => equals(value, wanted),
+        (Test::Equals(desired), value) => equals(value, desired),
         (Test::Contains(part), Value::String(text)) => Some(text.contains(part)),
         (Test::Contains(key), Value::Object(map)) => Some(map.contains_key(key)),
-        (Test::Contains(wanted), Value::Array(list)) => {
+        (Test::Contains(desired), Value::Array(list)) => {
             let mut elements = list.iter();
-            Some(elements.any(|element| equals(element, wanted) == Some(true)))
+            Some(elements.any(|element| equals(element, desired) == Some(true)))
         }
         (Test::IsEmpty, Value::String(text)) => Some(text.is_empty()),
         (Test::IsEmpty, Value::Object(map)) => Some(map.is_empty()),
@@ -99,15 +99,15 @@ fn passes(test: &Test, value: Option<&Value>) -> Result<bool, &'static str> {
     passed.ok_or_else(|| kind(value))
 }
 
-/// Whether a value is what the text says; `None` if the text is no value of that kind.
+/// Returns whether a value is what the text says; `None` if the text is no value of that kind.
 fn equals(value: &Value, text: &str) -> Option<bool> {
     match value {
         Value::String(value) => Some(value == text),
-        Value::Bool(value) => parse_boolean(text).map(|wanted| *value == wanted),
+        Value::Bool(value) => parse_boolean(text).map(|desired| *value == desired),
         Value::Number(value) => {
             let whole = value.as_i64().map(i128::from);
             let whole = whole.or_else(|| value.as_u64().map(i128::from))?;
-            text.parse::<i128>().ok().map(|wanted| whole == wanted)
+            text.parse::<i128>().ok().map(|desired| whole == desired)
         }
         Value::Null => Some(false),
         Value::Array(_) | Value::Object(_) => None,

@@ -31,7 +31,7 @@ pub(super) struct Condition {
     pub(super) selector: Selector,
     /// The test.
     pub(super) test: Test,
-    /// Whether the opposite of the test is wanted.
+    /// True if the opposite of the test is desired.
     pub(super) is_negated: bool,
 }
 
@@ -78,7 +78,7 @@ impl Pattern {
         })
     }
 
-    /// Whether a part of the text matches. The time is proportional to the length of the text.
+    /// Returns whether a part of the text matches. The time is proportional to the length of the text.
     pub(super) fn is_match(&self, text: &str) -> bool {
         self.0.is_match(text)
     }

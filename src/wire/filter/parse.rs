@@ -33,7 +33,7 @@ impl Filter {
                 limit: Self::LENGTH,
             });
         }
-        let mut reader = Reader {
+        let mut reader = FilterReader {
             text,
             rest: text,
             patterns: 0,
@@ -46,13 +46,13 @@ impl Filter {
     }
 }
 
-struct Reader<'a> {
+struct FilterReader<'a> {
     text: &'a str,
     rest: &'a str,
     patterns: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> FilterReader<'a> {
     fn any(&mut self, depth: usize) -> Result<Expression> {
         let mut parts = vec![self.all(depth)?];
         while self.takes_word("or") {
@@ -299,8 +299,8 @@ impl<'a> Reader<'a> {
         first
     }
 
-    fn take_while(&mut self, is_wanted: fn(char) -> bool) -> &'a str {
-        let end = self.rest.find(|character| !is_wanted(character));
+    fn take_while(&mut self, is_desired: fn(char) -> bool) -> &'a str {
+        let end = self.rest.find(|character| !is_desired(character));
         let (taken, rest) = self.rest.split_at(end.unwrap_or(self.rest.len()));
         self.rest = rest;
         taken

@@ -26,13 +26,13 @@ impl Selector {
     }
 }
 
-/// Whether the text is a name that needs no quotes.
+/// Returns whether the text is a name that needs no quotes.
 pub(super) fn is_name(text: &str) -> bool {
     text.starts_with(|first: char| first.is_ascii_alphabetic())
         && text.chars().all(is_name_character)
 }
 
-/// Whether a name can contain the character.
+/// Returns whether a name can contain the character.
 pub(super) fn is_name_character(character: char) -> bool {
     character.is_ascii_alphanumeric() || matches!(character, '_' | '/')
 }

@@ -15,16 +15,16 @@ use nomad_csi_model::TaskEnvironment;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct JobRequestDocument {
-    /// Whether the response to a plan has the difference; only a plan has it.
+    /// True if the response to a plan has the difference; only a plan has it.
     #[serde(skip_serializing_if = "is_false")]
     pub diff: bool,
-    /// Whether the job must still have this index.
+    /// True if the job must still have this index.
     pub enforce_index: bool,
     /// The job.
     pub job: Option<JobDocument>,
     /// The index that the job must have; 0 for a new job.
     pub job_modify_index: u64,
-    /// Whether soft policies are overridden.
+    /// True if soft policies are overridden.
     pub policy_override: bool,
     /// The file that the job comes from.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -69,7 +69,7 @@ pub struct JobDocument {
     /// What makes a repeated request to dispatch it the same request; only a server sets it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub dispatch_idempotency_token: String,
-    /// Whether it was dispatched; only a server sets it.
+    /// True if it was dispatched; only a server sets it.
     #[serde(skip_serializing_if = "is_false")]
     pub dispatched: bool,
     /// The ID.
@@ -115,7 +115,7 @@ pub struct JobDocument {
     pub spreads: Unsupported,
     /// `pending`, `running` or `dead`; only a server sets it.
     pub status: String,
-    /// Whether the job was stopped. Only a server sets it: what a client sends with it is refused.
+    /// True if the job was stopped. Only a server sets it: what a client sends with it is refused.
     pub stop: bool,
     /// When the job was registered, in nanoseconds since the epoch; only a server sets it.
     pub submit_time: i64,
@@ -224,13 +224,13 @@ pub struct VolumeRequestDocument {
     pub mount_options: Option<MountOptionsDocument>,
     /// The name under which tasks mount it.
     pub name: String,
-    /// Whether each allocation has a volume of its own.
+    /// True if each allocation has a volume of its own.
     pub per_alloc: bool,
-    /// Whether the allocations only read.
+    /// True if the allocations only read.
     pub read_only: bool,
     /// The volume's ID, or the name of a host volume.
     pub source: String,
-    /// Whether an allocation stays with the volume that it had first.
+    /// True if an allocation stays with the volume that it had first.
     pub sticky: bool,
     /// `csi` or `host`.
     #[serde(rename = "Type")]

@@ -34,7 +34,7 @@ pub struct JobWordProblem {
 ///
 /// `fallback` is the namespace of a job that names none. The caller checks the rules of the job.
 pub fn job_from_wire(document: &JobDocument, fallback: &Namespace) -> (Job, Vec<JobWordProblem>) {
-    let mut reader = Reader::default();
+    let mut reader = JobReader::default();
     let namespace = given(&document.namespace).map(Namespace::new);
     let mut job = Job::new(
         namespace.unwrap_or_else(|| fallback.clone()),
@@ -93,12 +93,12 @@ fn given(text: &str) -> Option<&str> {
 }
 
 #[derive(Default)]
-struct Reader {
+struct JobReader {
     object: String,
     problems: Vec<JobWordProblem>,
 }
 
-impl Reader {
+impl JobReader {
     /// Reports the parts that a document has and this program does not carry out.
     fn refuse(&mut self, parts: &[(&str, Unsupported, PartEffect)]) {
         for (name, part, decides) in parts {

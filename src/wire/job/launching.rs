@@ -15,7 +15,7 @@ pub(super) const CRON: &str = "cron";
 pub struct PeriodicDocument {
     /// Whether it does; `null` stands for `true`.
     pub enabled: Option<bool>,
-    /// Whether a launch is left out while a job of an earlier one runs.
+    /// True if a launch is left out while a job of an earlier one runs.
     pub prohibit_overlap: bool,
     /// The one expression of the older form.
     pub spec: String,

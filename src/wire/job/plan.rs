@@ -66,7 +66,7 @@ pub struct DesiredUpdatesDocument {
 }
 
 impl DesiredUpdatesDocument {
-    /// Whether an allocation is created or destroyed.
+    /// Returns whether an allocation is created or destroyed.
     pub fn changes_allocations(&self) -> bool {
         self.stop + self.place + self.migrate + self.destructive_update + self.canary > 0
     }

@@ -14,7 +14,7 @@ pub struct JobEvaluateRequest {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct EvaluateOptions {
-    /// Whether failed allocations are replaced now.
+    /// True if failed allocations are replaced now.
     pub force_reschedule: bool,
 }
 
@@ -71,7 +71,7 @@ pub struct JobDeregisterResponse {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct JobValidateResponse {
-    /// Whether the configuration of the drivers was checked too.
+    /// True if the configuration of the drivers was checked too.
     pub driver_config_validated: bool,
     /// All errors in one text; empty for a valid job.
     pub error: String,

@@ -27,12 +27,12 @@ pub struct JobStub {
     pub namespace: String,
     /// The node pool.
     pub node_pool: String,
-    /// Whether other jobs are made from it.
+    /// True if other jobs are made from it.
     pub parameterized_job: bool,
     /// The job that it was made from; usually empty.
     #[serde(rename = "ParentID")]
     pub parent_id: String,
-    /// Whether it starts at given times.
+    /// True if it starts at given times.
     pub periodic: bool,
     /// The priority.
     pub priority: i64,
@@ -40,7 +40,7 @@ pub struct JobStub {
     pub status: String,
     /// Why it has this status.
     pub status_description: String,
-    /// Whether it was stopped.
+    /// True if it was stopped.
     pub stop: bool,
     /// When it was registered, in nanoseconds since the epoch.
     pub submit_time: i64,

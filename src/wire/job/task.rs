@@ -38,7 +38,7 @@ pub struct TaskDocument {
     pub kill_signal: String,
     /// How long it may take to end.
     pub kill_timeout: Option<i64>,
-    /// Whether the other tasks end with it.
+    /// True if the other tasks end with it.
     pub leader: bool,
     /// When it runs.
     pub lifecycle: Option<LifecycleDocument>,
@@ -108,7 +108,7 @@ pub struct TaskDocument {
 pub struct LifecycleDocument {
     /// `prestart`, `poststart` or `poststop`.
     pub hook: String,
-    /// Whether it runs as long as the main tasks.
+    /// True if it runs as long as the main tasks.
     pub sidecar: bool,
 }
 
@@ -141,7 +141,7 @@ pub struct VolumeMountDocument {
     pub destination: String,
     /// The propagation of mounts.
     pub propagation_mode: String,
-    /// Whether the task only reads.
+    /// True if the task only reads.
     pub read_only: bool,
     /// The SELinux label.
     #[serde(rename = "SELinuxLabel")]

@@ -13,7 +13,7 @@ pub struct Unsupported {
 }
 
 impl Unsupported {
-    /// Whether the document does not have it.
+    /// Returns whether the document does not have it.
     pub fn is_absent(&self) -> bool {
         !self.is_present
     }
@@ -67,7 +67,7 @@ pub(super) fn kept_disk<'de, D: Deserializer<'de>>(
     })
 }
 
-/// Whether an object says something in a field. Go takes the name in any case.
+/// Returns whether an object says something in a field. Go takes the name in any case.
 fn has_field(object: &Value, name: &str) -> bool {
     let mut fields = object.as_object().into_iter().flatten();
     fields.any(|(key, value)| key.eq_ignore_ascii_case(name) && says_something(value))

@@ -6,11 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use nomad_csi_claims::claim::{
-    Admission, AdmissionFacts, ClaimKey, ClaimRequest, Claims, Effect, Facts, Intent, Known, Lane,
-    NodeVolumes, Step, admit, next_steps,
+    Admission, AdmissionFacts, CallLock, ClaimKey, ClaimRequest, Claims, Effect, Facts, Intent,
+    Known, NodeVolumes, Step, admit, next_steps,
 };
 use nomad_csi_model::{Capability, NodeId};
-use nomad_csi_node::CallLane;
+use nomad_csi_node::VolumeCallLock;
 use nomad_csi_ports::HostOperation;
 
 use super::world::{Call, Phase, World, done};
@@ -79,7 +79,7 @@ mutations! {
     SendRefused          = "journal: a call whose start was refused is sent all the same"
 }
 
-/// What keeps two calls of one lane from running at once: nothing, the plugin with ABORTED, the
+/// What keeps two calls of one call lock from running at once: nothing, the plugin with ABORTED, the
 /// plugin as long as the same instance is called, or the host, which also keeps requests in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Busy {
@@ -258,23 +258,23 @@ impl Rules {
         if self.busy == Busy::Host {
             return;
         }
-        let lane = Some(Lane::Node(node.clone()));
+        let call_lock = Some(CallLock::Node(node.clone()));
         for call in &mut world.calls {
-            if call.lane() == lane && call.phase == Phase::Awaited {
+            if call.call_lock() == call_lock && call.phase == Phase::Awaited {
                 call.phase = Phase::Abandoned;
             }
         }
     }
 
-    /// Whether the host of the lane runs this request beside the calls that run there.
-    pub(super) fn host_accepts(&self, world: &World, call: &Call, lane: &Lane) -> bool {
+    /// Returns whether the host of the call lock runs this request beside the calls that run there.
+    pub(super) fn host_accepts(&self, world: &World, call: &Call, call_lock: &CallLock) -> bool {
         let mut calls = world.calls.iter();
         let is_running = calls.any(|other| {
-            other.lane().as_ref() == Some(lane)
+            other.call_lock().as_ref() == Some(call_lock)
                 && matches!(other.phase, Phase::Awaited | Phase::Abandoned)
         });
         let is_sweep = matches!(call.step, Step::Sweep(_));
-        let is_controller = *lane == Lane::Controller;
+        let is_controller = *call_lock == CallLock::Controller;
         let runs = world.facts.steps_on(&call.node).unwrap_or_default();
         let checks = |broken| self.broken != broken;
         let decided = call.decided_for;
@@ -295,7 +295,7 @@ impl Rules {
                 Mutation::NobodyBusy => true,
                 Mutation::OtherInstance if is_controller => true,
                 Mutation::SweepUnderway if is_sweep => true,
-                _ => self.lane_accepts(world, call, lane, is_running),
+                _ => self.call_lock_accepts(world, call, call_lock, is_running),
             },
             Busy::OneInstance if is_controller => true,
             Busy::Plugin | Busy::OneInstance => {
@@ -305,20 +305,26 @@ impl Rules {
         }
     }
 
-    /// The host's real rule for one lane, in the state that the world has of it.
-    fn lane_accepts(&self, world: &World, call: &Call, key: &Lane, is_running: bool) -> bool {
+    /// The host's real rule for one call lock, in the state that the world has of it.
+    fn call_lock_accepts(
+        &self,
+        world: &World,
+        call: &Call,
+        key: &CallLock,
+        is_running: bool,
+    ) -> bool {
         let any = HostOperation::Stage;
-        let mut lane = CallLane::default();
+        let mut call_lock = VolumeCallLock::default();
         if let Some(seen) = world.seen.get(key)
             && self.broken != Mutation::ObeyOvertaken
         {
-            lane.admit(Some(*seen), any).unwrap();
-            lane.end();
+            call_lock.admit(Some(*seen), any).unwrap();
+            call_lock.end();
         }
         if is_running {
-            lane.admit(None, any).unwrap();
+            call_lock.admit(None, any).unwrap();
         }
-        lane.admit(Some(call.order), any).is_ok()
+        call_lock.admit(Some(call.order), any).is_ok()
     }
 }
 

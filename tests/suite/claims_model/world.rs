@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use nomad_csi_claims::claim::{
-    ClaimEvent, ClaimKey, ClaimRequest, ClaimUsage, Claims, Effect, EventPlace, Facts, Known, Lane,
-    PluginSteps, SetupInputs, StartedCall, Step, StepAnswer, apply, is_valid,
+    CallLock, ClaimEvent, ClaimKey, ClaimRequest, ClaimUsage, Claims, Effect, EventPlace, Facts,
+    Known, PluginSteps, SetupInputs, StartedCall, Step, StepAnswer, apply, is_valid,
 };
 use nomad_csi_model::{AccessMode, AllocId, ExternalNodeId, NamespacedId, NodeId};
 
@@ -31,11 +31,11 @@ pub(super) struct Call {
     pub(super) node: NodeId,
     /// The file system type stands for the usage.
     pub(super) usage: String,
-    /// Whether it asks for what cannot be written.
+    /// True if it asks for what cannot be written.
     pub(super) read_only: bool,
     /// The index of the event that recorded the start of the step.
     pub(super) started: u64,
-    /// The order in which requests of the lane were sent.
+    /// The order in which requests of the call lock were sent.
     pub(super) order: u64,
     /// What the step was decided for.
     pub(super) decided_for: PluginSteps,
@@ -44,8 +44,8 @@ pub(super) struct Call {
 }
 
 impl Call {
-    pub(super) fn lane(&self) -> Option<Lane> {
-        self.step.lane(|_| Some(self.node.clone()))
+    pub(super) fn call_lock(&self) -> Option<CallLock> {
+        self.step.call_lock(|_| Some(self.node.clone()))
     }
 }
 
@@ -68,8 +68,8 @@ pub(super) struct World {
     pub(super) mode: AccessMode,
     /// How the instances of the plugin differ.
     pub(super) instances: Instances,
-    /// The highest order that the host of each lane has seen.
-    pub(super) seen: BTreeMap<Lane, u64>,
+    /// The highest order that the host of each call lock has seen.
+    pub(super) seen: BTreeMap<CallLock, u64>,
 }
 
 impl World {
@@ -87,7 +87,7 @@ impl World {
         }
     }
 
-    /// Whether the volume is for one node.
+    /// Returns whether the volume is for one node.
     fn is_single(&self) -> bool {
         match self.mode {
             AccessMode::SingleNodeReaderOnly | AccessMode::SingleNodeWriter => true,
@@ -110,7 +110,7 @@ impl World {
         effects.any(|(effect, place)| matches!(effect, Effect::Published(_)) && place.0 == *node)
     }
 
-    /// What a sweep undoes next: targets before the staging.
+    /// Returns what a sweep undoes next: targets before the staging.
     pub(super) fn left_behind(&self, node: &NodeId) -> Option<Effect> {
         let mut effects = self.plugin.iter().rev();
         let found = effects
@@ -207,12 +207,17 @@ impl World {
         true
     }
 
-    /// Whether a request was sent on the lane after this call was, and is held up.
+    /// Returns whether a request was sent on the call lock after this call was, and is held up.
     pub(super) fn has_later_request(&self, call: &Call) -> bool {
-        let lane = call.lane();
-        let seen = lane.as_ref().and_then(|lane| self.seen.get(lane)).copied();
+        let call_lock = call.call_lock();
+        let seen = call_lock
+            .as_ref()
+            .and_then(|call_lock| self.seen.get(call_lock))
+            .copied();
         let is_later = |other: &Call| {
-            other.phase == Phase::HeldUp && other.lane() == lane && Some(other.order) > seen
+            other.phase == Phase::HeldUp
+                && other.call_lock() == call_lock
+                && Some(other.order) > seen
         };
         self.calls.iter().any(is_later)
     }
@@ -222,13 +227,13 @@ impl World {
     }
 
     /// Keeps states finite. Of starts only matters which calls belong to the last one of their effect,
-    /// and of orders how the requests of a lane that are held up compare with what the host has seen.
+    /// and of orders how the requests of a call lock that are held up compare with what the host has seen.
     pub(super) fn forget_numbers(&mut self) {
         let is_held_up = |call: &Call| call.phase == Phase::HeldUp;
         self.calls.sort_by(|one, other| {
-            let key = |call: &Call| (is_held_up(call), call.lane());
+            let key = |call: &Call| (is_held_up(call), call.call_lock());
             let order = key(one).cmp(&key(other));
-            // Requests of one lane that are held up stay in the order in which they were sent.
+            // Requests of one call lock that are held up stay in the order in which they were sent.
             order.then_with(|| {
                 if is_held_up(one) {
                     std::cmp::Ordering::Equal
@@ -264,35 +269,36 @@ impl World {
             self.seen.clear();
             return;
         }
-        let mut orders: BTreeMap<Lane, BTreeSet<u64>> = BTreeMap::new();
+        let mut orders: BTreeMap<CallLock, BTreeSet<u64>> = BTreeMap::new();
         for call in &mut self.calls {
-            match (call.phase, call.lane()) {
-                (Phase::HeldUp, Some(lane)) => {
-                    orders.entry(lane).or_default().insert(call.order);
+            match (call.phase, call.call_lock()) {
+                (Phase::HeldUp, Some(call_lock)) => {
+                    orders.entry(call_lock).or_default().insert(call.order);
                 }
                 _ => call.order = 0,
             }
         }
-        self.seen.retain(|lane, _| orders.contains_key(lane));
-        for (lane, seen) in &self.seen {
-            orders.entry(lane.clone()).or_default().insert(*seen);
+        self.seen
+            .retain(|call_lock, _| orders.contains_key(call_lock));
+        for (call_lock, seen) in &self.seen {
+            orders.entry(call_lock.clone()).or_default().insert(*seen);
         }
-        let rank = |lane: &Lane, order: &mut u64| {
-            let lower = orders[lane].range(..*order).count();
+        let rank = |call_lock: &CallLock, order: &mut u64| {
+            let lower = orders[call_lock].range(..*order).count();
             *order = u64::try_from(lower).unwrap_or(u64::MAX) + 1;
         };
         for call in &mut self.calls {
-            if let (Phase::HeldUp, Some(lane)) = (call.phase, call.lane()) {
-                rank(&lane, &mut call.order);
+            if let (Phase::HeldUp, Some(call_lock)) = (call.phase, call.call_lock()) {
+                rank(&call_lock, &mut call.order);
             }
         }
         self.seen
             .iter_mut()
-            .for_each(|(lane, seen)| rank(lane, seen));
+            .for_each(|(call_lock, seen)| rank(call_lock, seen));
     }
 }
 
-/// What the server resolves at a step: the plugin has PUBLISH_READONLY, and names the node.
+/// Returns what the server resolves at a step: the plugin has PUBLISH_READONLY, and names the node.
 fn inputs(step: &Step, rules: &Rules) -> SetupInputs {
     let node = match step {
         Step::ControllerPublish(node) if rules.broken != Mutation::NodeIdAtGrant => Some(node),
@@ -325,7 +331,7 @@ fn each_call(record: &mut Claims, mut visit: impl FnMut(Known, &mut StartedCall)
     }
 }
 
-/// What CSI, or the user of a claim, has against this call when it starts or when it takes effect.
+/// Returns what CSI, or the user of a claim, has against this call when it starts or when it takes effect.
 pub(super) fn forbidden(world: &World, call: &Call, starts: bool) -> &'static str {
     let Call {
         step, node, usage, ..
@@ -463,7 +469,7 @@ pub(super) fn done(step: &Step, started: u64) -> ClaimEvent {
     }
 }
 
-/// What must hold in every state: `Yes` and `No` are true, what exists has a claim to undo it, one
+/// Returns what must hold in every state: `Yes` and `No` are true, what exists has a claim to undo it, one
 /// writer is one.
 pub(super) fn check(world: &World, requests: &Requests, rules: &Rules) -> Result<(), String> {
     let problems = nomad_csi_claims::claim::violations(&world.record);

@@ -14,7 +14,7 @@ use nomad_csi_proto::controller_server::Controller;
 use nomad_csi_proto::identity_server::Identity;
 use nomad_csi_proto::list_snapshots_response::Entry;
 use nomad_csi_proto::node_server::Node;
-use nomad_csi_testing::{CallError, FakeBackend, FakeLane, ProviderState, Refusal};
+use nomad_csi_testing::{CallError, FakeBackend, FakeCallLock, ProviderState, Refusal};
 use tonic::{Request, Response, Status, async_trait};
 
 use super::connection::ConnectionCutter;
@@ -41,17 +41,17 @@ impl Service {
         subject: &str,
         act: impl Fn(&mut ProviderState) -> Result<T, Refusal> + Send + Sync + 'static,
     ) -> Result<T, Status> {
-        self.call_in(FakeLane::Controller, (rpc, subject), act)
+        self.call_in(FakeCallLock::Controller, (rpc, subject), act)
             .await
     }
 
     async fn call_in<T: Send + 'static>(
         &self,
-        lane: FakeLane,
+        call_lock: FakeCallLock,
         call: (Rpc, &str),
         act: impl Fn(&mut ProviderState) -> Result<T, Refusal> + Send + Sync + 'static,
     ) -> Result<T, Status> {
-        match self.backend.call(lane, call, act).await {
+        match self.backend.call(call_lock, call, act).await {
             Ok(answer) => Ok(answer),
             Err(CallError::Refused(refusal)) => {
                 Err(Status::new(status::to_tonic(refusal.code), refusal.message))
@@ -96,8 +96,8 @@ impl Service {
         + 'static,
     ) -> Result<T, Status> {
         let node = self.node();
-        let lane = FakeLane::Node(node.clone());
-        self.call_in(lane, (rpc, subject), move |state| match &read {
+        let call_lock = FakeCallLock::Node(node.clone());
+        self.call_in(call_lock, (rpc, subject), move |state| match &read {
             Ok(request) => act(state, &node, request),
             Err(wrong) => state.violation(rpc, StatusCode::InvalidArgument, wrong),
         })

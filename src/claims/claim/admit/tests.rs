@@ -227,20 +227,20 @@ fn a_node_without_room_gets_no_other_claim() {
         crate::claim::apply(record, &failed, place);
     };
     fail(&mut record, false, 5);
-    for wanted in [request("a2", "n1", mode), reader("a2", "n1", mode)] {
-        assert_eq!(decide(&record, &wanted), Ok(Admission::Granted));
+    for desired in [request("a2", "n1", mode), reader("a2", "n1", mode)] {
+        assert_eq!(decide(&record, &desired), Ok(Admission::Granted));
     }
     fail(&mut record, true, 7);
     let since = record.claims.values().find_map(Claim::exhausted_since);
     assert_eq!(since, Some(7));
-    for wanted in [request("a2", "n1", mode), reader("a2", "n1", mode)] {
-        let denied = decide(&record, &wanted).unwrap_err();
+    for desired in [request("a2", "n1", mode), reader("a2", "n1", mode)] {
+        let denied = decide(&record, &desired).unwrap_err();
         assert_eq!(
             denied.reason,
             ClaimDeniedReason::Exhausted(NodeId::new("n1"))
         );
         assert!(denied.can_succeed_later());
-        let placement = admit_placement(&record, &wanted, permissive(&all_capabilities()));
+        let placement = admit_placement(&record, &desired, permissive(&all_capabilities()));
         assert_eq!(placement, Err(denied));
     }
     assert_eq!(
@@ -258,15 +258,15 @@ fn a_node_without_room_gets_no_other_claim() {
 #[test]
 fn a_claim_needs_a_capability_of_the_volume_and_the_mode_in_force() {
     let single = [capability(SingleNodeWriter)];
-    let wanted = request("a2", "n2", MultiNodeMultiWriter);
-    let denied = admit(&Claims::default(), &wanted, permissive(&single)).unwrap_err();
+    let desired = request("a2", "n2", MultiNodeMultiWriter);
+    let denied = admit(&Claims::default(), &desired, permissive(&single)).unwrap_err();
     assert_eq!(
         denied.to_string(),
         "the volume does not have the capability multi-node-multi-writer, file-system"
     );
     let record = granted([request("a1", "n1", SingleNodeWriter)]);
     assert_eq!(
-        reason(&record, &wanted).as_deref(),
+        reason(&record, &desired).as_deref(),
         Some("volume max claims reached")
     );
     let readers = [capability(MultiNodeReaderOnly)];
@@ -318,7 +318,7 @@ fn a_node_has_one_usage_of_a_volume() {
 #[test]
 fn the_plugins_volume_limit_is_found_from_both_sides() {
     let capabilities = all_capabilities();
-    let wanted = request("a1", "n1", MultiNodeMultiWriter);
+    let desired = request("a1", "n1", MultiNodeMultiWriter);
     let with = |others, record: &Claims| {
         let limit = Some(3);
         let node_volumes = NodeVolumes { others, limit };
@@ -326,7 +326,7 @@ fn the_plugins_volume_limit_is_found_from_both_sides() {
             node_volumes,
             ..permissive(&capabilities)
         };
-        admit(record, &wanted, facts).map_err(|denied| denied.to_string())
+        admit(record, &desired, facts).map_err(|denied| denied.to_string())
     };
     let unused = Claims::default();
     assert_eq!(with(2, &unused), Ok(Admission::Granted));
@@ -361,8 +361,8 @@ fn a_lost_node_and_a_plugin_without_health_get_no_claim() {
             "volume is currently unschedulable",
         ),
     ] {
-        for wanted in [&reader, &writer] {
-            let denied = admit(&Claims::default(), wanted, facts).unwrap_err();
+        for desired in [&reader, &writer] {
+            let denied = admit(&Claims::default(), desired, facts).unwrap_err();
             assert_eq!(denied.to_string(), expected);
         }
     }

@@ -53,8 +53,8 @@ fn a_host_volume_must_be_offered_by_the_node() {
             ..node("n1")
         };
         world.apply(EventKind::NodeRegistered { node });
-        let wanted = job.groups[0].volumes.values_mut().next().unwrap();
-        wanted.read_only = reads;
+        let desired = job.groups[0].volumes.values_mut().next().unwrap();
+        desired.read_only = reads;
         assert_eq!(reasons(&world, &job, 0), expected, "{offered}");
     }
 }

@@ -15,7 +15,7 @@ pub(super) struct LogLines {
     pending: Vec<u8>,
     /// What may begin a command.
     held: String,
-    /// Whether the line so far has only blanks.
+    /// True if the line so far has only blanks.
     is_blank: bool,
 }
 

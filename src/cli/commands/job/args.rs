@@ -120,7 +120,7 @@ pub(crate) struct WaitingArgs {
 }
 
 impl WaitingArgs {
-    /// Returns whether and how long to wait.
+    /// Returns how long to wait, if at all.
     pub(crate) fn wait(&self) -> JobWait {
         match self.detach {
             true => JobWait::Detached,

@@ -16,7 +16,7 @@ use nomad_csi_wire::{JobDocument, job_to_wire};
 pub(super) struct SubmittedJob {
     /// The job in the words of the server.
     pub job: JobDocument,
-    /// Whether the file has parts that the job lacks.
+    /// True if the file has parts that the job lacks.
     has_other_parts: bool,
     file: String,
 }

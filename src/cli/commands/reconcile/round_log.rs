@@ -165,10 +165,10 @@ impl RoundReporter for RoundLog<'_> {
         &self,
         plan: &Plan,
         outcomes: &[Outcome],
-        server_away: Option<Diagnostic>,
+        server_unreachable: Option<Diagnostic>,
     ) -> Diagnostics {
-        let is_away = server_away.is_some();
-        let mut failures: Vec<_> = server_away.into_iter().collect();
+        let is_away = server_unreachable.is_some();
+        let mut failures: Vec<_> = server_unreachable.into_iter().collect();
         for (planned, outcome) in plan.volumes.iter().zip(outcomes) {
             for one in &outcome.warnings {
                 log_warning(one, &SourceMap::default());
@@ -176,7 +176,7 @@ impl RoundReporter for RoundLog<'_> {
             let result = match &outcome.status {
                 Status::Unchanged | Status::Blocked => continue,
                 Status::Done(_) | Status::Removed => "done",
-                Status::ServerAway(_) | Status::NotStarted => "not-started",
+                Status::ServerUnreachable(_) | Status::NotStarted => "not-started",
                 Status::Failed(_) if is_away && is_folded(outcome) => "unknown",
                 Status::Stale(why) | Status::DependencyFailed(why) | Status::Failed(why) => {
                     failures.push(why.clone());

@@ -75,7 +75,7 @@ pub(crate) struct ReleaseArgs {
 }
 
 impl ReleaseArgs {
-    /// Whether the tasks of the allocation may be cut off from the volume.
+    /// Returns whether the tasks of the allocation may be cut off from the volume.
     ///
     /// # Errors
     /// If the approval is for another allocation.

@@ -139,7 +139,7 @@ fn print_outcome(
             diagnostics.push(why);
             Exit::Blocked
         }
-        Status::Failed(why) | Status::ServerAway(why) => {
+        Status::Failed(why) | Status::ServerUnreachable(why) => {
             diagnostics.push(why);
             Exit::Error
         }

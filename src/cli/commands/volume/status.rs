@@ -219,7 +219,7 @@ fn print_creation(
     Ok(())
 }
 
-/// What helps with a creation that did not end.
+/// Returns what helps with a creation that did not end.
 fn creating(creation: &VolumeCreation) -> Diagnostic {
     let message = format!(
         "the creation of volume {} did not end; the agent continues it",

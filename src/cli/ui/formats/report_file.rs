@@ -31,7 +31,7 @@ impl ReportFile {
         (self.file != "-").then_some(self.file.as_str())
     }
 
-    /// Whether it consists of commands to a workflow runner.
+    /// Returns whether it consists of commands to a workflow runner.
     pub(crate) fn has_commands(&self) -> bool {
         self.format == Format::Github
     }

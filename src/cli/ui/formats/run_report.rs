@@ -19,7 +19,7 @@ pub(crate) struct RunReport {
     pub cases: Vec<Case>,
     /// The place of a problem that has none: the first specification.
     pub first_place: Option<Place>,
-    /// Whether the run failed, or refused to do its work.
+    /// True if the run failed, or refused to do its work.
     pub has_failed: bool,
 }
 
@@ -66,7 +66,7 @@ impl Finding {
         }
     }
 
-    /// Whether it is an error in this file.
+    /// Returns whether it is an error in this file.
     pub(crate) fn is_error_in(&self, file: &str) -> bool {
         let is_there = self.place.as_ref().is_some_and(|place| place.file == file);
         is_there && self.severity == Severity::Error

@@ -20,7 +20,7 @@ impl Lines {
 }
 
 impl OutageObserver for Lines {
-    fn server_away(&self, server: &str, why: &ApiError, at_most: Duration) {
+    fn server_unreachable(&self, server: &str, why: &ApiError, at_most: Duration) {
         self.add(format!("{server} away: {} ({at_most:?})", why.message));
     }
 

@@ -21,7 +21,7 @@ pub(crate) enum LedgerFault {
     Unavailable,
 }
 
-/// A ledger in memory. A clone is the same ledger.
+/// A ledger in memory. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MemoryLedger(Arc<Mutex<Content>>);
 
@@ -44,7 +44,7 @@ impl MemoryLedger {
         self.content().locks.clear();
     }
 
-    /// Whether the set is locked.
+    /// Returns whether the set is locked.
     pub(crate) fn is_locked(&self, set: &SetName) -> bool {
         self.content().locks.contains_key(set)
     }

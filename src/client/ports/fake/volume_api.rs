@@ -35,7 +35,7 @@ pub(crate) enum CallFault {
     RequestLost,
 }
 
-/// A server in memory. A clone is the same server.
+/// A server in memory. Clones share their state.
 #[derive(Clone, Debug)]
 pub(crate) struct FakeServer(Arc<Mutex<Content>>);
 
@@ -194,7 +194,7 @@ impl FakeServer {
     }
 }
 
-/// Whether a filter of the form `FIELD == "VALUE" or …` selects a volume.
+/// Returns whether a filter of the form `FIELD == "VALUE" or …` selects a volume.
 fn is_selected(filter: &str, volume: &Volume) -> bool {
     let external_id = volume.external_id.as_ref().map_or("", |id| id.as_str());
     let terms = [
@@ -291,7 +291,7 @@ fn new_volume(request: &VolumeRequest, index: u64, created: bool) -> Volume {
     let required = request
         .topology_request
         .iter()
-        .flat_map(|wanted| wanted.required.clone());
+        .flat_map(|desired| desired.required.clone());
     Volume {
         namespace: request.namespace.clone(),
         id: request.id.clone(),

@@ -132,11 +132,11 @@ impl Scene {
     }
 
     async fn apply_with(&self, volumes: &[String], requests: &PlanOptions) -> Ended {
-        let (wanted, mut set) = (specs(volumes), self.set().await);
+        let (desired, mut set) = (specs(volumes), self.set().await);
         let intents = set.set().intents().map(|(key, _)| key.clone());
         let owned = set.set().owned().map(|(key, _)| key.clone());
         let looking = ObserveRequest {
-            wanted: &wanted,
+            desired: &desired,
             other_volumes: intents.chain(owned).collect(),
             parallelism: 4,
             ..ObserveRequest::default()
@@ -153,9 +153,9 @@ impl Scene {
                 })
                 .ok()
         };
-        let owned = OwnedSet::of(set.set(), &wanted, literal);
+        let owned = OwnedSet::of(set.set(), &desired, literal);
         let plan = build_plan(PlanInputs {
-            wanted,
+            desired,
             purpose: Purpose::ByExternalId,
             observed: &observed,
             rules: MergeRules::NOMAD,
@@ -268,17 +268,17 @@ async fn secrets_cleared_with_consent_are_recorded_as_none() {
 async fn an_interrupted_run_leaves_an_intent_and_the_next_run_continues() {
     for fault in [CallFault::RequestLost, CallFault::ReplyLost] {
         let scene = Scene::new();
-        let wanted = [volume("db", SECRET)];
+        let desired = [volume("db", SECRET)];
         scene.server.fail_next("create", fault);
         // The read after it fails too, so the outcome is unknown.
         scene.server.pass_next("read");
         scene.server.pass_next("read");
         (0..4).for_each(|_| scene.server.fail_next("read", CallFault::Refused));
-        let cut_short = scene.apply(&wanted).await;
+        let cut_short = scene.apply(&desired).await;
         assert!(matches!(cut_short.ending(), Status::Failed(_)));
         assert_eq!(scene.set().await.set().intents().count(), 1, "{fault:?}");
         assert_eq!(scene.set().await.set().owned().count(), 0);
-        let next = scene.apply(&wanted).await;
+        let next = scene.apply(&desired).await;
         assert_eq!(next.unfinished, 1);
         assert!(next.ending().is_success(), "{:?}", next.ending());
         let set = scene.set().await;
@@ -378,18 +378,18 @@ async fn volumes_that_are_gone_leave_the_set() {
 #[tokio::test]
 async fn a_replacement_increments_the_generation_and_stays_owned() {
     let scene = Scene::new();
-    let wanted = [volume("db", "")];
-    scene.apply(&wanted).await;
+    let desired = [volume("db", "")];
+    scene.apply(&desired).await;
     let requests = PlanOptions {
         replace: [key("db")].into(),
         ..PlanOptions::default()
     };
     scene.server.fail_next("create", CallFault::Refused);
-    let cut_short = scene.apply_with(&wanted, &requests).await;
+    let cut_short = scene.apply_with(&desired, &requests).await;
     assert!(matches!(cut_short.ending(), Status::Failed(_)));
     let set = scene.set().await;
     assert_eq!(set.set().ownership(&key("db")).unwrap().generation, 1);
-    let next = scene.apply(&wanted).await;
+    let next = scene.apply(&desired).await;
     assert_eq!(next.words(), ["create"]);
     let set = scene.set().await;
     assert_eq!(set.set().ownership(&key("db")).unwrap().generation, 1);
@@ -415,7 +415,7 @@ async fn a_step_that_cannot_be_recorded_is_not_taken() {
     scene.apply(&[]).await;
     scene.ledger.fail_next(&[LedgerFault::Unavailable; 5]);
     let refused = scene.apply(&[volume("db", "")]).await;
-    assert!(matches!(refused.ending(), Status::ServerAway(_)));
+    assert!(matches!(refused.ending(), Status::ServerUnreachable(_)));
     assert_eq!(scene.server.writes(), Vec::<String>::new());
 }
 
@@ -501,20 +501,20 @@ async fn recorded(scene: &Scene) -> Option<String> {
 #[tokio::test]
 async fn a_read_records_the_data_of_an_owned_volume_once() {
     let scene = Scene::new();
-    let wanted = [volume("db", "")];
-    scene.apply(&wanted).await;
+    let desired = [volume("db", "")];
+    scene.apply(&desired).await;
     let first = recorded(&scene).await.expect("a create records the data");
     let forgets = |set: &mut nomad_csi_plan::LedgerSet| {
         set.replace_data(&key("db"), nomad_csi_plan::RecordedData::Unrecorded);
     };
     scene.set().await.update(forgets).await.unwrap();
     assert_eq!(recorded(&scene).await, None);
-    assert_eq!(scene.apply(&wanted).await.words(), ["unchanged"]);
+    assert_eq!(scene.apply(&desired).await.words(), ["unchanged"]);
     assert_eq!(recorded(&scene).await, Some(first.clone()));
     let other =
         |volume: &mut nomad_csi_model::Volume| volume.external_id = Some("vol-other".into());
     scene.server.change(&key("db"), other);
-    assert_eq!(scene.apply(&wanted).await.words(), ["blocked"]);
+    assert_eq!(scene.apply(&desired).await.words(), ["blocked"]);
     assert_eq!(recorded(&scene).await, Some(first));
 }
 
@@ -523,12 +523,12 @@ async fn a_read_records_the_data_of_an_owned_volume_once() {
 #[tokio::test]
 async fn a_recreated_volume_has_the_new_data_on_record() {
     let scene = Scene::new();
-    let wanted = [volume("db", "")];
-    scene.apply(&wanted).await;
+    let desired = [volume("db", "")];
+    scene.apply(&desired).await;
     scene.server.remove(&key("db"));
     let named = [volume("db", "external_id = \"vol-kept\"")];
     assert_eq!(scene.apply(&named).await.words(), ["blocked"], "other data");
-    assert_eq!(scene.apply(&wanted).await.words(), ["recreate"]);
+    assert_eq!(scene.apply(&desired).await.words(), ["recreate"]);
     let now = scene.server.read_volume(&key("db")).await.unwrap();
     let now = now.expect("it exists").value.remote_id().to_string();
     assert_eq!(recorded(&scene).await, Some(now));

@@ -31,7 +31,7 @@ use nomad_csi_plan::{
 };
 use nomad_csi_spec::{Purpose, VolumeSpec};
 
-fn wanted(id: &str, max: u64) -> VolumeSpec {
+fn desired(id: &str, max: u64) -> VolumeSpec {
     let mut sources = SourceMap::default();
     let source = sources.add("volume.hcl", "");
     let key = NamespacedId::new(Namespace::default(), VolumeId::new(id));
@@ -103,19 +103,19 @@ impl ProgressObserver for Seen {
     }
 }
 
-async fn look(server: &FakeServer, wanted: &[VolumeSpec]) -> Observation {
+async fn look(server: &FakeServer, desired: &[VolumeSpec]) -> Observation {
     let looking = ObserveRequest {
-        wanted,
+        desired,
         parallelism: 4,
         ..ObserveRequest::default()
     };
     observe(server, looking).await.unwrap()
 }
 
-async fn plan(server: &FakeServer, wanted: Vec<VolumeSpec>) -> Plan {
-    let observation = look(server, &wanted).await;
+async fn plan(server: &FakeServer, desired: Vec<VolumeSpec>) -> Plan {
+    let observation = look(server, &desired).await;
     build_plan(PlanInputs {
-        wanted,
+        desired,
         purpose: Purpose::ByExternalId,
         observed: &observation.observed,
         rules: MergeRules::NOMAD,
@@ -209,14 +209,14 @@ fn failure(outcome: &Outcome) -> &Diagnostic {
 #[tokio::test]
 async fn applied_volumes_are_read_back_and_then_unchanged() {
     let server = server();
-    let plan_one = plan(&server, vec![wanted("db", 2000)]).await;
+    let plan_one = plan(&server, vec![desired("db", 2000)]).await;
     let outcome = run_one(&server, &plan_one).await;
     let Status::Done(Some(reading)) = &outcome.status else {
         panic!("{outcome:?}")
     };
     assert_eq!(reading.value.external_id, Some(ExternalId::new("ext-db")));
     assert!(outcome.warnings.is_empty());
-    let again = plan(&server, vec![wanted("db", 2000)]).await;
+    let again = plan(&server, vec![desired("db", 2000)]).await;
     assert_eq!(run_one(&server, &again).await.status, Status::Unchanged);
     assert_eq!(server.writes(), ["create db"]);
 }
@@ -224,14 +224,14 @@ async fn applied_volumes_are_read_back_and_then_unchanged() {
 #[tokio::test]
 async fn volumes_that_changed_since_the_plan_are_skipped() {
     let created = server();
-    let absent = plan(&created, vec![wanted("db", 2000)]).await;
+    let absent = plan(&created, vec![desired("db", 2000)]).await;
     run_one(&created, &absent).await;
-    let update = plan(&created, vec![wanted("db", 3000)]).await;
+    let update = plan(&created, vec![desired("db", 3000)]).await;
     created.change(&key("db"), |volume| volume.name = "other".into());
     let gone = server();
-    let seen = plan(&gone, vec![wanted("db", 2000)]).await;
+    let seen = plan(&gone, vec![desired("db", 2000)]).await;
     run_one(&gone, &seen).await;
-    let change_gone = plan(&gone, vec![wanted("db", 3000)]).await;
+    let change_gone = plan(&gone, vec![desired("db", 3000)]).await;
     gone.remove(&key("db"));
     for (server, plan, why) in [
         (&created, &absent, "it did not exist and now exists"),
@@ -257,7 +257,7 @@ async fn a_lost_reply_is_resolved_without_a_second_call() {
         (CallFault::RequestLost, false),
     ] {
         let server = server();
-        let plan = plan(&server, vec![wanted("db", 2000)]).await;
+        let plan = plan(&server, vec![desired("db", 2000)]).await;
         server.fail_next("create", fault);
         let outcome = run_one(&server, &plan).await;
         assert_eq!(server.writes(), ["create db"], "{fault:?}");
@@ -281,9 +281,9 @@ async fn a_lost_reply_of_an_update_is_resolved_from_the_volume() {
         (CallFault::RequestLost, false),
     ] {
         let server = server();
-        let first = plan(&server, vec![wanted("db", 2000)]).await;
+        let first = plan(&server, vec![desired("db", 2000)]).await;
         run_one(&server, &first).await;
-        let update = plan(&server, vec![wanted("db", 3000)]).await;
+        let update = plan(&server, vec![desired("db", 3000)]).await;
         server.fail_next("register", fault);
         let outcome = run_one(&server, &update).await;
         assert_eq!(
@@ -295,12 +295,12 @@ async fn a_lost_reply_of_an_update_is_resolved_from_the_volume() {
     }
 }
 
-/// A removal is sent again if the server went away meanwhile, unless the volume has changed.
+/// A removal is sent again if the server went away in the meantime, unless the volume has changed.
 #[tokio::test(start_paused = true)]
 async fn a_removal_that_a_server_took_with_it_is_sent_again() {
     for (recovers, changes, writes) in [(true, false, 2), (false, false, 1), (true, true, 1)] {
         let server = server();
-        let create = plan(&server, vec![wanted("db", 2000)]).await;
+        let create = plan(&server, vec![desired("db", 2000)]).await;
         run_one(&server, &create).await;
         let planned = PlannedVolume {
             action: Action::DeleteData,
@@ -336,7 +336,7 @@ async fn a_removal_that_a_server_took_with_it_is_sent_again() {
 #[tokio::test(start_paused = true)]
 async fn a_plugin_that_is_unreachable_for_a_moment_is_waited_for() {
     let server = server();
-    let plan = plan(&server, vec![wanted("a", 2000), wanted("b", 2000)]).await;
+    let plan = plan(&server, vec![desired("a", 2000), desired("b", 2000)]).await;
     for _ in 0..6 {
         server.fail_next("create", CallFault::PluginUnreachable);
     }
@@ -354,7 +354,7 @@ async fn a_plugin_that_is_unreachable_for_a_moment_is_waited_for() {
 #[tokio::test(start_paused = true)]
 async fn the_wait_for_a_plugin_is_bounded_for_all_volumes_together() {
     let server = server();
-    let specs = ["a", "b", "c"].map(|id| wanted(id, 2000)).to_vec();
+    let specs = ["a", "b", "c"].map(|id| desired(id, 2000)).to_vec();
     let plan = plan(&server, specs).await;
     for _ in 0..1000 {
         server.fail_next("create", CallFault::PluginUnreachable);
@@ -376,7 +376,7 @@ async fn the_wait_for_a_plugin_is_bounded_for_all_volumes_together() {
 #[tokio::test]
 async fn a_failure_does_not_stop_other_volumes() {
     let server = server();
-    let specs = ["a", "b", "c"].map(|id| wanted(id, 2000)).to_vec();
+    let specs = ["a", "b", "c"].map(|id| desired(id, 2000)).to_vec();
     let plan = plan(&server, specs).await;
     server.fail_next("create", CallFault::Refused);
     let outcomes = execute_plan(&server, &plan, &Seen::default(), 1).await;
@@ -389,7 +389,7 @@ async fn a_failure_does_not_stop_other_volumes() {
 #[tokio::test]
 async fn after_an_interrupt_running_calls_finish_and_nothing_starts() {
     let server = server();
-    let specs = ["a", "b", "c"].map(|id| wanted(id, 2000)).to_vec();
+    let specs = ["a", "b", "c"].map(|id| desired(id, 2000)).to_vec();
     let plan = plan(&server, specs).await;
     let seen = Seen {
         stop_at: Some(1),
@@ -410,7 +410,7 @@ async fn after_an_interrupt_running_calls_finish_and_nothing_starts() {
 #[tokio::test]
 async fn a_volume_that_cannot_be_read_right_before_is_not_changed() {
     let server = server();
-    let plan = plan(&server, vec![wanted("db", 2000)]).await;
+    let plan = plan(&server, vec![desired("db", 2000)]).await;
     server.fail_next("read", CallFault::Refused);
     let outcome = run_one(&server, &plan).await;
     assert_eq!(failure(&outcome).code, Code::ApiServerError);
@@ -420,7 +420,7 @@ async fn a_volume_that_cannot_be_read_right_before_is_not_changed() {
 #[tokio::test]
 async fn a_volume_that_cannot_be_read_back_is_done_with_a_warning() {
     let server = server();
-    let plan = plan(&server, vec![wanted("db", 2000)]).await;
+    let plan = plan(&server, vec![desired("db", 2000)]).await;
     server.pass_next("read");
     server.fail_next("read", CallFault::Refused);
     let outcome = run_one(&server, &plan).await;
@@ -434,9 +434,9 @@ fn requests(asked: impl FnOnce(&mut PlanOptions)) -> PlanOptions {
     requests
 }
 
-/// A plan of what is wanted, and of what shall go although no file names it.
-async fn plan_with(server: &FakeServer, wanted: Vec<VolumeSpec>, requests: &PlanOptions) -> Plan {
-    let mut observed = look(server, &wanted).await.observed;
+/// A plan of what is desired, and of what shall go although no file names it.
+async fn plan_with(server: &FakeServer, desired: Vec<VolumeSpec>, requests: &PlanOptions) -> Plan {
+    let mut observed = look(server, &desired).await.observed;
     for key in &requests.delete_data {
         let found = server.read_volume(key).await.unwrap();
         observed
@@ -444,7 +444,7 @@ async fn plan_with(server: &FakeServer, wanted: Vec<VolumeSpec>, requests: &Plan
             .extend(found.map(|reading| (key.clone(), reading.value)));
     }
     build_plan(PlanInputs {
-        wanted,
+        desired,
         purpose: Purpose::ByExternalId,
         observed: &observed,
         rules: MergeRules::NOMAD,
@@ -455,7 +455,7 @@ async fn plan_with(server: &FakeServer, wanted: Vec<VolumeSpec>, requests: &Plan
 
 async fn created(ids: &[&str]) -> FakeServer {
     let server = server();
-    let specs = ids.iter().map(|id| wanted(id, 2000)).collect();
+    let specs = ids.iter().map(|id| desired(id, 2000)).collect();
     let plan = plan(&server, specs).await;
     execute_plan(&server, &plan, &Seen::default(), 1).await;
     server
@@ -465,9 +465,9 @@ async fn created(ids: &[&str]) -> FakeServer {
 async fn a_copy_starts_after_its_source_succeeds() {
     for (fails, second) in [(false, "create copy"), (true, "")] {
         let server = server();
-        let mut copy = wanted("copy", 2000);
+        let mut copy = desired("copy", 2000);
         copy.request.clone_id = Some("db".into());
-        let plan = plan(&server, vec![copy, wanted("db", 2000)]).await;
+        let plan = plan(&server, vec![copy, desired("db", 2000)]).await;
         if fails {
             server.fail_next("create", CallFault::Refused);
         }
@@ -513,7 +513,7 @@ async fn newly_claimed_or_shared_data_is_not_deleted() {
     });
     let shared = created(&["db"]).await;
     let plan_shared = plan_with(&shared, vec![], &asked).await;
-    let mut other = wanted("other", 2000);
+    let mut other = desired("other", 2000);
     other.request.external_id = Some(ExternalId::new("ext-db"));
     let other = plan(&shared, vec![other]).await;
     run_one(&shared, &other).await;
@@ -533,9 +533,9 @@ async fn newly_claimed_or_shared_data_is_not_deleted() {
 #[tokio::test(start_paused = true)]
 async fn a_volume_that_is_created_with_the_data_of_another_one_is_not_kept() {
     let server = server();
-    let refused = plan(&server, vec![wanted("db", 2000)]).await;
+    let refused = plan(&server, vec![desired("db", 2000)]).await;
     // Another user registers the data at the same moment, after the plan.
-    let mut other = wanted("other", 2000);
+    let mut other = desired("other", 2000);
     other.request.external_id = Some(ExternalId::new("ext-db"));
     let other = plan(&server, vec![other]).await;
     assert!(run_one(&server, &other).await.status.is_success());
@@ -562,14 +562,14 @@ async fn a_volume_that_is_created_with_the_data_of_another_one_is_not_kept() {
 
     // The ID of a volume without external ID is that of its data.
     server.remove(&key("other"));
-    let unnamed = plan(&server, vec![wanted("ext-db", 2000)]).await;
+    let unnamed = plan(&server, vec![desired("ext-db", 2000)]).await;
     assert!(run_one(&server, &unnamed).await.status.is_success());
     server.change(&key("ext-db"), |volume| volume.external_id = None);
     let outcome = run_one(&server, &refused).await;
     assert_eq!(failure(&outcome).code, Code::VolumeShared, "{outcome:?}");
     server.alias(&key("ext-db"), &key("other"));
 
-    let mut shared = wanted("db", 2000);
+    let mut shared = desired("db", 2000);
     shared.request.share = true;
     let mut shared = plan(&server, vec![shared]).await;
     let Action::Create(request) = &mut shared.volumes[0].action else {
@@ -584,10 +584,10 @@ async fn a_volume_that_is_created_with_the_data_of_another_one_is_not_kept() {
 async fn a_creation_is_compared_with_what_is_known() {
     for (others, is_kept) in [(&["other"][..], false), (&[], true)] {
         let server = server();
-        let planned = plan(&server, vec![wanted("db", 2000)]).await;
+        let planned = plan(&server, vec![desired("db", 2000)]).await;
         let mut registered = vec![];
         for other in others {
-            let mut spec = wanted(other, 2000);
+            let mut spec = desired(other, 2000);
             spec.request.external_id = Some(ExternalId::new("ext-db"));
             let other = plan(&server, vec![spec]).await;
             assert!(run_one(&server, &other).await.status.is_success());
@@ -618,7 +618,7 @@ async fn a_creation_is_compared_with_what_is_known() {
 #[tokio::test]
 async fn a_volume_that_is_created_with_data_that_the_provider_had_is_not_kept() {
     let server = server();
-    let plan = plan(&server, vec![wanted("db", 2000), wanted("new", 2000)]).await;
+    let plan = plan(&server, vec![desired("db", 2000), desired("new", 2000)]).await;
     let resolved = resolved(&plan).await;
     let seen = Seen::default();
     let execution = Execution {
@@ -642,7 +642,7 @@ async fn an_incomplete_replacement_is_reported_and_the_next_run_completes_it() {
     let asked = requests(|requests| {
         requests.replace.insert(key("db"));
     });
-    let mut replacement = wanted("db", 2000);
+    let mut replacement = desired("db", 2000);
     replacement.request.name = Some("another".into());
     let plan_one = plan_with(&server, vec![replacement.clone()], &asked).await;
     server.fail_next("create", CallFault::Refused);
@@ -706,7 +706,7 @@ async fn every_step_is_recorded_before_and_after() {
         (None, true, &[], 0),
     ] {
         let server = server();
-        let plan = plan(&server, vec![wanted("db", 2000)]).await;
+        let plan = plan(&server, vec![desired("db", 2000)]).await;
         if let Some(fault) = fault {
             server.fail_next("create", fault);
         }
@@ -732,7 +732,7 @@ async fn a_requested_snapshot_is_taken_before_the_replacement() {
             requests.replace.insert(key("db"));
             requests.snapshot_first = true;
         });
-        let plan = plan_with(&server, vec![wanted("db", 2000)], &asked).await;
+        let plan = plan_with(&server, vec![desired("db", 2000)], &asked).await;
         if fails {
             server.fail_next("snapshot", CallFault::Refused);
         }
@@ -758,15 +758,15 @@ async fn a_requested_snapshot_is_taken_before_the_replacement() {
 /// A provider whose snapshots become ready or not, and what happens while one is cut.
 struct Provider<F> {
     is_ready: bool,
-    meanwhile: F,
+    in_between: F,
     asked: Mutex<Vec<SnapshotRequest>>,
 }
 
 impl<F: Fn() + Sync> Provider<F> {
-    fn new(is_ready: bool, meanwhile: F) -> Self {
+    fn new(is_ready: bool, in_between: F) -> Self {
         Self {
             is_ready,
-            meanwhile,
+            in_between,
             asked: Mutex::default(),
         }
     }
@@ -796,7 +796,7 @@ impl<F: Fn() + Send + Sync> ProviderReader for Provider<F> {
 impl<F: Fn() + Send + Sync> SnapshotApi for Provider<F> {
     async fn create_snapshot(&self, request: &SnapshotRequest) -> Result<Snapshot, ApiError> {
         self.asked.lock().unwrap().push(request.clone());
-        (self.meanwhile)();
+        (self.in_between)();
         Ok(Snapshot {
             id: SnapshotId::new(format!("snap-{}", request.name)),
             source: ExternalId::new("ext-db"),
@@ -817,10 +817,10 @@ impl<F: Fn() + Send + Sync> SnapshotApi for Provider<F> {
     }
 }
 
-/// Replaces `db` by what is wanted, with a snapshot first.
+/// Replaces `db` by what is desired, with a snapshot first.
 async fn replace_with(
     server: &FakeServer,
-    wanted: VolumeSpec,
+    desired: VolumeSpec,
     snapshots: &dyn SnapshotApi,
     stop: &CancellationToken,
 ) -> Outcome {
@@ -828,7 +828,7 @@ async fn replace_with(
         requests.replace.insert(key("db"));
         requests.snapshot_first = true;
     });
-    let plan = plan_with(server, vec![wanted], &asked).await;
+    let plan = plan_with(server, vec![desired], &asked).await;
     let (resolved, seen) = (resolved(&plan).await, Seen::default());
     let execution = Execution {
         snapshots,
@@ -855,7 +855,7 @@ async fn nothing_is_replaced_until_its_snapshot_is_ready() {
     let server = created(&["db"]).await;
     let slow = Provider::new(false, || {});
     let stop = CancellationToken::new();
-    let outcome = replace_with(&server, wanted("db", 2000), &slow, &stop).await;
+    let outcome = replace_with(&server, desired("db", 2000), &slow, &stop).await;
     assert_eq!(failure(&outcome).code, Code::ApplySnapshotNotReady);
     assert_told(&outcome);
     assert_eq!(server.writes(), ["create db"]);
@@ -871,15 +871,15 @@ async fn changes_during_a_snapshot_prevent_the_replacement() {
     };
     let share: fn(&FakeServer) = |server| server.alias(&key("db"), &key("other"));
     let remove: fn(&FakeServer) = |server| server.remove(&key("db"));
-    for (meanwhile, code) in [
+    for (in_between, code) in [
         (claim, Some(Code::PlanStale)),
         (share, Some(Code::VolumeShared)),
         (remove, None),
     ] {
         let server = created(&["db"]).await;
-        let provider = Provider::new(true, || meanwhile(&server));
+        let provider = Provider::new(true, || in_between(&server));
         let stop = CancellationToken::new();
-        let outcome = replace_with(&server, wanted("db", 2000), &provider, &stop).await;
+        let outcome = replace_with(&server, desired("db", 2000), &provider, &stop).await;
         assert_told(&outcome);
         let writes = server.writes();
         match code {
@@ -895,20 +895,20 @@ async fn changes_during_a_snapshot_prevent_the_replacement() {
 
 /// A job may claim the volume, write and end while its snapshot is made: what it wrote is in no snapshot.
 #[tokio::test(start_paused = true)]
-async fn a_snapshot_of_a_volume_that_is_used_meanwhile_is_taken_again() {
+async fn a_snapshot_of_a_volume_that_is_used_in_the_meantime_is_taken_again() {
     for (uses, is_replaced) in [(1, true), (2, true), (3, false)] {
         let server = created(&["db"]).await;
         let left = Mutex::new(uses);
-        let meanwhile = || {
+        let in_between = || {
             let mut left = left.lock().unwrap();
             if *left > 0 {
                 *left -= 1;
                 server.use_and_release(&key("db"));
             }
         };
-        let provider = Provider::new(true, meanwhile);
+        let provider = Provider::new(true, in_between);
         let stop = CancellationToken::new();
-        let outcome = replace_with(&server, wanted("db", 2000), &provider, &stop).await;
+        let outcome = replace_with(&server, desired("db", 2000), &provider, &stop).await;
         let asked = provider.asked.lock().unwrap();
         let names: BTreeSet<_> = asked.iter().map(|request| &request.name).collect();
         assert_eq!(names.len(), asked.len(), "each has a name of its own");
@@ -931,13 +931,13 @@ async fn an_earlier_snapshot_counts_until_the_volume_is_used() {
         let server = created(&["db"]).await;
         let stop = CancellationToken::new();
         let interrupted = Provider::new(true, || stop.cancel());
-        replace_with(&server, wanted("db", 2000), &interrupted, &stop).await;
+        replace_with(&server, desired("db", 2000), &interrupted, &stop).await;
         if is_used {
             server.use_and_release(&key("db"));
         }
         let provider = Provider::new(true, || {});
         let again = CancellationToken::new();
-        let outcome = replace_with(&server, wanted("db", 2000), &provider, &again).await;
+        let outcome = replace_with(&server, desired("db", 2000), &provider, &again).await;
         assert!(outcome.status.is_success(), "{outcome:?}");
         let first = interrupted.asked.lock().unwrap()[0].name.clone();
         let second = provider.asked.lock().unwrap()[0].name.clone();
@@ -951,7 +951,7 @@ async fn an_interrupt_during_a_snapshot_prevents_the_replacement() {
         let server = created(&["db"]).await;
         let stop = CancellationToken::new();
         let provider = Provider::new(is_ready, || stop.cancel());
-        let outcome = replace_with(&server, wanted("db", 2000), &provider, &stop).await;
+        let outcome = replace_with(&server, desired("db", 2000), &provider, &stop).await;
         assert_eq!(outcome.status, Status::NotStarted);
         assert_told(&outcome);
         assert_eq!(provider.asked.lock().unwrap().len(), 1);
@@ -965,7 +965,7 @@ async fn a_snapshot_uses_the_old_plugin_and_its_secrets() {
     for (plugin, secrets) in [("hostpath", 1), ("another", 0)] {
         let server = created(&["db"]).await;
         server.add_plugin("another");
-        let mut replacement = wanted("db", 2000);
+        let mut replacement = desired("db", 2000);
         replacement.request.plugin_id = PluginId::new(plugin);
         let secret = SecretRef::Literal(Secret::new("hunter2".into()));
         replacement.request.secrets = Some(SecretRefs::from_iter([("token", secret)]));

@@ -117,20 +117,20 @@ fn a_deletion_name_is_unique_per_volume_and_plugin() {
 #[tokio::test(start_paused = true)]
 async fn an_orphan_is_deleted_in_two_steps_and_a_second_run_continues() {
     let server = server();
-    let wanted = temporary("v1");
+    let desired = temporary("v1");
     server.fail_next("delete", CallFault::Refused);
-    assert_eq!(register_orphan(&server, &wanted).await, Ok(vec![]));
+    assert_eq!(register_orphan(&server, &desired).await, Ok(vec![]));
     let secrets = Secrets::default();
-    let first = delete_orphan(&server, &wanted.key(), &secrets).await;
+    let first = delete_orphan(&server, &desired.key(), &secrets).await;
     assert!(matches!(first, OrphanDeletion::Incomplete(_)), "{first:?}");
-    assert_eq!(register_orphan(&server, &wanted).await, Ok(vec![]));
-    let second = delete_orphan(&server, &wanted.key(), &secrets).await;
+    assert_eq!(register_orphan(&server, &desired).await, Ok(vec![]));
+    let second = delete_orphan(&server, &desired.key(), &secrets).await;
     assert_eq!(second, OrphanDeletion::Deleted);
-    let id = wanted.id.as_str();
+    let id = desired.id.as_str();
     let writes = ["register", "delete", "delete"].map(|call| format!("{call} {id}"));
     assert_eq!(server.writes(), writes, "it is registered once");
     assert_eq!(
-        delete_orphan(&server, &wanted.key(), &secrets).await,
+        delete_orphan(&server, &desired.key(), &secrets).await,
         OrphanDeletion::Deleted
     );
 }
@@ -138,15 +138,15 @@ async fn an_orphan_is_deleted_in_two_steps_and_a_second_run_continues() {
 #[tokio::test(start_paused = true)]
 async fn a_lost_reply_of_either_step_is_resolved() {
     let server = server();
-    let wanted = temporary("v1");
+    let desired = temporary("v1");
     server.fail_next("register", CallFault::ReplyLost);
     server.fail_next("delete", CallFault::ReplyLost);
-    assert_eq!(register_orphan(&server, &wanted).await, Ok(vec![]));
-    let ended = delete_orphan(&server, &wanted.key(), &Secrets::default()).await;
+    assert_eq!(register_orphan(&server, &desired).await, Ok(vec![]));
+    let ended = delete_orphan(&server, &desired.key(), &Secrets::default()).await;
     assert_eq!(ended, OrphanDeletion::Deleted);
     server.fail_next("register", CallFault::RequestLost);
     assert!(
-        register_orphan(&server, &wanted).await.is_err(),
+        register_orphan(&server, &desired).await.is_err(),
         "the outcome is unknown"
     );
 }
@@ -154,16 +154,16 @@ async fn a_lost_reply_of_either_step_is_resolved() {
 #[tokio::test(start_paused = true)]
 async fn an_orphan_registered_between_the_steps_is_not_deleted() {
     let server = server();
-    let wanted = temporary("v1");
-    assert_eq!(register_orphan(&server, &wanted).await, Ok(vec![]));
+    let desired = temporary("v1");
+    assert_eq!(register_orphan(&server, &desired).await, Ok(vec![]));
     let theirs = request(&VolumeId::new("db"), "v1");
     server.register_volume(&theirs).await.expect("it is taken");
-    let ended = delete_orphan(&server, &wanted.key(), &Secrets::default()).await;
+    let ended = delete_orphan(&server, &desired.key(), &Secrets::default()).await;
     let OrphanDeletion::Refused(reasons) = ended else {
         panic!("their data is gone: {ended:?}");
     };
     assert_eq!(reasons[0].code, Code::VolumeShared);
-    assert_eq!(server.read_volume(&wanted.key()).await, Ok(None));
+    assert_eq!(server.read_volume(&desired.key()).await, Ok(None));
     let there = server.read_volume(&theirs.key()).await.expect("it answers");
     assert!(there.is_some(), "theirs stays");
     let writes = server.writes();

@@ -2,7 +2,7 @@
 //!
 //! If a part of the plan is blocked, nothing is changed unless the request says to keep going. `apply`
 //! shows the plan and asks. `create` and `register` do not ask, and they send a volume again that is
-//! already as wanted, because that renews its secrets.
+//! already as desired, because that renews its secrets.
 
 use tokio_util::sync::CancellationToken;
 
@@ -46,7 +46,7 @@ pub struct ApplyRequest<'a> {
     pub options: ChangeOptions,
     /// The saved plan to apply, if it is one.
     pub saved_plan: Option<&'a SavedPlan>,
-    /// Whether to wait until the volumes are schedulable.
+    /// True if to wait until the volumes are schedulable.
     pub waits_until_schedulable: bool,
 }
 
@@ -59,11 +59,11 @@ pub enum ApplyMode {
     Register,
     /// `apply`.
     Apply {
-        /// Whether the plan is approved without a question.
+        /// True if the plan is approved without a question.
         is_approved: bool,
-        /// Whether to change what can be changed while something else is blocked.
+        /// True if to change what can be changed while something else is blocked.
         keep_going: bool,
-        /// Whether to wait for unhealthy plugins.
+        /// True if to wait for unhealthy plugins.
         waits_for_plugins: bool,
     },
 }
@@ -122,7 +122,7 @@ impl ApplyResult {
                 | Status::Stale(_)
                 | Status::DependencyFailed(_)
                 | Status::Failed(_)
-                | Status::ServerAway(_)
+                | Status::ServerUnreachable(_)
                 | Status::NotStarted => None,
             })
             .collect()
@@ -384,7 +384,7 @@ fn report_without_data(context: &WorkflowContext<'_>, count: usize) {
     context.reporter.status(&line);
 }
 
-/// Returns the volumes of the files that are as wanted now.
+/// Returns the volumes of the files that are as desired now.
 fn applied_volumes(plan: &Plan, outcomes: &[Outcome]) -> Vec<NamespacedId> {
     let volumes = plan.volumes.iter().zip(outcomes);
     volumes

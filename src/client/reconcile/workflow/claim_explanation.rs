@@ -37,7 +37,7 @@ pub(super) fn explained(problem: Diagnostic, findings: &[Finding]) -> Diagnostic
     })
 }
 
-/// Whether a claim of the volume belongs to an allocation that is over for the server.
+/// Returns whether a claim of the volume belongs to an allocation that is over for the server.
 fn may_be_stuck(volume: &Volume) -> bool {
     let ended = |id: &AllocId| {
         let mut allocs = volume.allocs.iter();

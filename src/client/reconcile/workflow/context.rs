@@ -24,7 +24,7 @@ pub struct WorkflowContext<'a> {
     pub secrets: Arc<dyn SecretSource>,
     /// Cancelled when the user interrupts: nothing new begins then.
     pub interrupt: &'a CancellationToken,
-    /// Whom ledgers record as the author of changes.
+    /// The author recorded in ledgers.
     pub actor: Actor,
     /// The largest number of volumes that are worked on at the same time.
     pub parallelism: usize,
@@ -50,7 +50,7 @@ impl WorkflowContext<'_> {
         }
     }
 
-    /// Whether the user has interrupted.
+    /// Returns whether the user has interrupted.
     pub fn is_interrupted(&self) -> bool {
         self.interrupt.is_cancelled()
     }

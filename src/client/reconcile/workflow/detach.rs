@@ -91,13 +91,13 @@ pub async fn detach_volume(
     Ok(())
 }
 
-/// Whether the server has claims of the volume. The modes in force stay until the last claim is released, also one
+/// Returns whether the server has claims of the volume. The modes in force stay until the last claim is released, also one
 /// that no list shows.
 fn has_claims(volume: &Volume) -> bool {
     volume.is_claimed() || volume.access_mode.is_some()
 }
 
-/// What releases on a server that carries no detach out.
+/// Returns what releases on a server that carries no detach out.
 fn waiting_help(volume: &Volume) -> String {
     format!(
         "Nomad repeats the release of an ended allocation by itself: `nomad-csi volume wait {} --for unclaimed --timeout 15m`",
@@ -147,7 +147,7 @@ fn outcome_unknown(error: &ApiError) -> Diagnostic {
         .help("wait a moment, then run the same command again; it is safe to repeat")
 }
 
-/// Whether the claims or the modes in use differ.
+/// Returns whether the claims or the modes in use differ.
 fn differs(before: &Volume, now: &Volume) -> bool {
     let of = |volume: &Volume| {
         (

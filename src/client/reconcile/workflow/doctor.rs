@@ -24,7 +24,7 @@ pub struct DoctorRequest<'a> {
     pub id: Option<&'a str>,
     /// The namespace, or all.
     pub scope: Namespace,
-    /// Whether the providers are asked which volumes they have.
+    /// True if the providers are asked which volumes they have.
     pub asks_providers: bool,
 }
 

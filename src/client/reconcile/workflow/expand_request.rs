@@ -10,7 +10,7 @@ pub struct ExpandRequest<'a> {
     pub existing: &'a Volume,
     /// The volume with its new size.
     pub specifications: &'a Specifications,
-    /// Whether a file declares the volume, rather than only a new size being given.
+    /// True if a file declares the volume, rather than only a new size being given.
     pub is_from_file: bool,
     /// Hidden values that may be lost.
     pub accepted_losses: &'a [HiddenField],
@@ -20,6 +20,6 @@ pub struct ExpandRequest<'a> {
     pub ledger: Option<&'a LedgerAccess>,
     /// The set that may own the volume.
     pub set: Option<&'a SetSelection>,
-    /// Whether the set must own the volume.
+    /// True if the set must own the volume.
     pub requires_set: bool,
 }

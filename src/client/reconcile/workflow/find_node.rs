@@ -49,7 +49,7 @@ pub async fn find_node_to_change(
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct NamedNode {
     id: NodeId,
-    /// Whether the text is only the start of its ID.
+    /// True if the text is only the start of its ID.
     is_abbreviated: bool,
 }
 

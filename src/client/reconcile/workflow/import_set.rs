@@ -134,7 +134,7 @@ fn add_imported(set: &mut LedgerSet, imported: &Imported, at: i64) {
     if set.ownership(&key).is_some() {
         return;
     }
-    let mut applied = set.key().of_wanted(&imported.written.request);
+    let mut applied = set.key().of_desired(&imported.written.request);
     let unknown = &imported.written.unknown;
     if unknown.contains(&HiddenField::MountFlags) {
         applied.remove("mount_options.mount_flags");

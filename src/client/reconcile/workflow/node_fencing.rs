@@ -19,7 +19,7 @@ use nomad_csi_model::{Namespace, NodeId, VolumeClaim, one_line};
 /// What the command line approves of a fence.
 #[derive(Clone, Copy, Debug)]
 pub struct FenceApproval<'a> {
-    /// Whether the node is fenced without a question.
+    /// True if the node is fenced without a question.
     pub is_approved: bool,
     /// The node of which the tasks may be cut off, although it is up.
     pub cuts_off: Option<&'a NodeId>,

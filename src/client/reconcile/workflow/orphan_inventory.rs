@@ -19,7 +19,7 @@ pub struct OrphanInventory {
     pub inventory: Inventory,
     /// Every registered volume that the token can see.
     pub registered: Vec<VolumeSummary>,
-    /// Whether the token is known to list the volumes of every namespace.
+    /// True if the token is known to list the volumes of every namespace.
     pub is_complete: bool,
     /// The creations at the plugin that did not end: a volume that seems to be an orphan may be one of theirs.
     pub creations: Vec<VolumeCreation>,

@@ -2,7 +2,7 @@
 
 use super::context::WorkflowContext;
 use super::error::{FailureKind, Failures};
-use super::server_away::{fold_server_away, is_folded};
+use super::server_unreachable::{fold_server_away, is_folded};
 use super::specifications::Specifications;
 use crate::reconcile::outcome::{Outcome, Status};
 use nomad_csi_model::diagnostic::{Diagnostic, Diagnostics};
@@ -16,8 +16,8 @@ pub(super) fn report_outcomes(
     outcomes: &mut [Outcome],
     failures: &mut Failures,
 ) {
-    let server_away = fold_server_away(plan, outcomes);
-    let is_away = server_away.is_some();
+    let server_unreachable = fold_server_away(plan, outcomes);
+    let is_away = server_unreachable.is_some();
     let mut problems = vec![];
     let mut not_started = vec![];
     for (planned, outcome) in plan.volumes.iter().zip(outcomes.iter()) {
@@ -36,14 +36,14 @@ pub(super) fn report_outcomes(
                 problems.push(at_its_place(why, planned));
                 failures.add(FailureKind::Failed);
             }
-            Status::ServerAway(_) => {}
+            Status::ServerUnreachable(_) => {}
             Status::NotStarted => not_started.push(planned.key.to_string()),
         }
     }
     if is_away {
         failures.add(FailureKind::Failed);
     }
-    problems.extend(server_away);
+    problems.extend(server_unreachable);
     let problems: Diagnostics = problems.into_iter().collect();
     let reporter = context.reporter;
     reporter.diagnostics(&problems, &specifications.sources);
@@ -88,7 +88,8 @@ fn summary(outcomes: &[Outcome]) -> Option<String> {
         return None;
     }
     let done = count(|status| matches!(status, Status::Done(_) | Status::Removed));
-    let not_started = count(|status| matches!(status, Status::NotStarted | Status::ServerAway(_)));
+    let not_started =
+        count(|status| matches!(status, Status::NotStarted | Status::ServerUnreachable(_)));
     let unchanged = count(|status| *status == Status::Unchanged);
     let parts = [
         (done, "done"),

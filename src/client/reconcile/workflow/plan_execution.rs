@@ -67,7 +67,7 @@ pub(super) async fn execute_plan(
     };
     let changes = request.set.as_ref().map(|set| {
         let set = set.set();
-        let taken = request.resolved.taken_secrets();
+        let taken = request.resolved.assumed_secrets();
         let mut lines = describe_changes(set, &ownership_changes(plan, set));
         lines.extend(describe_taken_secrets(set, taken.keys()));
         lines

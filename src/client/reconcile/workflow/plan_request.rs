@@ -23,15 +23,15 @@ pub struct ChangeOptions {
 
 /// What a plan is made from.
 pub struct PlanRequest<'a> {
-    /// The wanted volumes.
+    /// The desired volumes.
     pub specifications: &'a Specifications,
-    /// What they are wanted for.
+    /// What they are desired for.
     pub purpose: Purpose,
     /// What is requested besides.
     pub options: ChangeOptions,
-    /// Whether to keep the server's own JSON of the volumes.
+    /// True if to keep the server's own JSON of the volumes.
     pub keeps_documents: bool,
-    /// Whether to read every volume of the set, even if neither a file names it nor it would be removed.
+    /// True if to read every volume of the set, even if neither a file names it nor it would be removed.
     pub reads_whole_set: bool,
     /// Which providers are asked for their volumes.
     pub provider_check: ProviderCheck,
@@ -47,7 +47,7 @@ pub enum Reading {
     /// All.
     Everything,
     /// Those that the plan may not leave unchanged, by the notes of the set and these lists; see
-    /// [`nomad_csi_plan::noted_volumes`].
+    /// [`nomad_csi_plan::cached_volumes`].
     WhatMayHaveChanged(NamespaceLists),
 }
 

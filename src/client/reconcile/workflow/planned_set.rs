@@ -1,4 +1,4 @@
-//! Reads the set that a plan is made for, and meanwhile the lists that may save it from reading volumes.
+//! Reads the set that a plan is made for, and in the meantime the lists that may save it from reading volumes.
 //!
 //! A list is worth its cost only with the notes of the set. Of most sets that exist they say much, so the
 //! lists are begun before the notes are known, and abandoned if there are none.
@@ -15,7 +15,7 @@ use crate::reconcile::ledger::SetLedger;
 use crate::reconcile::unread_volumes::NamespaceLists;
 use nomad_csi_spec::VolumeSpec;
 
-/// Reads a set, and which volumes a plan of `wanted` reads. The notes of a set that the server does not
+/// Reads a set, and which volumes a plan of `desired` reads. The notes of a set that the server does not
 /// store are not used.
 ///
 /// # Errors
@@ -23,14 +23,14 @@ use nomad_csi_spec::VolumeSpec;
 pub async fn open_planned_set(
     context: &WorkflowContext<'_>,
     selection: &SetSelection,
-    wanted: &[VolumeSpec],
+    desired: &[VolumeSpec],
 ) -> Result<(SetLedger, Reading), WorkflowError> {
     let opening = async {
         if !selection.access.ledger.is_on_server() {
             return Ok((selection.open().await?, Reading::Everything));
         }
         let opening = pin!(selection.open());
-        let listing = pin!(NamespaceLists::read(context.api, wanted));
+        let listing = pin!(NamespaceLists::read(context.api, desired));
         let (set, lists) = match select(opening, listing).await {
             Either::Left((set, listing)) => {
                 let set = set?;

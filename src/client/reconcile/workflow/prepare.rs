@@ -13,8 +13,8 @@ use crate::reconcile::secret_variables::SecretVariables;
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
 use nomad_csi_model::{NamespacedId, ServerVersion, SetName};
 use nomad_csi_plan::{
-    LedgerSet, MergeRules, NameRule, NotedVolumes, ObservedState, OwnedSet, PlanInputs, build_plan,
-    comparable_lists, interrupted_step_warnings, noted_volumes, required_lists,
+    CachedVolumes, LedgerSet, MergeRules, NameRule, ObservedState, OwnedSet, PlanInputs,
+    build_plan, cached_volumes, comparable_lists, interrupted_step_warnings, required_lists,
     server_version_warning, snapshot_lists,
 };
 use nomad_csi_spec::{Purpose, VolumeSpec};
@@ -31,7 +31,7 @@ pub async fn prepare_plan(
     if requests.prune && request.set.is_none() {
         return Err(prune_without_ledger(request.specifications.set.as_ref()).into());
     }
-    let wanted = &request.specifications.volumes;
+    let desired = &request.specifications.volumes;
     let server = context.unless_interrupted(context.api.server()).await??;
     let server = match (server, &request.options.server_version) {
         (ServerKind::Agent, _) => ServerKind::Agent,
@@ -41,10 +41,10 @@ pub async fn prepare_plan(
     let (rules, rules_warning) = merge_rules(&server);
     let owned = owned(context, request).await?;
     let observing = ObserveRequest {
-        wanted,
+        desired,
         other_volumes: other_volumes(request),
         unread: unread(request, owned.as_ref(), rules),
-        known_data: known_data(wanted, owned.as_ref(), rules.names),
+        known_data: known_data(desired, owned.as_ref(), rules.names),
         lists_all_volumes: !requests.delete_data.is_empty() || !requests.replace.is_empty(),
         keeps_documents: request.keeps_documents,
         parallelism: context.parallelism,
@@ -59,7 +59,7 @@ pub async fn prepare_plan(
     let asking = ask_providers(context, request, observed, owned.as_ref());
     let unread = context.unless_interrupted(asking).await?;
     let mut plan = build_plan(PlanInputs {
-        wanted: wanted.clone(),
+        desired: desired.clone(),
         purpose: request.purpose,
         observed: &observation.observed,
         rules,
@@ -74,7 +74,7 @@ pub async fn prepare_plan(
         plan.remarks
             .extend(interrupted_step_warnings(set, &observation.observed));
         if requests.prune {
-            plan.remarks.extend(prune_warning(set, wanted));
+            plan.remarks.extend(prune_warning(set, desired));
         }
     }
     Ok(PreparedPlan {
@@ -89,7 +89,7 @@ pub async fn prepare_plan(
 /// The volumes whose registration would be another one of data that the server may know: the files or the set know
 /// its external ID, or the plugin may have data of its name.
 fn known_data(
-    wanted: &[VolumeSpec],
+    desired: &[VolumeSpec],
     owned: Option<&OwnedSet>,
     names: NameRule,
 ) -> BTreeSet<NamespacedId> {
@@ -98,7 +98,7 @@ fn known_data(
         NameRule::AsRequested => true,
         NameRule::Unique => spec.request.external_id.is_some() || is_owned(&spec.key()),
     };
-    wanted
+    desired
         .iter()
         .filter(is_known)
         .map(VolumeSpec::key)
@@ -116,11 +116,11 @@ async fn ask_providers(
     if request.options.plan.no_provider {
         return vec![];
     }
-    let wanted = &request.specifications.volumes;
-    let mut asked = required_lists(wanted, observed, owned);
+    let desired = &request.specifications.volumes;
+    let mut asked = required_lists(desired, observed, owned);
     if request.provider_check == ProviderCheck::Always {
-        asked.extend(comparable_lists(wanted, observed));
-        let snapshots = snapshot_lists(wanted, observed);
+        asked.extend(comparable_lists(desired, observed));
+        let snapshots = snapshot_lists(desired, observed);
         observed.provided_snapshots = snapshot_ids(context.api, &snapshots).await;
     }
     let (plugins, parallelism) = (&observed.plugins, context.parallelism);
@@ -129,17 +129,17 @@ async fn ask_providers(
 }
 
 /// Volumes that need not be read, because the server has them as the set noted.
-fn unread(request: &PlanRequest<'_>, owned: Option<&OwnedSet>, rules: MergeRules) -> NotedVolumes {
+fn unread(request: &PlanRequest<'_>, owned: Option<&OwnedSet>, rules: MergeRules) -> CachedVolumes {
     let (Some(set), Some(owned)) = (request.set, owned) else {
-        return NotedVolumes::new();
+        return CachedVolumes::new();
     };
     match (&request.reading, request.purpose) {
         (Reading::WhatMayHaveChanged(lists), Purpose::ByExternalId) => {
-            let wanted = &request.specifications.volumes;
-            let noted = noted_volumes(wanted, set, owned, rules, &request.options.plan);
+            let desired = &request.specifications.volumes;
+            let noted = cached_volumes(desired, set, owned, rules, &request.options.plan);
             lists.unread(&noted)
         }
-        (Reading::Everything, _) | (_, Purpose::Create | Purpose::Register) => NotedVolumes::new(),
+        (Reading::Everything, _) | (_, Purpose::Create | Purpose::Register) => CachedVolumes::new(),
     }
 }
 
@@ -216,7 +216,7 @@ fn prune_without_ledger(set: Option<&SetName>) -> Diagnostic {
 }
 
 /// The ledger may be lost or the wrong one, or files may have been emptied by mistake.
-fn prune_warning(set: &LedgerSet, wanted: &[VolumeSpec]) -> Option<Diagnostic> {
+fn prune_warning(set: &LedgerSet, desired: &[VolumeSpec]) -> Option<Diagnostic> {
     let name = set.name();
     let count = set.owned().count();
     if count == 0 {
@@ -226,7 +226,7 @@ fn prune_warning(set: &LedgerSet, wanted: &[VolumeSpec]) -> Option<Diagnostic> {
             .help(Code::SetNotFound.advice());
         return Some(warning);
     }
-    if !wanted.is_empty() {
+    if !desired.is_empty() {
         return None;
     }
     let volumes = match count {

@@ -13,7 +13,7 @@ use nomad_csi_model::{ExternalId, NamespacedId, PluginId, VolumeSummary};
 pub struct Registrations {
     /// The volumes with this data.
     pub keys: Vec<NamespacedId>,
-    /// Whether the token is known to see the volumes of every namespace.
+    /// True if the token is known to see the volumes of every namespace.
     pub is_complete: bool,
 }
 

@@ -42,12 +42,12 @@ pub struct RemovalRequest<'a> {
     pub scope: Namespace,
     /// How they are removed.
     pub removal: Removal,
-    /// Whether the removal is approved without a question.
+    /// True if the removal is approved without a question.
     pub is_approved: bool,
     /// What a person approved to cut off: allocations that lose their claims, and allocations and nodes whose tasks lose
     /// the data.
     pub cut_off: CutOffs,
-    /// Whether a volume that does not exist is a success.
+    /// True if a volume that does not exist is a success.
     pub if_exists: bool,
     /// The secrets for the plugin.
     pub secrets: Secrets,
@@ -429,7 +429,7 @@ fn report_removal(
             problems.insert(0, why);
             failures.add(FailureKind::Blocked);
         }
-        Status::Failed(why) | Status::ServerAway(why) => {
+        Status::Failed(why) | Status::ServerUnreachable(why) => {
             problems.insert(0, why);
             failures.add(FailureKind::Failed);
         }

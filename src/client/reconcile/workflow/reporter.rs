@@ -37,7 +37,7 @@ pub trait Reporter: Sync {
 /// Asks the person who runs a command.
 #[async_trait]
 pub trait ApprovalPrompt: Sync {
-    /// Whether a person can answer.
+    /// Returns whether a person can answer.
     fn is_interactive(&self) -> bool;
 
     /// Asks a question and returns the answer, which is empty at the end of input. `details` stand on

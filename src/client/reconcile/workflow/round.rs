@@ -19,7 +19,7 @@ use super::preflight::preflight_plan;
 use super::prepare::prepare_plan;
 use super::reporter::Reporter;
 use super::secret_lookup::look_up_secrets;
-use super::server_away::fold_server_away;
+use super::server_unreachable::fold_server_away;
 use super::set_lock::with_set_lock;
 use super::specifications::Specifications;
 use crate::reconcile::drift::{DriftQuery, find_drift};
@@ -47,12 +47,12 @@ pub trait RoundReporter: Reporter {
     fn blocked(&self, reasons: Vec<Diagnostic>, sources: &SourceMap);
 
     /// Reports how the changes of a plan ended. Returns the failures.
-    /// `server_away` is the problem of a server that stopped responding.
+    /// `server_unreachable` is the problem of a server that stopped responding.
     fn outcomes(
         &self,
         plan: &Plan,
         outcomes: &[Outcome],
-        server_away: Option<Diagnostic>,
+        server_unreachable: Option<Diagnostic>,
     ) -> Diagnostics;
 }
 
@@ -64,7 +64,7 @@ pub struct RoundRequest<'a> {
     pub ledger: Option<LedgerAccess>,
     /// Fields whose drift is ignored.
     pub ignore: &'a BTreeSet<String>,
-    /// Whether the providers are asked which volumes they have.
+    /// True if the providers are asked which volumes they have.
     pub asks_providers: bool,
     /// How drift is reversed; `None` if it is only reported.
     pub changes: Option<ChangeOptions>,
@@ -110,7 +110,7 @@ async fn report_drift(
     let set_name = request.specifications.set.as_ref();
     let record = AppliedRecord::read(request.ledger.as_ref(), set_name).await?;
     let query = DriftQuery {
-        wanted: &request.specifications.volumes,
+        desired: &request.specifications.volumes,
         set: record.set(),
         ignore: request.ignore,
         asks_providers: request.asks_providers,
@@ -182,8 +182,8 @@ impl Round<'_> {
             stop,
         };
         let mut outcomes = execute_plan(context, execution).await?;
-        let server_away = fold_server_away(plan, &mut outcomes);
-        let failures = reporter.outcomes(plan, &outcomes, server_away);
+        let server_unreachable = fold_server_away(plan, &mut outcomes);
+        let failures = reporter.outcomes(plan, &outcomes, server_unreachable);
         if failures.is_empty() {
             return Ok(());
         }
@@ -193,7 +193,7 @@ impl Round<'_> {
     fn report_drift_of(&self, prepared: &PreparedPlan, set: Option<&SetLedger>) {
         let specifications = self.request.specifications;
         let drift = detect_drift(&DriftInputs {
-            wanted: &specifications.volumes,
+            desired: &specifications.volumes,
             // A set that was never applied does not record that a volume never existed.
             set: set.filter(|set| set.exists()).map(SetLedger::set),
             volumes: &prepared.observation.observed.volumes,

@@ -71,9 +71,9 @@ pub struct SnapshotDeletionRequest<'a> {
     pub namespace: Namespace,
     /// The IDs of the snapshots.
     pub ids: &'a [String],
-    /// Whether a snapshot that does not exist is a success.
+    /// True if a snapshot that does not exist is a success.
     pub if_exists: bool,
-    /// Whether the deletion is approved without a question.
+    /// True if the deletion is approved without a question.
     pub is_approved: bool,
     /// The secrets for the plugin.
     pub secrets: &'a Secrets,

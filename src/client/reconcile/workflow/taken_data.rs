@@ -36,7 +36,7 @@ use nomad_csi_plan::{
 /// What a token needs to see who has data.
 const SEE_ALL: &str = "use a token with `namespace \"*\" { capabilities = [\"csi-list-volume\", \"read-job\"] }` and without a rule that denies it";
 
-/// Whether the token is known to list the volumes of every namespace.
+/// Returns whether the token is known to list the volumes of every namespace.
 pub(super) async fn sees_every_volume(api: &dyn ClusterApi) -> Result<bool, WorkflowError> {
     Ok(sight(api).await?.volumes)
 }
@@ -401,7 +401,7 @@ struct UnregisteredWriter {
     volume: NamespacedId,
     claim: ClaimingAlloc,
     why: String,
-    /// Whether it may write; otherwise its node is gone, and only a person knows.
+    /// True if it may write; otherwise its node is gone, and only a person knows.
     is_possible: bool,
 }
 
@@ -437,14 +437,14 @@ impl UnregisteredWriter {
         Ok(users.into_iter().filter_map(writer).collect())
     }
 
-    /// Whether a creation may be answered with the data of this allocation: the plugin knows its volume by a name, which
+    /// Returns whether a creation may be answered with the data of this allocation: the plugin knows its volume by a name, which
     /// most often is the ID.
     fn may_have(&self, request: &UnresolvedRequest) -> bool {
         let id = self.volume.id.as_str();
         id == request.provider_name() || id == request.id.as_str()
     }
 
-    /// Whether it may write, or may have the data as long as no person says that it does not.
+    /// Returns whether it may write, or may have the data as long as no person says that it does not.
     fn is_open(&self, cut_off: &CutOffs) -> bool {
         self.is_possible || !cut_off.allow(self.claim.id.as_str())
     }

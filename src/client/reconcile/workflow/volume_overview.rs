@@ -21,7 +21,7 @@ pub struct VolumeOverview {
     pub warnings: Vec<Diagnostic>,
 }
 
-/// What is not known may be the writer that keeps the volume from being free.
+/// Returns what is not known may be the writer that keeps the volume from being free.
 fn warnings(reading: &FactReading) -> Vec<Diagnostic> {
     let mut warnings = reading.unread_providers();
     if !reading.unread_users.is_empty() {

@@ -11,7 +11,6 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::super::{AllocRunnerDeps, AllocRunners};
-use crate::call_lanes::CallLanes;
 use crate::fakes::{FakeConnector, FakeObserver, FakePlugin};
 use crate::plugin_tasks::{PluginHost, PluginHostDeps};
 use crate::registry::Registry;
@@ -19,7 +18,8 @@ use crate::task_run::{
     DriverConfig, LogFile, LogSlice, MockScript, RunDriver, RunEnd, RunError, RunRequest, RunStart,
     RunStatus,
 };
-use crate::volume_files::{Durability, Place, VolumeRecord, record_source};
+use crate::volume_call_locks::VolumeCallLocks;
+use crate::volume_files::{Durability, Place, VolumeFile, record_source};
 use nomad_csi_model::{
     AllocId, AllocReport, HostVolume, Job, JobType, JobVolume, JobVolumeKind, Lifecycle,
     LifecycleHook, MountConfig, MountRoot, NamespacedId, PropagationMode, RemoteVolume,
@@ -507,7 +507,7 @@ impl Node {
             return;
         }
         std::fs::create_dir_all(self.data.path().join("mounts")).unwrap();
-        let record = VolumeRecord {
+        let record = VolumeFile {
             volume: RemoteVolume {
                 plugin_id: "fake".into(),
                 external_id: alias.into(),
@@ -569,7 +569,7 @@ impl Node {
 }
 
 fn new_registry() -> Arc<Registry> {
-    Arc::new(Registry::new(CallLanes::new("session".into())))
+    Arc::new(Registry::new(VolumeCallLocks::new("session".into())))
 }
 
 impl Drop for Node {

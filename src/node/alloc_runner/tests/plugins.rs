@@ -280,7 +280,7 @@ async fn events_are_sent_when_the_health_changes() {
     assert_eq!(node.driver.started(), ["plugin"]);
 }
 
-/// The end of a process is reported, and its next run is another process for the lanes.
+/// The end of a process is reported, and its next run is another process for the call locks.
 #[tokio::test(start_paused = true)]
 async fn a_plugin_whose_process_ends_is_unhealthy_until_the_next_one_answers() {
     let node = Node::new();
@@ -348,9 +348,9 @@ async fn a_plugin_that_survived_its_agent_is_used_only_if_no_call_can_run_in_it(
     }
 }
 
-/// The lanes learn that the process of a runner that panicked is gone.
+/// The call locks learn that the process of a runner that panicked is gone.
 #[tokio::test(start_paused = true)]
-async fn a_plugin_whose_runner_panics_is_another_process_for_the_lanes() {
+async fn a_plugin_whose_runner_panics_is_another_process_for_the_call_locks() {
     let node = Node::new();
     node.control.assign(plugin_alloc());
     node.observer.until("healthy").await;

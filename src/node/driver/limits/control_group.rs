@@ -58,7 +58,7 @@ impl ControlGroup {
         }
     }
 
-    /// Whether it limits the number of processes.
+    /// Returns whether it limits the number of processes.
     pub(in crate::driver) fn limits_processes(&self) -> bool {
         self.settings.iter().any(|it| it.file == "pids.max")
     }
@@ -178,7 +178,7 @@ struct Refused {
     is_gone: bool,
 }
 
-/// Whether a group does not exist any more.
+/// Returns whether a group does not exist any more.
 fn is_gone(error: &io::Error) -> bool {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
     inner.map_or_else(

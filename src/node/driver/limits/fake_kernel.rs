@@ -17,7 +17,7 @@ struct Refusal {
     name: String,
     error: Errno,
     times: u32,
-    /// Whether the group of the file is removed as well.
+    /// True if the group of the file is removed as well.
     removes: bool,
 }
 

@@ -80,7 +80,7 @@ pub(super) struct Setting {
     /// The file of the group.
     pub(super) file: String,
     pub(super) value: String,
-    /// Whether the kernel may have no such file.
+    /// True if the kernel may have no such file.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) is_optional: bool,
 }

@@ -11,7 +11,7 @@ use super::plan::MAX_PROCESSES;
 const RESERVED: u64 = 300;
 const FILE: &str = "/proc/sys/kernel/pid_max";
 
-/// Whether each PID namespace of this kernel has a limit of its own.
+/// Returns whether each PID namespace of this kernel has a limit of its own.
 pub(in crate::driver) fn process_numbers_are_own() -> bool {
     has_own_numbers(&rustix::system::uname().release().to_string_lossy())
 }

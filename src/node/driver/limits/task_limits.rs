@@ -49,7 +49,7 @@ struct Surroundings<'a> {
     /// The content of `/proc/self/cgroup`.
     membership: &'a str,
     pid: u32,
-    /// Whether a PID namespace can limit the number of its processes.
+    /// True if a PID namespace can limit the number of its processes.
     limits_process_numbers: bool,
 }
 

@@ -91,7 +91,7 @@ impl NoOwners {
     }
 }
 
-/// Whether a user namespace has one user: that of an agent without root, whose tasks are not root of the host.
+/// Returns whether a user namespace has one user: that of an agent without root, whose tasks are not root of the host.
 fn has_one_user(map: &str) -> bool {
     map.split_whitespace().nth(2) == Some("1")
 }

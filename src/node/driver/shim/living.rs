@@ -71,7 +71,7 @@ pub(super) fn living_shim_of(run: &RunFiles) -> io::Result<Option<ProcessId>> {
     Ok(None)
 }
 
-/// Whether the files of a run name no shim that lives, and no end. One that was found and ends meanwhile is known. A file
+/// Returns whether the files of a run name no shim that lives, and no end. One that was found and ends in the meantime is known. A file
 /// that cannot be read is not missing: who waits for the run says so.
 fn is_unknown(run: &RunFiles, found: &ProcessId) -> io::Result<bool> {
     match run.read_state() {
@@ -114,7 +114,7 @@ fn shim_at(pid: i32, own: u32) -> io::Result<Option<LivingShim>> {
     if !is_shim_of(own, &String::from_utf8_lossy(&status)) {
         return Ok(None);
     }
-    // The command line of a process that waits for its memory cannot be read meanwhile, so it comes second.
+    // The command line of a process that waits for its memory cannot be read in the meantime, so it comes second.
     let Some(line) = read_of_process(pid, "cmdline")? else {
         return Ok(None);
     };
@@ -138,7 +138,7 @@ fn run_in(line: &[u8]) -> Option<PathBuf> {
     }
 }
 
-/// Whether a process with this `/proc/PID/status` belongs to this user and is PID 1 of a namespace, as a shim is. A process
+/// Returns whether a process with this `/proc/PID/status` belongs to this user and is PID 1 of a namespace, as a shim is. A process
 /// of a task cannot be.
 fn is_shim_of(own: u32, status: &str) -> bool {
     let field = |name: &str| {
@@ -215,13 +215,13 @@ const PARTS_OF_RUN: usize = 6;
 /// Returns the path of a run below a directory that exists. `view` is the root of the mount namespace in which the run is
 /// named.
 fn path_below(view: &Path, run: &Path, directory: &Path) -> io::Result<Option<PathBuf>> {
-    let wanted = std::fs::metadata(directory)?;
+    let desired = std::fs::metadata(directory)?;
     let same = run.ancestors().find(|ancestor| {
         let Ok(ancestor) = ancestor.strip_prefix("/") else {
             return false;
         };
         let found = std::fs::metadata(view.join(ancestor));
-        found.is_ok_and(|found| (found.dev(), found.ino()) == (wanted.dev(), wanted.ino()))
+        found.is_ok_and(|found| (found.dev(), found.ino()) == (desired.dev(), desired.ino()))
     });
     let rest = same.and_then(|same| run.strip_prefix(same).ok());
     Ok(rest.map(|rest| directory.join(rest)))

@@ -124,7 +124,7 @@ impl TaskExit {
     }
 }
 
-/// Whether a process is PID 1 of a namespace that is not the host's: it sees itself as PID 1, and the host does not.
+/// Returns whether a process is PID 1 of a namespace that is not the host's: it sees itself as PID 1, and the host does not.
 fn is_own_namespace(seen_by_itself: Pid, seen_by_host: i32) -> bool {
     seen_by_itself.is_init() && seen_by_host != Pid::INIT.as_raw_nonzero().get()
 }

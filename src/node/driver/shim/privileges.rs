@@ -28,7 +28,7 @@ const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::SYS_CHROOT)
     .union(CapabilitySet::SETFCAP);
 
-/// Whether this process may create namespaces without being root of one of its own.
+/// Returns whether this process may create namespaces without being root of one of its own.
 pub fn may_create_namespaces() -> bool {
     capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN))
 }

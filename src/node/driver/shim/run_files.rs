@@ -161,7 +161,7 @@ impl RunFiles {
         File::open(&self.directory)?.sync_all()
     }
 
-    /// Writes the state of a run whose files do not name its shim, which lives, unless the shim does meanwhile.
+    /// Writes the state of a run whose files do not name its shim, which lives, unless the shim does in the meantime.
     pub(super) fn recover(&self, shim: ProcessId) -> io::Result<()> {
         private::create_directory(&self.directory)?;
         let state = RunState::Starting { shim };
@@ -182,7 +182,7 @@ impl RunFiles {
         }
     }
 
-    /// Whether the request is there.
+    /// Returns whether the request is there.
     pub(super) fn is_requested(&self) -> io::Result<bool> {
         self.path("spec.json").try_exists()
     }
@@ -278,7 +278,7 @@ fn versioned<T: Serialize>(content: &T) -> serde_json::Result<Vec<u8>> {
     serde_json::to_vec(&Versioned { version, content })
 }
 
-/// Whether the disk, or the user's part of it, has no space left.
+/// Returns whether the disk, or the user's part of it, has no space left.
 fn is_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -286,7 +286,7 @@ fn is_full(error: &io::Error) -> bool {
     )
 }
 
-/// Whether a power failure has taken the content of a file that was not synced: nothing is left, or zeros.
+/// Returns whether a power failure has taken the content of a file that was not synced: nothing is left, or zeros.
 fn is_blank(text: &[u8]) -> bool {
     text.iter().all(|byte| *byte == 0)
 }

@@ -47,7 +47,7 @@ pub(super) struct RunSpec {
     /// What the task may use, if the agent can limit it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) control_group: Option<ControlGroup>,
-    /// Whether the PID namespace limits the number of processes, because no control group does.
+    /// True if the PID namespace limits the number of processes, because no control group does.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) limits_process_numbers: bool,
 }

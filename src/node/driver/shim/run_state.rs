@@ -70,7 +70,7 @@ impl RunState {
         }
     }
 
-    /// Whether the state never changes again.
+    /// Returns whether the state never changes again.
     pub(super) fn is_final(&self) -> bool {
         self.shim().is_none()
     }
@@ -125,7 +125,7 @@ pub(super) fn wait_step(state: &RunState, boot_id: &str) -> WaitStep {
 }
 
 /// Returns the final state that an agent writes for a run whose shim is gone. The agent holds the lock of the run
-/// and has read the state again, because the shim may have written its last word meanwhile: then there is none.
+/// and has read the state again, because the shim may have written its last word in the meantime: then there is none.
 pub(super) fn settled(state: &RunState, boot_id: &str) -> Option<RunState> {
     let shim = state.shim()?;
     let reason = if shim.boot_id == boot_id {

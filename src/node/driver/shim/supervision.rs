@@ -81,12 +81,12 @@ impl Supervision {
         }
     }
 
-    /// Whether no process is left.
+    /// Returns whether no process is left.
     pub(super) fn is_empty(&self) -> bool {
         self.is_empty
     }
 
-    /// Whether the stage has not reported yet.
+    /// Returns whether the stage has not reported yet.
     pub(super) fn awaits_report(&self) -> bool {
         self.report.is_none()
     }

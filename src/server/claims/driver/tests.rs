@@ -114,8 +114,8 @@ async fn a_node_is_swept_when_no_step_runs_there() {
     change(&mut state, EventKind::NodeReturned { node: node.clone() });
     let remote = state.remote_volume(&volume(7)).unwrap();
     let step = |node: &NodeId| {
-        let lane = Some(Lane::Node(node.clone()));
-        Running::Step(remote.clone(), lane, Step::NodeStage(node.clone()))
+        let call_lock = Some(CallLock::Node(node.clone()));
+        Running::Step(remote.clone(), call_lock, Step::NodeStage(node.clone()))
     };
     let id = |work: &mut Work| {
         work.tasks

@@ -88,7 +88,7 @@ impl Story {
         }
     }
 
-    /// What follows the step if `task-1` did it.
+    /// Returns what follows the step if `task-1` did it.
     fn after(&mut self, step: &Step, has_place: bool) -> Option<Step> {
         let started = self.start(step);
         let event = Self::done(step, started);

@@ -25,7 +25,7 @@ async fn next(stream: &mut BodyDataStream) -> Vec<EventBatchDocument> {
 }
 
 /// Topic, type and key of the next events; heartbeats are skipped.
-async fn heard(stream: &mut BodyDataStream, count: usize) -> Vec<String> {
+async fn received(stream: &mut BodyDataStream, count: usize) -> Vec<String> {
     let mut found = vec![];
     while found.len() < count {
         for batch in next(stream).await {
@@ -54,7 +54,7 @@ async fn a_subscriber_hears_of_changes_in_order() {
         .unwrap();
     agent.observe(false).await;
     assert_eq!(
-        heard(&mut all, 2).await,
+        received(&mut all, 2).await,
         [
             "CSIVolume CSIVolumeRegistered db",
             "CSIPlugin NodeRegistration fake"
@@ -71,7 +71,7 @@ async fn a_subscriber_hears_of_changes_in_order() {
     )
     .await;
     assert_eq!(
-        heard(&mut some, 1).await,
+        received(&mut some, 1).await,
         ["CSIPlugin NodeRegistration fake"]
     );
     agent.services.drain(Duration::ZERO).await;
@@ -106,7 +106,7 @@ async fn a_reader_that_falls_behind_is_cut_off_with_words() {
     let (_, mut stream) = open(&agent, &format!("?index={from}")).await;
     next(&mut stream).await;
     agent.observe(false).await;
-    assert_eq!(heard(&mut stream, 1).await.len(), 1);
+    assert_eq!(received(&mut stream, 1).await.len(), 1);
     for healthy in [true, false, true] {
         agent.observe(healthy).await;
     }

@@ -5,7 +5,7 @@ use std::future::pending;
 use async_trait::async_trait;
 
 use super::*;
-use crate::http::{Connection, OperatorAccess, Peer, Places};
+use crate::http::{Connection, ConnectionSlots, OperatorAccess, Peer};
 use nomad_csi_claims::state::samples::jobs::{
     alloc_placed, alloc_reported, job_key, job_registered,
 };
@@ -73,7 +73,7 @@ fn get(line: &str) -> Request<Body> {
 async fn a_follower_has_the_place_of_a_stream() {
     let (_agent, services) = services(true).await;
     let router = router(services, HttpSettings::default(), OperatorAccess::default());
-    let places = Places::new(1, 1, 1);
+    let places = ConnectionSlots::new(1, 1, 1);
     let open = async |line: String| {
         let mut request = get(&line);
         let connection = Connection::new(Peer::Operator, places.enter().await.unwrap());

@@ -304,13 +304,13 @@ async fn a_dispatched_job_has_the_values_of_its_request() {
     let jobs = &agent.services.jobs;
     let written = jobs.register(import(), None).await.unwrap();
     assert_eq!(written.evaluation, None);
-    let wanted = DispatchRequest {
+    let desired = DispatchRequest {
         payload: Payload::new(b"hunter3".to_vec()),
         priority: 77,
         id_prefix: "pre".to_owned(),
         ..request(&[("set", "a"), ("color", "blue"), ("size", "request")])
     };
-    let done = jobs.dispatch(&job_key("import"), &wanted).await.unwrap();
+    let done = jobs.dispatch(&job_key("import"), &desired).await.unwrap();
     let prefix = format!("import/dispatch-pre-{MIDNIGHT}-");
     assert!(done.id.as_str().starts_with(&prefix), "{}", done.id);
     evaluated(&agent, done.evaluation.as_ref().unwrap()).await;
@@ -347,11 +347,11 @@ async fn a_repeated_dispatch_runs_once_for_its_token() {
     let jobs = &agent.services.jobs;
     jobs.register(import(), None).await.unwrap();
     let key = job_key("import");
-    let wanted = DispatchRequest {
+    let desired = DispatchRequest {
         idempotency_token: "t1".to_owned(),
         ..request(&[("set", "a")])
     };
-    let (one, two) = tokio::join!(jobs.dispatch(&key, &wanted), jobs.dispatch(&key, &wanted));
+    let (one, two) = tokio::join!(jobs.dispatch(&key, &desired), jobs.dispatch(&key, &desired));
     let (one, two): (JobDispatched, JobDispatched) = (one.unwrap(), two.unwrap());
     assert_eq!(one.id, two.id);
     assert_eq!(
@@ -363,12 +363,12 @@ async fn a_repeated_dispatch_runs_once_for_its_token() {
     );
     let agent = agent.restart(VolumeLimits::default()).await.unwrap();
     let jobs = &agent.services.jobs;
-    let again = jobs.dispatch(&key, &wanted).await.unwrap();
+    let again = jobs.dispatch(&key, &desired).await.unwrap();
     assert_eq!((again.id, again.evaluation), (one.id, None));
     for token in ["t2", "", ""] {
         let other = DispatchRequest {
             idempotency_token: token.to_owned(),
-            ..wanted.clone()
+            ..desired.clone()
         };
         // The ID of a job has its second, and the first characters of an ID that is the same in tests.
         agent.clock.advance(Duration::from_secs(1));
@@ -402,7 +402,7 @@ async fn a_request_that_the_job_does_not_take_runs_nothing() {
         payload: Payload::new(vec![0; count]),
         ..set()
     };
-    for (id, wanted, expected) in [
+    for (id, desired, expected) in [
         (
             "import",
             request(&[]),
@@ -448,7 +448,7 @@ async fn a_request_that_the_job_does_not_take_runs_nothing() {
         ),
         ("nosuch", set(), "parameterized job not found"),
     ] {
-        let refused = jobs.dispatch(&job_key(id), &wanted).await.unwrap_err();
+        let refused = jobs.dispatch(&job_key(id), &desired).await.unwrap_err();
         assert_eq!(refused.text(), expected, "{id}");
     }
     let spaced = DispatchRequest {

@@ -22,7 +22,7 @@ fn expanding(node_expansion_required: bool) -> PluginSettings {
     }
 }
 
-fn wanted(min: u64, max: u64) -> VolumeRequest {
+fn desired(min: u64, max: u64) -> VolumeRequest {
     VolumeRequest {
         capacity: sized(min, max),
         ..FakeAgent::request("db")
@@ -31,7 +31,7 @@ fn wanted(min: u64, max: u64) -> VolumeRequest {
 
 async fn with_volume(settings: PluginSettings) -> FakeAgent {
     let agent = FakeAgent::start(settings).await.unwrap();
-    agent.create(wanted(10, 0)).await.unwrap();
+    agent.create(desired(10, 0)).await.unwrap();
     agent
 }
 
@@ -57,18 +57,18 @@ impl FakeAgent {
 async fn a_volume_is_expanded_and_node_expansion_is_pending() {
     for pending in [false, true] {
         let agent = with_volume(expanding(pending)).await;
-        let result = agent.create(wanted(20, 0)).await.unwrap();
+        let result = agent.create(desired(20, 0)).await.unwrap();
         let shown = result.volumes[0].volume();
         assert_eq!(shown.capacity.get(), 20);
         assert_eq!(shown.requested_capacity, sized(20, 0));
         assert_eq!(result.volumes[0].record.node_expansion_pending, pending);
         assert_eq!(result.warnings.len(), usize::from(pending), "{result:?}");
         assert_eq!(agent.size(), (20, 20, false, pending));
-        let result = agent.register(wanted(30, 40)).await.unwrap();
+        let result = agent.register(desired(30, 40)).await.unwrap();
         assert_eq!(result.volumes[0].volume().capacity.get(), 30);
         assert_eq!(agent.size(), (30, 30, false, pending));
         assert_eq!(agent.expansions(), 2);
-        agent.register(wanted(30, 50)).await.unwrap();
+        agent.register(desired(30, 50)).await.unwrap();
         assert_eq!(agent.expansions(), 2, "the volume is already large enough");
         let agent = agent.restart(VolumeLimits::default()).await.unwrap();
         assert_eq!(agent.size(), (30, 30, false, pending));
@@ -80,7 +80,7 @@ async fn a_volume_is_expanded_and_node_expansion_is_pending() {
 async fn a_volume_that_cannot_be_expanded_is_unchanged() {
     let agent = with_volume(expanding(false)).await;
     let before = agent.record("db");
-    let refused = agent.register(wanted(2000, 0)).await.unwrap_err();
+    let refused = agent.register(desired(2000, 0)).await.unwrap_err();
     assert_eq!(
         refused.text(),
         "unable to update volume: unable to expand volume: controller expand volume: \
@@ -92,13 +92,13 @@ async fn a_volume_that_cannot_be_expanded_is_unchanged() {
     let (now, before) = (agent.record("db").unwrap(), before.unwrap());
     assert_eq!(now.definition, before.definition);
     assert!(
-        text(agent.create(wanted(2000, 0)).await).starts_with(
+        text(agent.create(desired(2000, 0)).await).starts_with(
             "1 error occurred:\n\t* unable to expand volume: controller expand volume: "
         )
     );
     let agent = with_volume(PluginSettings::default()).await;
     assert_eq!(
-        text(agent.register(wanted(20, 0)).await),
+        text(agent.register(desired(20, 0)).await),
         "unable to update volume: expand is not implemented by this controller plugin"
     );
     assert_eq!(agent.expansions(), 0);
@@ -108,11 +108,11 @@ async fn a_volume_that_cannot_be_expanded_is_unchanged() {
 #[tokio::test(start_paused = true)]
 async fn a_refused_request_expands_nothing() {
     let agent = with_volume(expanding(false)).await;
-    let mut renamed = wanted(20, 0);
+    let mut renamed = desired(20, 0);
     renamed.name = Some("other".into());
     assert!(text(agent.register(renamed).await).contains("volume name cannot be updated"));
     let other = FakeAgent::request("unregistered");
-    let both = vec![wanted(20, 0).into(), other.into()];
+    let both = vec![desired(20, 0).into(), other.into()];
     let refused = agent.volumes.register(both).await;
     assert!(text(refused).contains("unregistered"));
     assert_eq!(
@@ -139,7 +139,7 @@ async fn every_fault_of_an_expansion_is_resolved_by_the_next_request() {
             agent
                 .backend
                 .inject_faults(Rpc::ControllerExpandVolume, [fault]);
-            let failed = agent.register(wanted(20, 0)).await.unwrap_err();
+            let failed = agent.register(desired(20, 0)).await.unwrap_err();
             let code = failed.code_and_status().0.as_str();
             assert_eq!(code == "volume/pending", open, "{fault:?}: {failed:?}");
             assert_eq!(
@@ -153,7 +153,7 @@ async fn every_fault_of_an_expansion_is_resolved_by_the_next_request() {
                 true => agent.restart(VolumeLimits::default()).await.unwrap(),
                 false => agent,
             };
-            agent.register(wanted(20, 0)).await.unwrap();
+            agent.register(desired(20, 0)).await.unwrap();
             assert_eq!(agent.size(), (20, 20, false, true), "{fault:?}");
         }
     }
@@ -167,15 +167,15 @@ async fn a_pending_expansion_is_settled_by_any_update() {
     agent
         .backend
         .inject_faults(Rpc::ControllerExpandVolume, open);
-    agent.register(wanted(20, 0)).await.unwrap_err();
+    agent.register(desired(20, 0)).await.unwrap_err();
     agent.backend.restart();
     assert_eq!(agent.size(), (10, 20, true, false));
-    agent.register(wanted(10, 0)).await.unwrap();
+    agent.register(desired(10, 0)).await.unwrap();
     assert_eq!(agent.size(), (20, 20, false, false));
     agent
         .backend
         .inject_faults(Rpc::ControllerExpandVolume, open);
-    agent.register(wanted(30, 0)).await.unwrap_err();
+    agent.register(desired(30, 0)).await.unwrap_err();
     agent.backend.restart();
     agent.delete("db").await.unwrap();
     assert_eq!(agent.external_volumes(), Vec::<String>::new());
@@ -188,10 +188,10 @@ async fn a_pending_expansion_that_is_refused_is_abandoned() {
     agent
         .backend
         .inject_faults(Rpc::ControllerExpandVolume, [Fault::Crash]);
-    agent.register(wanted(2000, 0)).await.unwrap_err();
+    agent.register(desired(2000, 0)).await.unwrap_err();
     agent.backend.restart();
     assert!(agent.size().2);
-    agent.register(wanted(2000, 0)).await.unwrap_err();
+    agent.register(desired(2000, 0)).await.unwrap_err();
     assert_eq!(agent.size(), (10, 10, false, false));
 }
 
@@ -203,32 +203,32 @@ async fn a_pending_expansion_is_settled_before_another_size_is_requested() {
     agent
         .backend
         .inject_faults(Rpc::ControllerExpandVolume, lost);
-    agent.register(wanted(20, 0)).await.unwrap_err();
+    agent.register(desired(20, 0)).await.unwrap_err();
     agent.backend.restart();
     for _ in 0..2 {
-        let refused = agent.register(wanted(2000, 0)).await.unwrap_err();
+        let refused = agent.register(desired(2000, 0)).await.unwrap_err();
         assert_eq!(refused.code_and_status().0.as_str(), "plugin/capacity");
         assert_eq!(agent.size(), (20, 20, false, false));
     }
     agent
         .backend
         .inject_faults(Rpc::ControllerExpandVolume, lost);
-    agent.register(wanted(30, 0)).await.unwrap_err();
+    agent.register(desired(30, 0)).await.unwrap_err();
     agent.backend.restart();
     let unavailable = [Fault::Fail(StatusCode::Internal)];
     agent
         .backend
         .inject_faults(Rpc::ControllerExpandVolume, unavailable);
-    agent.register(wanted(40, 0)).await.unwrap_err();
+    agent.register(desired(40, 0)).await.unwrap_err();
     assert_eq!(agent.size(), (20, 30, true, false));
-    agent.register(wanted(40, 0)).await.unwrap();
+    agent.register(desired(40, 0)).await.unwrap();
     assert_eq!(agent.size(), (40, 40, false, false));
     agent
         .backend
         .inject_faults(Rpc::ControllerExpandVolume, [Fault::Crash]);
-    agent.register(wanted(2000, 0)).await.unwrap_err();
+    agent.register(desired(2000, 0)).await.unwrap_err();
     agent.backend.restart();
-    agent.register(wanted(50, 0)).await.unwrap();
+    agent.register(desired(50, 0)).await.unwrap();
     assert_eq!(
         agent.size(),
         (50, 50, false, false),
@@ -244,7 +244,7 @@ async fn an_update_is_stored_while_an_expansion_is_pending() {
     agent
         .backend
         .inject_faults(Rpc::ControllerExpandVolume, lost);
-    agent.register(wanted(20, 0)).await.unwrap_err();
+    agent.register(desired(20, 0)).await.unwrap_err();
     agent.backend.restart();
     let failing = || {
         agent.backend.inject_faults(
@@ -254,7 +254,7 @@ async fn an_update_is_stored_while_an_expansion_is_pending() {
     };
     let with_token = |token| VolumeRequest {
         secrets: Some(Secrets::from_iter([("token", token)])),
-        ..wanted(10, 0)
+        ..desired(10, 0)
     };
     failing();
     let registered = agent.register(with_token("first")).await.unwrap();
@@ -298,12 +298,12 @@ async fn a_journal_failure_at_any_write_of_an_expansion_loses_nothing() {
             agent.journal.fail_next([fault]);
             agent.backend.release();
         };
-        let (failed, ()) = tokio::join!(agent.register(wanted(20, 0)), fail);
+        let (failed, ()) = tokio::join!(agent.register(desired(20, 0)), fail);
         let failed = failed.unwrap_err();
         assert_eq!(failed.code_and_status().0.as_str(), "journal/unavailable");
         let agent = agent.restart(VolumeLimits::default()).await.unwrap();
         agent.backend.inject_faults(Rpc::ControllerExpandVolume, []);
-        let again = agent.register(wanted(20, 0));
+        let again = agent.register(desired(20, 0));
         let release = async {
             if !after_the_call {
                 agent.backend.wait_for_calls(before + 3).await;
@@ -320,8 +320,8 @@ async fn a_journal_failure_at_any_write_of_an_expansion_loses_nothing() {
 #[tokio::test(start_paused = true)]
 async fn an_agent_killed_after_any_record_of_an_expansion_continues() {
     let agent = with_volume(expanding(true)).await;
-    agent.create(wanted(20, 0)).await.unwrap();
-    agent.register(wanted(30, 0)).await.unwrap();
+    agent.create(desired(20, 0)).await.unwrap();
+    agent.register(desired(30, 0)).await.unwrap();
     let run = agent.journal.replay().events;
     let is_begun = |event: &Event| matches!(event.kind, EventKind::VolumeCreated { .. });
     let begin = run.iter().position(is_begun).unwrap() + 1;
@@ -350,7 +350,7 @@ async fn an_agent_killed_after_any_record_of_an_expansion_continues() {
             expected.record(&key),
             "{length} records"
         );
-        next.register(wanted(30, 0)).await.unwrap();
+        next.register(desired(30, 0)).await.unwrap();
         assert_eq!(next.size(), (30, 30, false, true), "{length} records");
         let record = next.record("db").unwrap();
         assert_eq!(record.definition.capacity, sized(30, 0), "{length} records");

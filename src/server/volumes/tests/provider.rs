@@ -277,20 +277,20 @@ async fn snapshot_calls_send_the_right_secrets() {
     let mut request = FakeAgent::request("db");
     request.secrets = Some(Secrets::from_iter([("a", "1"), ("b", "1")]));
     agent.create(request).await.unwrap();
-    let wanted = Secrets::from_iter([("a", "1"), ("b", "2")]);
+    let desired = Secrets::from_iter([("a", "1"), ("b", "2")]);
     agent
         .backend
-        .update_settings(|settings| settings.secrets = wanted.clone());
+        .update_settings(|settings| settings.secrets = desired.clone());
     let cut = agent.create_snapshot(SnapshotRequest {
         secrets: Secrets::from_iter([("b", "2")]),
         ..snapshot_of("db", "one")
     });
     cut.await.unwrap();
-    assert_eq!(agent.snapshots(wanted.clone()).await.len(), 1);
+    assert_eq!(agent.snapshots(desired.clone()).await.len(), 1);
     let (plugin, id) = (FakeAgent::PLUGIN.into(), SnapshotId::new("snap-1"));
     agent
         .volumes
-        .delete_snapshot(plugin, id, wanted)
+        .delete_snapshot(plugin, id, desired)
         .await
         .unwrap();
 }

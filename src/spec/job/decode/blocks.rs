@@ -1,12 +1,12 @@
 //! Decodes the blocks that several parts of a job have: `restart`, `reschedule` and `update`.
 
-use super::fields::{Fields, Reader};
+use super::fields::{FieldReader, Fields};
 use super::values::WordSet;
 use crate::job::schema;
 use nomad_csi_model::diagnostic::Code;
 use nomad_csi_model::{DelayFunction, JobType, ReschedulePolicy, RestartMode, RestartPolicy};
 
-impl<'t, 'a> Reader<'_> {
+impl<'t, 'a> FieldReader<'_> {
     /// Decodes a restart policy. What the block does not set is that of `base`.
     pub(super) fn restart(
         &mut self,

@@ -5,12 +5,12 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Number, Value as Json};
 
-use super::fields::{Fields, Reader};
+use super::fields::{FieldReader, Fields};
 use crate::{Entry, Node, Object, Scalar, ScalarKind, Value};
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
 use nomad_csi_model::{TaskConfig, TaskEnvironment};
 
-impl<'t, 'a> Reader<'_> {
+impl<'t, 'a> FieldReader<'_> {
     /// Decodes the `config` block. Objects become lists of objects, as in Nomad: a driver cannot
     /// tell a block from a list with one object.
     pub(super) fn config(&mut self, fields: &Fields<'t, 'a>) -> TaskConfig {

@@ -1,6 +1,6 @@
 //! Decodes constraints: an operator with its operands, or a key that stands for an operator.
 
-use super::fields::{Fields, Reader};
+use super::fields::{FieldReader, Fields};
 use crate::job::schema;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, closest_match};
 use nomad_csi_model::{Constraint, ConstraintOperator};
@@ -22,7 +22,7 @@ const FLAGS: [(&str, ConstraintOperator); 3] = [
     ("is_not_set", ConstraintOperator::IsNotSet),
 ];
 
-impl<'t, 'a> Reader<'_> {
+impl<'t, 'a> FieldReader<'_> {
     /// Decodes all constraints of a job, a group or a task.
     pub(super) fn constraints(&mut self, fields: &Fields<'t, 'a>) -> Vec<Constraint> {
         let mut found = vec![];

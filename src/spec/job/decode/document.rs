@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::fields::{Fields, Named, Reader};
+use super::fields::{FieldReader, Fields, Named};
 use super::group::OfJob;
 use super::values::WordSet;
 use crate::job::file::{JobFile, ParsedJob};
@@ -26,7 +26,7 @@ pub(in crate::job) fn decode(
         return Some(JobFile::Api(span));
     }
     let start = SourceMap::span(source, 0..0);
-    let mut reader = Reader {
+    let mut reader = FieldReader {
         text,
         syntax: tree.syntax,
         diagnostics,
@@ -54,7 +54,7 @@ fn api_key(tree: &JobText<'_>) -> Option<Span> {
         .map(|key| key.span)
 }
 
-impl<'t, 'a> Reader<'_> {
+impl<'t, 'a> FieldReader<'_> {
     fn file(
         &mut self,
         documents: &'t [Object<'a>],

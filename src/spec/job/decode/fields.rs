@@ -9,7 +9,7 @@ use nomad_csi_model::PartEffect;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, Span, closest_match};
 
 /// Decodes the values of one job.
-pub(super) struct Reader<'d> {
+pub(super) struct FieldReader<'d> {
     pub(super) text: &'d str,
     pub(super) syntax: Syntax,
     pub(super) diagnostics: &'d mut Diagnostics,
@@ -43,7 +43,7 @@ impl<'t, 'a> Fields<'t, 'a> {
     }
 }
 
-impl<'t, 'a> Reader<'_> {
+impl<'t, 'a> FieldReader<'_> {
     pub(super) fn error(
         &mut self,
         code: Code,

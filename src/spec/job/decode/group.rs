@@ -1,6 +1,6 @@
 //! Decodes task groups.
 
-use super::fields::{Fields, Named, Reader};
+use super::fields::{FieldReader, Fields, Named};
 use crate::job::place::JobPlace;
 use crate::job::schema;
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
@@ -15,7 +15,7 @@ pub(super) struct OfJob {
     pub(super) reschedule: Option<ReschedulePolicy>,
 }
 
-impl<'t, 'a> Reader<'_> {
+impl<'t, 'a> FieldReader<'_> {
     /// Decodes a group.
     pub(super) fn group(
         &mut self,

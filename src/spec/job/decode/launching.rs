@@ -1,12 +1,12 @@
 //! Decodes when a job starts by itself, and what a request to run it gives.
 
-use super::fields::{Fields, Reader};
+use super::fields::{FieldReader, Fields};
 use super::values::WordSet;
 use crate::job::schema;
 use nomad_csi_model::diagnostic::Code;
 use nomad_csi_model::{Parameterized, PayloadRule, Periodic};
 
-impl<'t, 'a> Reader<'_> {
+impl<'t, 'a> FieldReader<'_> {
     /// Decodes the `periodic` block of a job.
     pub(super) fn periodic(&mut self, fields: &Fields<'t, 'a>) -> Option<Periodic> {
         let entry = self.single(fields, "periodic")?;

@@ -1,6 +1,6 @@
 //! Decodes tasks.
 
-use super::fields::{Fields, Named, Reader};
+use super::fields::{FieldReader, Fields, Named};
 use super::values::WordSet;
 use crate::job::place::JobPlace;
 use crate::job::schema;
@@ -10,7 +10,7 @@ use nomad_csi_model::{
     RestartPolicy, SelinuxLabel, Task, VolumeAlias, VolumeMount,
 };
 
-impl<'t, 'a> Reader<'_> {
+impl<'t, 'a> FieldReader<'_> {
     /// Decodes a task. `restart` is the policy of its group.
     pub(super) fn task(
         &mut self,

@@ -3,16 +3,16 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use super::fields::{Fields, Reader};
+use super::fields::{FieldReader, Fields};
 use crate::{Entry, Node, Scalar, ScalarKind, Syntax, TextProblem, Value, runtime_text};
 use nomad_csi_model::GoDuration;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, SourceMap, Span, closest_match};
 
-impl<'t, 'a> Reader<'_> {
-    pub(super) fn wrong_type(&mut self, key: &str, node: &Node<'_>, wanted: &str) {
+impl<'t, 'a> FieldReader<'_> {
+    pub(super) fn wrong_type(&mut self, key: &str, node: &Node<'_>, desired: &str) {
         let is = node.kind_name(self.syntax);
-        let message = format!("`{key}` is {is}, not {wanted}");
-        let label = format!("expected {wanted}");
+        let message = format!("`{key}` is {is}, not {desired}");
+        let label = format!("expected {desired}");
         self.error(Code::SpecWrongType, message, node.span, &label);
     }
 

@@ -1,6 +1,6 @@
 //! Decodes the volumes of a group. The type decides the access modes.
 
-use super::fields::{Fields, Named, Reader};
+use super::fields::{FieldReader, Fields, Named};
 use super::values::WordSet;
 use crate::job::place::JobPlace;
 use crate::job::schema;
@@ -16,7 +16,7 @@ enum VolumeType {
     Host,
 }
 
-impl<'t, 'a> Reader<'_> {
+impl<'t, 'a> FieldReader<'_> {
     /// Decodes a volume; `None` if its type is unknown (W51: Nomad drops such a volume).
     pub(super) fn volume(&mut self, named: &Named<'t, 'a>, place: JobPlace) -> Option<JobVolume> {
         let fields = self.fields(named.object, schema::VOLUME, "a volume of a group", place);

@@ -13,7 +13,7 @@ pub const ROOT_REFUSED: &str = "a task of `exec` does not run as root on this ag
      could make it root of the machine; remove `user` or name another one, or start the agent with \
      `--allow-root-tasks`";
 
-/// Whether the rule is for this task: the driver, and no plugin.
+/// Returns whether the rule is for this task: the driver, and no plugin.
 pub fn may_be_refused_as_root(task: &Task) -> bool {
     task.driver == "exec" && task.csi_plugin.is_none()
 }

@@ -5,8 +5,8 @@ use nomad_csi_ports::{Rpc, StatusCode, verdict_of};
 
 const STAGE: HostOperation = HostOperation::Stage;
 
-fn lanes() -> CallLanes {
-    CallLanes::new("now".into())
+fn call_locks() -> VolumeCallLocks {
+    VolumeCallLocks::new("now".into())
 }
 
 fn key(volume: &str) -> LaneKey {
@@ -32,8 +32,8 @@ fn process() -> PluginProcess {
     }
 }
 
-fn is_busy(lanes: &CallLanes) -> bool {
-    let refused = lanes.admit_unordered(key("v"), STAGE).err();
+fn is_busy(call_locks: &VolumeCallLocks) -> bool {
+    let refused = call_locks.admit_unordered(key("v"), STAGE).err();
     matches!(refused, Some(HostError::Busy { .. }))
 }
 
@@ -50,80 +50,97 @@ fn lost() -> PluginError {
 
 #[tokio::test]
 async fn a_request_for_another_session_is_refused_and_not_counted() {
-    let lanes = lanes();
-    let refused = lanes.admit(key("v"), &order("before", 9), STAGE).err();
+    let call_locks = call_locks();
+    let refused = call_locks.admit(key("v"), &order("before", 9), STAGE).err();
     let expected = HostError::OtherSession {
-        wanted: "before".into(),
+        desired: "before".into(),
         own: "now".into(),
     };
     assert_eq!(refused, Some(expected));
-    assert!(lanes.admit(key("v"), &order("now", 1), STAGE).is_ok());
+    assert!(call_locks.admit(key("v"), &order("now", 1), STAGE).is_ok());
 }
 
 #[tokio::test]
-async fn each_volume_has_its_own_lane_and_its_own_order() {
-    let lanes = lanes();
-    let first = lanes.admit(key("v"), &order("now", 5), STAGE).ok().unwrap();
-    assert!(is_busy(&lanes));
-    assert!(lanes.admit(key("w"), &order("now", 4), STAGE).is_ok());
+async fn each_volume_has_its_own_call_lock_and_its_own_order() {
+    let call_locks = call_locks();
+    let first = call_locks
+        .admit(key("v"), &order("now", 5), STAGE)
+        .ok()
+        .unwrap();
+    assert!(is_busy(&call_locks));
+    assert!(call_locks.admit(key("w"), &order("now", 4), STAGE).is_ok());
     drop(first);
-    let refused = lanes.admit(key("v"), &order("now", 4), STAGE).err();
+    let refused = call_locks.admit(key("v"), &order("now", 4), STAGE).err();
     let overtaken = matches!(refused, Some(HostError::Overtaken { latest: 5, .. }));
     assert!(overtaken, "{refused:?}");
 }
 
-/// What was never ordered leaves nothing; an ordered lane keeps its index only.
+/// What was never ordered leaves nothing; an ordered call lock keeps its index only.
 #[tokio::test]
-async fn an_unused_lane_takes_no_memory() {
-    let lanes = lanes();
-    drop(lanes.admit_unordered(key("v"), STAGE).ok().unwrap());
-    assert_eq!(lanes.locked().len(), 0);
-    drop(lanes.admit(key("v"), &order("now", 5), STAGE).ok().unwrap());
-    assert_eq!(lanes.locked().len(), 1);
-    assert_eq!(lanes.running(), []);
+async fn an_unused_call_lock_takes_no_memory() {
+    let call_locks = call_locks();
+    drop(call_locks.admit_unordered(key("v"), STAGE).ok().unwrap());
+    assert_eq!(call_locks.locked().len(), 0);
+    drop(
+        call_locks
+            .admit(key("v"), &order("now", 5), STAGE)
+            .ok()
+            .unwrap(),
+    );
+    assert_eq!(call_locks.locked().len(), 1);
+    assert_eq!(call_locks.running(), []);
 }
 
 /// A caller that gives up cancels nothing.
 #[tokio::test]
 async fn a_call_goes_on_without_its_caller() {
-    let lanes = lanes();
+    let call_locks = call_locks();
     let (answer, awaited) = oneshot::channel::<()>();
-    let permit = lanes.admit(key("v"), &order("now", 1), STAGE).ok().unwrap();
+    let permit = call_locks
+        .admit(key("v"), &order("now", 1), STAGE)
+        .ok()
+        .unwrap();
     let work = |calls: PluginCalls| async move {
         let call = async { Ok(awaited.await.is_ok()) };
         calls.send(call).await
     };
-    let call = lanes.run(permit, process(), work);
+    let call = call_locks.run(permit, process(), work);
     let given_up = tokio::time::timeout(Duration::ZERO, call).await;
-    assert!(given_up.is_err() && is_busy(&lanes));
-    assert_eq!(lanes.running().len(), 1);
+    assert!(given_up.is_err() && is_busy(&call_locks));
+    assert_eq!(call_locks.running().len(), 1);
     answer.send(()).unwrap();
-    lanes.drain().await;
-    assert_eq!(lanes.running(), []);
-    let refused = lanes.admit_unordered(key("v"), STAGE).err();
+    call_locks.drain().await;
+    assert_eq!(call_locks.running(), []);
+    let refused = call_locks.admit_unordered(key("v"), STAGE).err();
     assert_eq!(refused, Some(HostError::Stopping));
 }
 
 /// A connection that breaks frees nothing; the end of the process does.
 #[tokio::test]
-async fn a_call_without_an_answer_keeps_its_lane_until_the_process_is_gone() {
-    let lanes = lanes();
+async fn a_call_without_an_answer_keeps_its_call_lock_until_the_process_is_gone() {
+    let call_locks = call_locks();
     let process = process();
-    let permit = lanes.admit(key("v"), &order("now", 1), STAGE).ok().unwrap();
+    let permit = call_locks
+        .admit(key("v"), &order("now", 1), STAGE)
+        .ok()
+        .unwrap();
     let work = |calls: PluginCalls| async move { calls.send(async { Err::<(), _>(lost()) }).await };
-    let broken = lanes.run(permit, process.clone(), work).await;
+    let broken = call_locks.run(permit, process.clone(), work).await;
     assert!(broken.unwrap_err().may_have_taken_effect());
-    assert!(is_busy(&lanes));
+    assert!(is_busy(&call_locks));
     process.run.end().await;
-    lanes.drain().await;
-    assert_eq!(lanes.running(), []);
+    call_locks.drain().await;
+    assert_eq!(call_locks.running(), []);
 }
 
 #[tokio::test]
 async fn the_end_of_the_process_ends_its_calls() {
-    let lanes = lanes();
+    let call_locks = call_locks();
     let process = process();
-    let permit = lanes.admit(key("v"), &order("now", 1), STAGE).ok().unwrap();
+    let permit = call_locks
+        .admit(key("v"), &order("now", 1), STAGE)
+        .ok()
+        .unwrap();
     let (sent, is_sent) = oneshot::channel();
     let work = |calls: PluginCalls| async move {
         let call = async {
@@ -133,7 +150,7 @@ async fn the_end_of_the_process_ends_its_calls() {
         calls.send(call).await
     };
     let run = process.run.clone();
-    let call = lanes.run(permit, process.clone(), work);
+    let call = call_locks.run(permit, process.clone(), work);
     let end = async {
         is_sent.await.unwrap();
         run.end().await;
@@ -143,25 +160,31 @@ async fn the_end_of_the_process_ends_its_calls() {
         matches!(ended, Err(HostError::ProcessEnded { .. })),
         "{ended:?}"
     );
-    assert!(!is_busy(&lanes));
+    assert!(!is_busy(&call_locks));
 
-    let permit = lanes.admit(key("v"), &order("now", 1), STAGE).ok().unwrap();
+    let permit = call_locks
+        .admit(key("v"), &order("now", 1), STAGE)
+        .ok()
+        .unwrap();
     let work = |calls: PluginCalls| async move { calls.send(async { Ok(()) }).await };
-    let refused = lanes.run(permit, process, work).await.unwrap_err();
+    let refused = call_locks.run(permit, process, work).await.unwrap_err();
     assert!(refused.was_not_sent(), "{refused}");
 }
 
 /// A panic of the agent proves nothing about the plugin. The end of its process does.
 #[tokio::test]
-async fn a_lost_call_keeps_its_lane_until_the_process_is_gone() {
-    let lanes = lanes();
+async fn a_lost_call_keeps_its_call_lock_until_the_process_is_gone() {
+    let call_locks = call_locks();
     let process = process();
-    let permit = lanes.admit(key("v"), &order("now", 1), STAGE).ok().unwrap();
+    let permit = call_locks
+        .admit(key("v"), &order("now", 1), STAGE)
+        .ok()
+        .unwrap();
     let work = |_: PluginCalls| async { panic!("a mistake") };
-    let lost = lanes.run::<(), _>(permit, process.clone(), work).await;
+    let lost = call_locks.run::<(), _>(permit, process.clone(), work).await;
     assert!(matches!(lost, Err(HostError::Lost { .. })), "{lost:?}");
-    assert!(is_busy(&lanes));
+    assert!(is_busy(&call_locks));
     process.run.end().await;
-    lanes.drain().await;
-    assert_eq!(lanes.running(), []);
+    call_locks.drain().await;
+    assert_eq!(call_locks.running(), []);
 }

@@ -191,7 +191,7 @@ impl PluginState {
             } else {
                 id.clone()
             },
-            volume_context: [("made-by".to_owned(), "exemplar".to_owned())].into(),
+            volume_context: [("made-by".to_owned(), "reference_plugin".to_owned())].into(),
             content_source: request.volume_content_source.clone(),
             accessible_topology: vec![place],
         };
@@ -579,7 +579,7 @@ impl PluginState {
         Ok(proto::ControllerModifyVolumeResponse {})
     }
 
-    /// Whether all parameters are mutable. The plugin has one mutable parameter.
+    /// Returns whether all parameters are mutable. The plugin has one mutable parameter.
     fn knows(&self, mutable: &BTreeMap<String, String>) -> bool {
         self.has(D::AnyMutable) || mutable.keys().all(|key| key == "speed")
     }

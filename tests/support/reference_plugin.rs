@@ -33,12 +33,12 @@ mod snapshots;
 mod state;
 
 /// The plugin. Dropping the value stops it.
-pub(crate) struct Exemplar {
+pub(crate) struct ReferencePlugin {
     state: SharedState,
     task: JoinHandle<()>,
 }
 
-impl Exemplar {
+impl ReferencePlugin {
     /// Listens on `socket`, with at most one deviation.
     pub(crate) fn start(socket: &Path, deviation: Option<Deviation>) -> Self {
         let state = SharedState::new(deviation);
@@ -76,7 +76,7 @@ impl Exemplar {
         ExemplarFiles(self.state.clone())
     }
 
-    /// Whether the plugin has created anything.
+    /// Returns whether the plugin has created anything.
     pub(crate) fn has_created_anything(&self) -> bool {
         self.state.lock().has_created_anything()
     }
@@ -97,7 +97,7 @@ impl Exemplar {
     }
 }
 
-impl Drop for Exemplar {
+impl Drop for ReferencePlugin {
     fn drop(&mut self) {
         self.task.abort();
     }

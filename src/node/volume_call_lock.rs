@@ -1,29 +1,29 @@
-//! The lane of one volume: one call at a time, and none that was decided before one already seen.
+//! The call lock of one volume: one call at a time, and none that was decided before one already seen.
 //!
 //! Pure. A request names the journal index of its step. A request that is refused as busy counts as
-//! seen: what was decided before it is out of date. The lane is busy until its holder ends the call.
-//! The highest index is kept while the lane is idle, because an old request may still arrive. It need
+//! seen: what was decided before it is out of date. The call lock is busy until its holder ends the call.
+//! The highest index is kept while the call lock is idle, because an old request may still arrive. It need
 //! not survive the process: requests carry the session, and those of an earlier one are refused.
 
 use nomad_csi_ports::HostOperation;
 
-/// Why a lane does not take a request.
+/// Why a call lock does not take a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LaneRefusal {
+pub enum CallLockRefusal {
     /// This operation has not ended.
     Busy(HostOperation),
     /// A request with this index has arrived before.
     Overtaken(u64),
 }
 
-/// The lane of one volume.
+/// The call lock of one volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CallLane {
+pub struct VolumeCallLock {
     latest: u64,
     running: Option<HostOperation>,
 }
 
-impl CallLane {
+impl VolumeCallLock {
     /// Takes a request, or refuses it. A call without an index has no order.
     ///
     /// # Errors
@@ -32,15 +32,15 @@ impl CallLane {
         &mut self,
         index: Option<u64>,
         operation: HostOperation,
-    ) -> Result<(), LaneRefusal> {
+    ) -> Result<(), CallLockRefusal> {
         if let Some(index) = index {
             if index < self.latest {
-                return Err(LaneRefusal::Overtaken(self.latest));
+                return Err(CallLockRefusal::Overtaken(self.latest));
             }
             self.latest = index;
         }
         match self.running {
-            Some(running) => Err(LaneRefusal::Busy(running)),
+            Some(running) => Err(CallLockRefusal::Busy(running)),
             None => {
                 self.running = Some(operation);
                 Ok(())
@@ -58,7 +58,7 @@ impl CallLane {
         self.running
     }
 
-    /// Whether the lane is as if it had never been used.
+    /// Returns whether the call lock is as if it had never been used.
     pub fn is_unused(self) -> bool {
         self == Self::default()
     }
@@ -74,46 +74,55 @@ mod tests {
     const UNSTAGE: HostOperation = HostOperation::Unstage;
 
     #[test]
-    fn a_busy_lane_refuses_every_request() {
-        let mut lane = CallLane::default();
-        lane.admit(Some(5), STAGE).unwrap();
+    fn a_busy_call_lock_refuses_every_request() {
+        let mut call_lock = VolumeCallLock::default();
+        call_lock.admit(Some(5), STAGE).unwrap();
         for index in [Some(5), Some(6), None] {
-            assert_eq!(lane.admit(index, UNSTAGE), Err(LaneRefusal::Busy(STAGE)));
+            assert_eq!(
+                call_lock.admit(index, UNSTAGE),
+                Err(CallLockRefusal::Busy(STAGE))
+            );
         }
-        lane.end();
-        assert_eq!(lane.admit(Some(6), UNSTAGE), Ok(()));
-        assert_eq!(lane.running(), Some(UNSTAGE));
+        call_lock.end();
+        assert_eq!(call_lock.admit(Some(6), UNSTAGE), Ok(()));
+        assert_eq!(call_lock.running(), Some(UNSTAGE));
     }
 
     #[test]
     fn a_request_that_was_overtaken_is_refused_also_after_a_refusal() {
-        let mut lane = CallLane::default();
-        lane.admit(Some(5), STAGE).unwrap();
-        assert_eq!(lane.admit(Some(7), UNSTAGE), Err(LaneRefusal::Busy(STAGE)));
-        lane.end();
-        assert_eq!(lane.admit(Some(6), STAGE), Err(LaneRefusal::Overtaken(7)));
-        assert_eq!(lane.admit(Some(7), UNSTAGE), Ok(()), "it is repeated");
+        let mut call_lock = VolumeCallLock::default();
+        call_lock.admit(Some(5), STAGE).unwrap();
+        assert_eq!(
+            call_lock.admit(Some(7), UNSTAGE),
+            Err(CallLockRefusal::Busy(STAGE))
+        );
+        call_lock.end();
+        assert_eq!(
+            call_lock.admit(Some(6), STAGE),
+            Err(CallLockRefusal::Overtaken(7))
+        );
+        assert_eq!(call_lock.admit(Some(7), UNSTAGE), Ok(()), "it is repeated");
     }
 
     #[test]
     fn a_repeated_request_keeps_its_index() {
-        let mut lane = CallLane::default();
+        let mut call_lock = VolumeCallLock::default();
         for _ in 0..3 {
-            assert_eq!(lane.admit(Some(5), STAGE), Ok(()));
-            lane.end();
+            assert_eq!(call_lock.admit(Some(5), STAGE), Ok(()));
+            call_lock.end();
         }
     }
 
     /// What has no order needs no memory after it ended.
     #[test]
     fn only_an_ordered_call_is_remembered() {
-        let mut lane = CallLane::default();
-        lane.admit(None, STAGE).unwrap();
-        lane.end();
-        assert!(lane.is_unused());
-        lane.admit(Some(1), STAGE).unwrap();
-        lane.end();
-        assert!(!lane.is_unused());
+        let mut call_lock = VolumeCallLock::default();
+        call_lock.admit(None, STAGE).unwrap();
+        call_lock.end();
+        assert!(call_lock.is_unused());
+        call_lock.admit(Some(1), STAGE).unwrap();
+        call_lock.end();
+        assert!(!call_lock.is_unused());
     }
 
     proptest! {
@@ -123,19 +132,19 @@ mod tests {
         fn every_history_keeps_the_rules(
             requests in prop::collection::vec((prop::option::of(0_u64..6), any::<bool>()), 0..40),
         ) {
-            let mut lane = CallLane::default();
+            let mut call_lock = VolumeCallLock::default();
             let (mut is_running, mut seen) = (false, 0);
             for (index, ends_first) in requests {
                 if ends_first {
-                    lane.end();
+                    call_lock.end();
                     is_running = false;
                 }
                 let is_late = index.is_some_and(|index| index < seen);
                 seen = seen.max(index.unwrap_or_default());
-                let admitted = lane.admit(index, STAGE).is_ok();
+                let admitted = call_lock.admit(index, STAGE).is_ok();
                 prop_assert_eq!(admitted, !is_running && !is_late);
                 is_running |= admitted;
-                prop_assert_eq!(lane.running().is_some(), is_running);
+                prop_assert_eq!(call_lock.running().is_some(), is_running);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Places for connections: those that work, those that wait in a blocking query, and streams of events and logs.
+//! ConnectionSlots for connections: those that work, those that wait in a blocking query, and streams of events and logs.
 //!
 //! A connection has a working place from its start. A blocking query gives it up for a waiting place
 //! while it waits, so that any number of waiting clients leaves room for working ones. A stream has a
@@ -22,9 +22,9 @@ type ShareHolder = (IpAddr, Option<u32>);
 /// The streams of each client.
 type StreamCounts = Arc<Mutex<HashMap<ShareHolder, usize>>>;
 
-/// The places of one kind of connections. A clone is the same places.
+/// The places of one kind of connections. Clones share their state.
 #[derive(Clone, Debug)]
-pub struct Places {
+pub struct ConnectionSlots {
     working: Arc<Semaphore>,
     waiting: Arc<Semaphore>,
     waiting_limit: usize,
@@ -33,7 +33,7 @@ pub struct Places {
     stream_counts: StreamCounts,
 }
 
-impl Places {
+impl ConnectionSlots {
     /// Creates places for this many connections that work, that wait, and that stream.
     pub fn new(working: usize, waiting: usize, streams: usize) -> Self {
         let places = |number: usize| Arc::new(Semaphore::new(number.min(Semaphore::MAX_PERMITS)));
@@ -48,9 +48,9 @@ impl Places {
     }
 
     /// Waits for a working place. `None` never happens: places are not closed.
-    pub async fn enter(&self) -> Option<Place> {
+    pub async fn enter(&self) -> Option<ConnectionSlot> {
         let permit = self.working.clone().acquire_owned().await.ok()?;
-        Some(Place {
+        Some(ConnectionSlot {
             places: self.clone(),
             working: Mutex::new(Some(permit)),
         })
@@ -59,13 +59,13 @@ impl Places {
 
 /// The place of one connection, until it is dropped.
 #[derive(Debug)]
-pub struct Place {
-    places: Places,
+pub struct ConnectionSlot {
+    places: ConnectionSlots,
     /// `None` while the connection waits.
     working: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
-impl Place {
+impl ConnectionSlot {
     fn set_working(&self, permit: Option<OwnedSemaphorePermit>) {
         // Dropping a permit wakes another connection, which needs no lock.
         let previous = std::mem::replace(
@@ -133,13 +133,13 @@ pub enum Peer {
 #[derive(Clone)]
 pub struct Connection {
     peer: Peer,
-    place: Arc<Place>,
+    place: Arc<ConnectionSlot>,
     holder: Option<ShareHolder>,
 }
 
 impl Connection {
     /// Describes a connection.
-    pub fn new(peer: Peer, place: Place) -> Self {
+    pub fn new(peer: Peer, place: ConnectionSlot) -> Self {
         Self {
             peer,
             place: Arc::new(place),
@@ -153,7 +153,7 @@ impl Connection {
         Self { holder, ..self }
     }
 
-    /// Whether it came over loopback or the Unix socket.
+    /// Returns whether it came over loopback or the Unix socket.
     pub(super) fn is_local(&self) -> bool {
         self.peer != Peer::Network
     }
@@ -213,7 +213,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_waiting_connection_leaves_its_place_to_another() {
-        let places = Places::new(1, 1, 1);
+        let places = ConnectionSlots::new(1, 1, 1);
         let first = Connection::new(Peer::Loopback, places.enter().await.unwrap());
         assert!(
             places.enter().now_or_never().is_none(),
@@ -239,7 +239,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_stream_leaves_its_place_to_another_and_has_one_of_its_own() {
-        let places = Places::new(1, 1, 1);
+        let places = ConnectionSlots::new(1, 1, 1);
         let first = Connection::new(Peer::Loopback, places.enter().await.unwrap());
         let stream = first.subscribe().unwrap();
         let second = Connection::new(Peer::Loopback, places.enter().await.unwrap());
@@ -252,7 +252,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_client_does_not_take_the_streams_of_the_others() {
-        let places = Places::new(100, 1, 8);
+        let places = ConnectionSlots::new(100, 1, 8);
         let address = IpAddr::from([127, 0, 0, 1]);
         let subscribe = async |user: Option<u32>| {
             let connection = Connection::new(Peer::Loopback, places.enter().await.unwrap());
@@ -272,7 +272,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_aborted_wait_gives_both_places_back() {
-        let places = Places::new(1, 1, 1);
+        let places = ConnectionSlots::new(1, 1, 1);
         let connection = Connection::new(Peer::Loopback, places.enter().await.unwrap());
         let waited = connection.wait(std::future::pending()).now_or_never();
         assert!(waited.is_none());

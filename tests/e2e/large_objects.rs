@@ -8,7 +8,7 @@ use flate2::bufread::GzDecoder;
 use serde_json::{Value, json};
 
 use crate::agent_process::AgentProcess;
-use crate::crowds::{connect_from, limited, raise_open_files, tcp};
+use crate::connection_limits::{connect_from, limited, raise_open_files, tcp};
 use crate::filled_journal::fill;
 use crate::http::{Address, Answer, read_answer};
 use crate::wait::until;
@@ -221,7 +221,7 @@ fn large_requests_at_the_same_time_stay_within_the_budget() {
     measured.assert_returned();
 }
 
-/// The head of a write of the operator, without whom the body is not read.
+/// The head of a write of the operator; without that right the body is not read.
 fn head(agent: &AgentProcess, length: usize) -> String {
     let token = agent.address.token().unwrap_or_default();
     format!(

@@ -44,7 +44,7 @@ impl Identity for Service {
             let name = if state.has(D::BadPluginName) {
                 "exemplar_1."
             } else {
-                "csi.exemplar.test"
+                "csi.reference_plugin.test"
             };
             let version = if state.has(D::NoVersion) { "" } else { "1.0.0" };
             Ok(proto::GetPluginInfoResponse {

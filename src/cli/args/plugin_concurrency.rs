@@ -2,34 +2,34 @@
 
 use clap::Args;
 
-use crate::agent::CallWidths;
+use crate::agent::PluginConcurrency;
 
-/// The widths of the line of a plugin.
+/// The concurrency of the line of a plugin.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct CallWidthArgs {
     /// Concurrent calls of all classes per plugin, from 1 to 1000; one permit is kept for deletes and detaches
-    #[arg(long, value_name = "N", default_value_t = CallWidths::DEFAULT.total,
+    #[arg(long, value_name = "N", default_value_t = PluginConcurrency::DEFAULT.total,
         value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub calls_per_plugin: u16,
     /// Concurrent calls of class `create` (creates, validations) per plugin, from 1 to 1000
-    #[arg(long, value_name = "N", default_value_t = CallWidths::DEFAULT.creates,
+    #[arg(long, value_name = "N", default_value_t = PluginConcurrency::DEFAULT.creates,
         value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub creates_per_plugin: u16,
     /// Concurrent calls of classes `change` (expansions, snapshots) and `release` (deletes) per plugin, from 1 to 1000; drivers rely on 1
-    #[arg(long, value_name = "N", default_value_t = CallWidths::DEFAULT.changes,
+    #[arg(long, value_name = "N", default_value_t = PluginConcurrency::DEFAULT.changes,
         value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub changes_per_plugin: u16,
     /// Concurrent calls of classes `attach` and `detach` per plugin, from 1 to 1000
-    #[arg(long, value_name = "N", default_value_t = CallWidths::DEFAULT.attaches,
+    #[arg(long, value_name = "N", default_value_t = PluginConcurrency::DEFAULT.attaches,
         value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub attaches_per_plugin: u16,
     /// Concurrent calls of class `list` per plugin, from 1 to 1000
-    #[arg(long, value_name = "N", default_value_t = CallWidths::DEFAULT.lists,
+    #[arg(long, value_name = "N", default_value_t = PluginConcurrency::DEFAULT.lists,
         value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub lists_per_plugin: u16,
 }
 
-impl From<&CallWidthArgs> for CallWidths {
+impl From<&CallWidthArgs> for PluginConcurrency {
     fn from(arguments: &CallWidthArgs) -> Self {
         Self {
             total: arguments.calls_per_plugin,

@@ -50,7 +50,7 @@ impl CallClass {
         }
     }
 
-    /// Whether the call comes before those that are no release.
+    /// Returns whether the call comes before those that are no release.
     const fn is_release(self) -> bool {
         match self {
             Self::Release | Self::Detach => true,
@@ -58,7 +58,7 @@ impl CallClass {
         }
     }
 
-    /// Whether the calls share a limit.
+    /// Returns whether the calls share a limit.
     fn shares_limit_with(self, other: Self) -> bool {
         match self {
             Self::Change | Self::Release => matches!(other, Self::Change | Self::Release),
@@ -70,7 +70,7 @@ impl CallClass {
 
 /// How many calls a plugin gets at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CallWidths {
+pub struct PluginConcurrency {
     /// Calls of all classes.
     pub total: u16,
     /// Creates and validations.
@@ -83,14 +83,14 @@ pub struct CallWidths {
     pub lists: u16,
 }
 
-impl Default for CallWidths {
+impl Default for PluginConcurrency {
     fn default() -> Self {
         Self::DEFAULT
     }
 }
 
-impl CallWidths {
-    /// The widths without configuration.
+impl PluginConcurrency {
+    /// The concurrency without configuration.
     /// Attaches have that of external-attacher, and no class is limited by the total.
     pub const DEFAULT: Self = Self {
         total: 32,
@@ -114,14 +114,14 @@ impl CallWidths {
 
 /// The running and waiting calls of one plugin.
 #[derive(Debug, Default)]
-pub(super) struct CallLine {
+pub(super) struct PluginCallQueue {
     running: Vec<CallClass>,
     /// First come, first served within the classes.
     waiting: VecDeque<(u64, CallClass)>,
 }
 
-impl CallLine {
-    /// Adds a call at the end of the line.
+impl PluginCallQueue {
+    /// Adds a call at the end of the queue.
     pub(super) fn join(&mut self, ticket: u64, class: CallClass) {
         self.waiting.push_back((ticket, class));
     }
@@ -136,10 +136,10 @@ impl CallLine {
         }
     }
 
-    /// Starts every call that has a free place. Returns their tickets.
-    pub(super) fn admit(&mut self, widths: &CallWidths) -> Vec<u64> {
+    /// Starts every call that has a free slot. Returns their tickets.
+    pub(super) fn admit(&mut self, concurrency: &PluginConcurrency) -> Vec<u64> {
         let mut admitted = vec![];
-        while let Some(at) = self.next(widths)
+        while let Some(at) = self.next(concurrency)
             && let Some((ticket, class)) = self.waiting.remove(at)
         {
             self.running.push(class);
@@ -157,34 +157,34 @@ impl CallLine {
         }
     }
 
-    /// Whether the call waits.
+    /// Returns whether the call waits.
     pub(super) fn is_waiting(&self, ticket: u64) -> bool {
         self.waiting.iter().any(|(other, _)| *other == ticket)
     }
 
-    /// Whether no call runs or waits.
+    /// Returns whether no call runs or waits.
     pub(super) fn is_empty(&self) -> bool {
         self.running.is_empty() && self.waiting.is_empty()
     }
 
-    fn next(&self, widths: &CallWidths) -> Option<usize> {
+    fn next(&self, concurrency: &PluginConcurrency) -> Option<usize> {
         let first = |is_release: bool| {
             self.waiting.iter().position(|(_, class)| {
-                class.is_release() == is_release && self.has_place(*class, widths)
+                class.is_release() == is_release && self.has_slot(*class, concurrency)
             })
         };
         first(true).or_else(|| first(false))
     }
 
-    fn has_place(&self, class: CallClass, widths: &CallWidths) -> bool {
+    fn has_slot(&self, class: CallClass, concurrency: &PluginConcurrency) -> bool {
         let total = match class.is_release() {
-            true => widths.total,
-            false => widths.total.saturating_sub(1),
+            true => concurrency.total,
+            false => concurrency.total.saturating_sub(1),
         };
         let running = self.running.iter();
         let of_class = running.filter(|other| class.shares_limit_with(**other));
         let of_class = of_class.count();
-        of_class < widths.of(class) && self.running.len() < usize::from(total.max(1))
+        of_class < concurrency.of(class) && self.running.len() < usize::from(total.max(1))
     }
 }
 
@@ -193,7 +193,7 @@ mod tests {
     use super::CallClass::{Attach, Change, Create, Detach, List, Release};
     use super::*;
 
-    const WIDTHS: CallWidths = CallWidths {
+    const CONCURRENCY: PluginConcurrency = PluginConcurrency {
         total: 4,
         creates: 2,
         changes: 1,
@@ -201,102 +201,113 @@ mod tests {
         lists: 1,
     };
 
-    fn line(classes: &[CallClass]) -> CallLine {
-        let mut line = CallLine::default();
+    fn queue(classes: &[CallClass]) -> PluginCallQueue {
+        let mut queue = PluginCallQueue::default();
         for (ticket, class) in (1..).zip(classes) {
-            line.join(ticket, *class);
+            queue.join(ticket, *class);
         }
-        line
+        queue
     }
 
     /// W30: calls of one class run in the order of their arrival, as many as its limit.
     #[test]
     fn calls_of_one_class_are_served_in_order() {
-        let mut line = line(&[Create; 5]);
-        assert_eq!(line.admit(&WIDTHS), [1, 2]);
-        line.leave(2, Create);
-        assert_eq!(line.admit(&WIDTHS), [3]);
-        line.leave(4, Create);
-        line.leave(1, Create);
-        assert_eq!(line.admit(&WIDTHS), [5], "call 4 left while it waited");
+        let mut queue = queue(&[Create; 5]);
+        assert_eq!(queue.admit(&CONCURRENCY), [1, 2]);
+        queue.leave(2, Create);
+        assert_eq!(queue.admit(&CONCURRENCY), [3]);
+        queue.leave(4, Create);
+        queue.leave(1, Create);
+        assert_eq!(
+            queue.admit(&CONCURRENCY),
+            [5],
+            "call 4 left while it waited"
+        );
     }
 
     /// W30: a delete overtakes what waits before it, but not another delete.
     #[test]
     fn releases_overtake_other_calls_in_the_order_of_their_arrival() {
-        let mut line = line(&[Change]);
-        assert_eq!(line.admit(&WIDTHS), [1]);
+        let mut queue = queue(&[Change]);
+        assert_eq!(queue.admit(&CONCURRENCY), [1]);
         for (ticket, class) in (2..).zip([Change, Create, Release, Release]) {
-            line.join(ticket, class);
+            queue.join(ticket, class);
         }
-        assert_eq!(line.admit(&WIDTHS), [3]);
-        line.leave(1, Change);
-        assert_eq!(line.admit(&WIDTHS), [4]);
-        line.leave(4, Release);
-        assert_eq!(line.admit(&WIDTHS), [5]);
-        line.leave(5, Release);
-        assert_eq!(line.admit(&WIDTHS), [2]);
+        assert_eq!(queue.admit(&CONCURRENCY), [3]);
+        queue.leave(1, Change);
+        assert_eq!(queue.admit(&CONCURRENCY), [4]);
+        queue.leave(4, Release);
+        assert_eq!(queue.admit(&CONCURRENCY), [5]);
+        queue.leave(5, Release);
+        assert_eq!(queue.admit(&CONCURRENCY), [2]);
     }
 
-    /// W30: however many other calls run, a release still has a place.
+    /// W30: however many other calls run, a release still has a slot.
     #[test]
     fn the_line_keeps_a_place_for_a_release() {
-        let widths = CallWidths {
+        let concurrency = PluginConcurrency {
             creates: 16,
-            ..WIDTHS
+            ..CONCURRENCY
         };
-        let mut line = line(&[Create, Create, Create, Create, List, Release]);
-        assert_eq!(line.admit(&widths), [6, 1, 2]);
-        line.leave(6, Release);
-        assert_eq!(line.admit(&widths), [3]);
+        let mut queue = queue(&[Create, Create, Create, Create, List, Release]);
+        assert_eq!(queue.admit(&concurrency), [6, 1, 2]);
+        queue.leave(6, Release);
+        assert_eq!(queue.admit(&concurrency), [3]);
         let load = |running, waiting| CallLoad { running, waiting };
-        assert_eq!(line.load(Create), load(3, 1));
+        assert_eq!(queue.load(Create), load(3, 1));
         assert_eq!(
-            (line.load(List), line.load(Release)),
+            (queue.load(List), queue.load(Release)),
             (load(0, 1), load(0, 0))
         );
-        assert!(line.is_waiting(4) && !line.is_waiting(3));
+        assert!(queue.is_waiting(4) && !queue.is_waiting(3));
     }
 
     /// W30: attaches and detaches share a limit of their own, and a detach comes first.
     #[test]
     fn attaches_wait_for_no_other_class() {
-        let widths = CallWidths { total: 6, ..WIDTHS };
-        let mut line = line(&[Change, Release, Attach, Attach, Attach, Detach]);
-        assert_eq!(line.admit(&widths), [2, 6, 3]);
-        line.leave(3, Attach);
-        assert_eq!(line.admit(&widths), [4], "one detach and one attach run");
-        line.leave(2, Release);
-        assert_eq!(line.admit(&widths), [1]);
-        line.leave(6, Detach);
-        assert_eq!(line.admit(&widths), [5]);
+        let concurrency = PluginConcurrency {
+            total: 6,
+            ..CONCURRENCY
+        };
+        let mut queue = queue(&[Change, Release, Attach, Attach, Attach, Detach]);
+        assert_eq!(queue.admit(&concurrency), [2, 6, 3]);
+        queue.leave(3, Attach);
+        assert_eq!(
+            queue.admit(&concurrency),
+            [4],
+            "one detach and one attach run"
+        );
+        queue.leave(2, Release);
+        assert_eq!(queue.admit(&concurrency), [1]);
+        queue.leave(6, Detach);
+        assert_eq!(queue.admit(&concurrency), [5]);
     }
 
     #[test]
     fn a_class_that_is_full_lets_others_pass() {
-        let mut line = line(&[Create, Create, Create, List]);
-        assert_eq!(line.admit(&WIDTHS), [1, 2, 4]);
+        let mut queue = queue(&[Create, Create, Create, List]);
+        assert_eq!(queue.admit(&CONCURRENCY), [1, 2, 4]);
         for (ticket, class) in [(1, Create), (2, Create), (4, List), (3, Create)] {
-            line.leave(ticket, class);
+            queue.leave(ticket, class);
         }
-        assert!(line.is_empty());
+        assert!(queue.is_empty());
     }
 
     /// A width of one serves every class.
     #[test]
     fn the_smallest_line_serves_one_call_after_another() {
-        let widths = CallWidths {
+        let concurrency = PluginConcurrency {
             total: 1,
             creates: 1,
             changes: 1,
             attaches: 1,
             lists: 1,
         };
-        let mut line = line(&[List, Create, Release]);
-        assert_eq!(line.admit(&widths), [3]);
-        line.leave(3, Release);
-        assert_eq!(line.admit(&widths), [1]);
-        line.leave(1, List);
-        assert_eq!(line.admit(&widths), [2]);
+        let mut queue = queue(&[List, Create, Release]);
+        assert_eq!(queue.admit(&concurrency), [3]);
+        queue.leave(3, Release);
+        assert_eq!(queue.admit(&concurrency), [1]);
+        queue.leave(1, List);
+        assert_eq!(queue.admit(&concurrency), [2]);
     }
 }

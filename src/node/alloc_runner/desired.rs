@@ -1,8 +1,8 @@
-//! What the server wants of an allocation, from the weakest wish to the strongest.
+//! Desired state of an allocation, in order of precedence.
 
-/// What the server wants of an allocation.
+/// The state that the server wants of an allocation. A later one prevails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Wanted {
+pub(super) enum Desired {
     /// It runs until it ends by itself.
     Run,
     /// It stops, and its end is reported.

@@ -1,7 +1,7 @@
-//! A controller whose calls take the lane of their volume.
+//! A controller whose calls take the call lock of their volume.
 //!
-//! The registry hands it out, so every caller of this process takes the same lanes: CSI wants one call per
-//! volume at a time, also if it changes nothing. Lists, capacity and health pass. A lane that is busy answers `ABORTED` as CSI
+//! The registry hands it out, so every caller of this process takes the same call locks: CSI wants one call per
+//! volume at a time, also if it changes nothing. Lists, capacity and health pass. A call lock that is busy answers `ABORTED` as CSI
 //! names it, with the verdict of a call that was not sent.
 
 use std::future::Future;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::call_lanes::{CallLanes, LaneKey, PluginCalls, PluginProcess};
+use super::volume_call_locks::{LaneKey, PluginCalls, PluginProcess, VolumeCallLocks};
 use nomad_csi_model::{
     Capacity, ControllerCapabilities, ExternalId, ExternalVolume, PublishContext, RemoteVolume,
     Secrets, Snapshot, SnapshotId, VolumeStatus,
@@ -21,14 +21,14 @@ use nomad_csi_ports::{
     Rpc, StatusCode, ValidateVolume, verdict_of, verdict_unsent,
 };
 
-/// A controller on the lanes of this process.
-pub(super) struct LanedController {
+/// A controller on the call locks of this process.
+pub(super) struct SerializedController {
     pub(super) inner: Arc<dyn Controller>,
-    pub(super) lanes: CallLanes,
+    pub(super) call_locks: VolumeCallLocks,
     pub(super) process: PluginProcess,
 }
 
-impl LanedController {
+impl SerializedController {
     fn volume(&self, external_id: &ExternalId) -> LaneKey {
         LaneKey::Controller(RemoteVolume {
             plugin_id: self.process.plugin.clone(),
@@ -46,18 +46,20 @@ impl LanedController {
         F: Future<Output = Result<T, PluginError>> + Send + 'static,
     {
         let call = call(self.inner.clone());
-        let result = match self.lanes.admit_unordered(key, operation) {
+        let result = match self.call_locks.admit_unordered(key, operation) {
             Err(refused) => Err(refused),
             Ok(permit) => {
                 let work = |calls: PluginCalls| async move { calls.send(call).await };
-                self.lanes.run(permit, self.process.clone(), work).await
+                self.call_locks
+                    .run(permit, self.process.clone(), work)
+                    .await
             }
         };
         result.map_err(|error| plugin_error(rpc, error))
     }
 }
 
-/// Converts the error of a lane to that of a call.
+/// Converts the error of a call lock to that of a call.
 fn plugin_error(rpc: Rpc, error: HostError) -> PluginError {
     let (code, is_unsent) = match &error {
         HostError::Plugin(_) => (StatusCode::Unknown, false),
@@ -85,18 +87,17 @@ fn plugin_error(rpc: Rpc, error: HostError) -> PluginError {
 }
 
 #[async_trait]
-impl Controller for LanedController {
+impl Controller for SerializedController {
     async fn controller_capabilities(&self) -> Result<ControllerCapabilities, PluginError> {
         self.inner.controller_capabilities().await
     }
 
     async fn create_volume(&self, request: CreateVolume) -> Result<CreatedVolume, PluginError> {
         let key = LaneKey::Creation(self.process.plugin.clone(), request.name.clone());
-        let lane = (key, HostOperation::Create, Rpc::CreateVolume);
-        self.call(
-            lane,
-            |inner| async move { inner.create_volume(request).await },
-        )
+        let call_lock = (key, HostOperation::Create, Rpc::CreateVolume);
+        self.call(call_lock, |inner| async move {
+            inner.create_volume(request).await
+        })
         .await
     }
 
@@ -106,8 +107,8 @@ impl Controller for LanedController {
         secrets: Secrets,
     ) -> Result<(), PluginError> {
         let key = self.volume(&external_id);
-        let lane = (key, HostOperation::Delete, Rpc::DeleteVolume);
-        self.call(lane, |inner| async move {
+        let call_lock = (key, HostOperation::Delete, Rpc::DeleteVolume);
+        self.call(call_lock, |inner| async move {
             inner.delete_volume(external_id, secrets).await
         })
         .await
@@ -147,18 +148,17 @@ impl Controller for LanedController {
 
     async fn create_snapshot(&self, request: CreateSnapshot) -> Result<Snapshot, PluginError> {
         let key = self.volume(&request.source);
-        let lane = (key, HostOperation::Snapshot, Rpc::CreateSnapshot);
-        self.call(
-            lane,
-            |inner| async move { inner.create_snapshot(request).await },
-        )
+        let call_lock = (key, HostOperation::Snapshot, Rpc::CreateSnapshot);
+        self.call(call_lock, |inner| async move {
+            inner.create_snapshot(request).await
+        })
         .await
     }
 
     async fn delete_snapshot(&self, id: SnapshotId, secrets: Secrets) -> Result<(), PluginError> {
         let key = LaneKey::Snapshot(self.process.plugin.clone(), id.clone());
-        let lane = (key, HostOperation::Delete, Rpc::DeleteSnapshot);
-        self.call(lane, |inner| async move {
+        let call_lock = (key, HostOperation::Delete, Rpc::DeleteSnapshot);
+        self.call(call_lock, |inner| async move {
             inner.delete_snapshot(id, secrets).await
         })
         .await
@@ -170,21 +170,19 @@ impl Controller for LanedController {
 
     async fn expand_volume(&self, request: ExpandVolume) -> Result<ExpandedVolume, PluginError> {
         let key = self.volume(&request.external_id);
-        let lane = (key, HostOperation::Expand, Rpc::ControllerExpandVolume);
-        self.call(
-            lane,
-            |inner| async move { inner.expand_volume(request).await },
-        )
+        let call_lock = (key, HostOperation::Expand, Rpc::ControllerExpandVolume);
+        self.call(call_lock, |inner| async move {
+            inner.expand_volume(request).await
+        })
         .await
     }
 
     async fn modify_volume(&self, request: ModifyVolume) -> Result<(), PluginError> {
         let key = self.volume(&request.external_id);
-        let lane = (key, HostOperation::Modify, Rpc::ControllerModifyVolume);
-        self.call(
-            lane,
-            |inner| async move { inner.modify_volume(request).await },
-        )
+        let call_lock = (key, HostOperation::Modify, Rpc::ControllerModifyVolume);
+        self.call(call_lock, |inner| async move {
+            inner.modify_volume(request).await
+        })
         .await
     }
 
@@ -193,8 +191,8 @@ impl Controller for LanedController {
         request: ControllerPublishVolume,
     ) -> Result<PublishContext, PluginError> {
         let key = self.volume(&request.external_id);
-        let lane = (key, HostOperation::Attach, Rpc::ControllerPublishVolume);
-        self.call(lane, |inner| async move {
+        let call_lock = (key, HostOperation::Attach, Rpc::ControllerPublishVolume);
+        self.call(call_lock, |inner| async move {
             inner.controller_publish_volume(request).await
         })
         .await
@@ -205,8 +203,8 @@ impl Controller for LanedController {
         request: ControllerUnpublishVolume,
     ) -> Result<(), PluginError> {
         let key = self.volume(&request.external_id);
-        let lane = (key, HostOperation::Detach, Rpc::ControllerUnpublishVolume);
-        self.call(lane, |inner| async move {
+        let call_lock = (key, HostOperation::Detach, Rpc::ControllerUnpublishVolume);
+        self.call(call_lock, |inner| async move {
             inner.controller_unpublish_volume(request).await
         })
         .await

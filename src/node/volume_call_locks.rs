@@ -1,10 +1,10 @@
-//! All lanes of this host, and the calls that run on them.
+//! All call locks of this host, and the calls that run on them.
 //!
-//! A call is a task of its own: dropping the future of its caller cancels nothing. A lane is free when
+//! A call is a task of its own: dropping the future of its caller cancels nothing. A call lock is free when
 //! the plugin has answered, or when its process is gone. A call whose connection broke, whose time
-//! limit passed, or whose work in this agent panicked keeps its lane until the process is gone.
+//! limit passed, or whose work in this agent panicked keeps its call lock until the process is gone.
 //!
-//! Idle lanes keep eight bytes beside their key for the order of requests; lanes that never had an
+//! Idle call locks keep eight bytes beside their key for the order of requests; call locks that never had an
 //! ordered request keep nothing.
 
 use std::collections::HashMap;
@@ -19,12 +19,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::call_lane::{CallLane, LaneRefusal};
 use super::process_run::ProcessRun;
+use super::volume_call_lock::{CallLockRefusal, VolumeCallLock};
 use nomad_csi_model::{AllocId, ExternalId, HostSession, PluginId, RemoteVolume, SnapshotId};
 use nomad_csi_ports::{CallOrder, Delivery, HostError, HostOperation, PluginError};
 
-/// What the calls of a lane are about.
+/// What the calls of a call lock are about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum LaneKey {
     /// The node service's calls for a volume.
@@ -54,26 +54,26 @@ impl LaneKey {
     }
 }
 
-/// The lanes of this process. A clone is the same lanes.
+/// The call locks of this process. Clones share their state.
 #[derive(Clone)]
-pub struct CallLanes {
+pub struct VolumeCallLocks {
     shared: Arc<Shared>,
 }
 
 struct Shared {
     session: HostSession,
-    lanes: Mutex<HashMap<LaneKey, CallLane>>,
+    call_locks: Mutex<HashMap<LaneKey, VolumeCallLock>>,
     tasks: TaskTracker,
     stopping: CancellationToken,
 }
 
-impl CallLanes {
-    /// The lanes of a process that has just started.
+impl VolumeCallLocks {
+    /// The call locks of a process that has just started.
     pub fn new(session: HostSession) -> Self {
         Self {
             shared: Arc::new(Shared {
                 session,
-                lanes: Mutex::default(),
+                call_locks: Mutex::default(),
                 tasks: TaskTracker::new(),
                 stopping: CancellationToken::new(),
             }),
@@ -95,22 +95,25 @@ impl CallLanes {
 
     /// Returns the volumes with a call that has not ended, and the operation.
     pub fn running(&self) -> Vec<(RemoteVolume, HostOperation)> {
-        let lanes = self.locked();
-        let running = lanes.iter();
-        let running = running.filter_map(|(key, lane)| Some((key.volume(), lane.running()?)));
+        let call_locks = self.locked();
+        let running = call_locks.iter();
+        let running =
+            running.filter_map(|(key, call_lock)| Some((key.volume(), call_lock.running()?)));
         running.collect()
     }
 
     /// Returns the call of the node service for a volume that has not ended.
     pub(super) fn running_on_node(&self, volume: &RemoteVolume) -> Option<HostOperation> {
-        let lanes = self.locked();
-        lanes.get(&LaneKey::Node(volume.clone()))?.running()
+        let call_locks = self.locked();
+        call_locks.get(&LaneKey::Node(volume.clone()))?.running()
     }
 
     /// Returns the volumes of which a call of the node service has not ended.
     pub(super) fn busy_on_node(&self) -> Vec<RemoteVolume> {
-        let lanes = self.locked();
-        let busy = lanes.iter().filter(|(_, lane)| lane.running().is_some());
+        let call_locks = self.locked();
+        let busy = call_locks
+            .iter()
+            .filter(|(_, call_lock)| call_lock.running().is_some());
         let volumes = busy.filter_map(|(key, _)| match key {
             LaneKey::Node(volume) => Some(volume.clone()),
             LaneKey::Controller(_) | LaneKey::Creation(..) | LaneKey::Snapshot(..) => None,
@@ -118,7 +121,7 @@ impl CallLanes {
         volumes.collect()
     }
 
-    /// Takes a lane for an ordered request.
+    /// Takes a call lock for an ordered request.
     ///
     /// # Errors
     /// If the request is for another session, was overtaken, or runs into a call.
@@ -130,14 +133,14 @@ impl CallLanes {
     ) -> Result<LanePermit, HostError> {
         if order.session != self.shared.session {
             return Err(HostError::OtherSession {
-                wanted: order.session.clone(),
+                desired: order.session.clone(),
                 own: self.session(),
             });
         }
         self.take(key, Some(order.index), operation)
     }
 
-    /// Takes a lane for a call that has no order.
+    /// Takes a call lock for a call that has no order.
     ///
     /// # Errors
     /// If it runs into a call.
@@ -160,20 +163,20 @@ impl CallLanes {
         if self.shared.stopping.is_cancelled() {
             return Err(HostError::Stopping);
         }
-        let mut lanes = self.locked();
-        let lane = lanes.entry(key.clone()).or_default();
-        match lane.admit(index, operation) {
+        let mut call_locks = self.locked();
+        let call_lock = call_locks.entry(key.clone()).or_default();
+        match call_lock.admit(index, operation) {
             Ok(()) => Ok(LanePermit {
-                lanes: self.clone(),
+                call_locks: self.clone(),
                 key,
                 operation,
                 _token: token,
             }),
-            Err(LaneRefusal::Busy(running)) => Err(HostError::Busy {
+            Err(CallLockRefusal::Busy(running)) => Err(HostError::Busy {
                 volume: key.volume(),
                 running,
             }),
-            Err(LaneRefusal::Overtaken(latest)) => Err(HostError::Overtaken {
+            Err(CallLockRefusal::Overtaken(latest)) => Err(HostError::Overtaken {
                 volume: key.volume(),
                 index: index.unwrap_or_default(),
                 latest,
@@ -181,7 +184,7 @@ impl CallLanes {
         }
     }
 
-    /// Runs `work` to its end on a lane, and returns its result. If this future is dropped, the work
+    /// Runs `work` to its end on a call lock, and returns its result. If this future is dropped, the work
     /// goes on.
     ///
     /// # Errors
@@ -205,7 +208,7 @@ impl CallLanes {
             // The plugin may still work on a call of work that panicked.
             let is_held = result.is_err() || calls.is_unanswered();
             let held = is_held.then_some(permit);
-            // A lane that is free is free by now, so that the caller's next request finds it so.
+            // A call lock that is free is free by now, so that the caller's next request finds it so.
             match result {
                 Ok(result) => drop(sender.send(result)),
                 Err(_panic) => drop(sender),
@@ -217,15 +220,15 @@ impl CallLanes {
         result.await.unwrap_or(Err(lost))
     }
 
-    fn locked(&self) -> MutexGuard<'_, HashMap<LaneKey, CallLane>> {
-        let lanes = self.shared.lanes.lock();
-        lanes.unwrap_or_else(PoisonError::into_inner)
+    fn locked(&self) -> MutexGuard<'_, HashMap<LaneKey, VolumeCallLock>> {
+        let call_locks = self.shared.call_locks.lock();
+        call_locks.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The right to make the calls of a lane. Dropping it frees the lane.
+/// The right to make the calls of a call lock. Dropping it frees the call lock.
 pub(super) struct LanePermit {
-    lanes: CallLanes,
+    call_locks: VolumeCallLocks,
     key: LaneKey,
     operation: HostOperation,
     _token: TaskTrackerToken,
@@ -242,17 +245,17 @@ impl LanePermit {
 
 impl Drop for LanePermit {
     fn drop(&mut self) {
-        let mut lanes = self.lanes.locked();
-        if let Some(lane) = lanes.get_mut(&self.key) {
-            lane.end();
-            if lane.is_unused() {
-                lanes.remove(&self.key);
+        let mut call_locks = self.call_locks.locked();
+        if let Some(call_lock) = call_locks.get_mut(&self.key) {
+            call_lock.end();
+            if call_lock.is_unused() {
+                call_locks.remove(&self.key);
             }
         }
     }
 }
 
-/// The process that a lane's calls go to.
+/// The process that a call lock's calls go to.
 #[derive(Clone, Debug)]
 pub(super) struct PluginProcess {
     /// The plugin.

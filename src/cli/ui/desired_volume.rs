@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use nomad_csi_model::{Bytes, ExternalId, Topology, UnresolvedRequest};
 
 /// Returns what a request asks for, one line each. Secrets and mount flags never appear.
-pub(super) fn wanted(request: &UnresolvedRequest) -> Vec<String> {
+pub(super) fn desired(request: &UnresolvedRequest) -> Vec<String> {
     let mut details = vec![format!("plugin {}", request.plugin_id)];
     if let Some(external_id) = &request.external_id {
         details.push(format!("external ID {external_id}"));
@@ -55,12 +55,12 @@ fn options(request: &UnresolvedRequest) -> Vec<String> {
 }
 
 fn topologies(request: &UnresolvedRequest) -> Vec<String> {
-    let Some(wanted) = &request.topology_request else {
+    let Some(desired) = &request.topology_request else {
         return vec![];
     };
     let kinds = [
-        ("one of the topologies", &wanted.required),
-        ("preferably in", &wanted.preferred),
+        ("one of the topologies", &desired.required),
+        ("preferably in", &desired.preferred),
     ];
     let kinds = kinds.iter().filter(|(_, places)| !places.is_empty());
     let line = |(what, places): &(&str, &Vec<Topology>)| {
@@ -71,7 +71,7 @@ fn topologies(request: &UnresolvedRequest) -> Vec<String> {
 }
 
 /// Returns the same as JSON.
-pub(super) fn wanted_json(request: &UnresolvedRequest) -> Value {
+pub(super) fn desired_json(request: &UnresolvedRequest) -> Value {
     let bytes = |size: Bytes| (!size.is_zero()).then(|| size.get());
     let options = request.mount_options.as_ref();
     let places = |places: &[Topology]| -> Vec<Value> {
@@ -91,9 +91,9 @@ pub(super) fn wanted_json(request: &UnresolvedRequest) -> Value {
         "mount_flags": options
             .filter(|options| !options.mount_flags.is_empty())
             .map(|_| json!({"hidden": true})),
-        "topology_request": request.topology_request.as_ref().map(|wanted| json!({
-            "required": places(&wanted.required),
-            "preferred": places(&wanted.preferred),
+        "topology_request": request.topology_request.as_ref().map(|desired| json!({
+            "required": places(&desired.required),
+            "preferred": places(&desired.preferred),
         })),
         "parameters": request.parameters.clone().unwrap_or_default(),
         "context": request.context.clone().unwrap_or_default(),

@@ -49,13 +49,16 @@ pub fn fold_server_away(plan: &Plan, outcomes: &mut [Outcome]) -> Option<Diagnos
     Some(problem)
 }
 
-/// Whether the problem of this outcome is a part of the one for all.
+/// Returns whether the problem of this outcome is a part of the one for all.
 pub fn is_folded(outcome: &Outcome) -> bool {
-    outcome.status.is_unknown() || matches!(outcome.status, Status::ServerAway(_))
+    outcome.status.is_unknown() || matches!(outcome.status, Status::ServerUnreachable(_))
 }
 
 fn is_not_begun(outcome: &Outcome) -> bool {
-    matches!(outcome.status, Status::ServerAway(_) | Status::NotStarted)
+    matches!(
+        outcome.status,
+        Status::ServerUnreachable(_) | Status::NotStarted
+    )
 }
 
 fn names(volumes: &[(&PlannedVolume, &Outcome)]) -> String {
@@ -105,7 +108,7 @@ mod tests {
                 warnings: vec![away(), other.clone()],
             },
             Outcome::plain(Status::Failed(unknown)),
-            Outcome::plain(Status::ServerAway(away())),
+            Outcome::plain(Status::ServerUnreachable(away())),
             Outcome::plain(Status::Failed(refused)),
         ];
         outcomes.resize(30, Outcome::plain(Status::NotStarted));
