@@ -45,20 +45,10 @@ use nomad_csi_server::{
     RecordingObserver, Services, StateCell, VolumeLimits, VolumePorts,
 };
 
-/// The parts of an agent that is ready to start.
+/// An agent that is ready to start.
 pub(super) struct AgentParts {
-    pub(super) services: Services,
+    pub(super) components: Components,
     pub(super) listeners: Listeners,
-    /// Those of the plugins that no job runs.
-    pub(super) supervisors: Vec<Supervisor>,
-    /// The job of the embedded plugin, unless it has a supervisor.
-    pub(super) plugin_job: Option<Job>,
-    pub(super) observer: Arc<dyn PluginObserver>,
-    pub(super) node: NodeId,
-    pub(super) runners: AllocRunners,
-    pub(super) plugins: Arc<PluginHost>,
-    pub(super) hosts: StepHosts,
-    pub(super) metrics: JoinSet<()>,
 }
 
 /// Builds the parts of an agent. The caller holds the lock of the data directory.
@@ -84,27 +74,9 @@ pub(super) async fn assemble_agent(
     let cell = StateCell::open(Arc::new(journal), options).await;
     let cell = cell.map_err(|error| journal_problem(&error))?;
     match wire(config, dirs, &cell, listeners.address(), metrics).await {
-        Ok(Components {
-            services,
-            supervisors,
-            plugin_job,
-            observer,
-            node,
-            runners,
-            plugins,
-            hosts,
-            metrics,
-        }) => Ok(AgentParts {
-            services,
+        Ok(components) => Ok(AgentParts {
+            components,
             listeners,
-            supervisors,
-            plugin_job,
-            observer,
-            node,
-            runners,
-            plugins,
-            hosts,
-            metrics,
         }),
         Err(problems) => {
             cell.stop().await;
@@ -129,17 +101,19 @@ fn require_journal(dirs: &AgentDirs) -> Result<(), Diagnostics> {
         .into())
 }
 
-/// The parts over a state.
-struct Components {
-    services: Services,
-    supervisors: Vec<Supervisor>,
-    plugin_job: Option<Job>,
-    observer: Arc<dyn PluginObserver>,
-    node: NodeId,
-    runners: AllocRunners,
-    plugins: Arc<PluginHost>,
-    hosts: StepHosts,
-    metrics: JoinSet<()>,
+/// The parts of an agent over its state.
+pub(super) struct Components {
+    pub(super) services: Services,
+    /// Those of the plugins that no job runs.
+    pub(super) supervisors: Vec<Supervisor>,
+    /// The job of the embedded plugin, unless it has a supervisor.
+    pub(super) plugin_job: Option<Job>,
+    pub(super) observer: Arc<dyn PluginObserver>,
+    pub(super) node: NodeId,
+    pub(super) runners: AllocRunners,
+    pub(super) plugins: Arc<PluginHost>,
+    pub(super) hosts: StepHosts,
+    pub(super) metrics: JoinSet<()>,
 }
 
 async fn wire(

@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::assemble::{AgentParts, assemble_agent};
+use super::assemble::{AgentParts, Components, assemble_agent};
 use super::blocking;
 use super::config::AgentConfig;
 use super::core_dumps::restrict_core_dumps;
@@ -189,8 +189,11 @@ impl Agent {
             }
         };
         let AgentParts {
-            services,
+            components,
             listeners,
+        } = assembled;
+        let Components {
+            services,
             supervisors,
             plugin_job,
             observer,
@@ -199,7 +202,7 @@ impl Agent {
             plugins,
             hosts,
             metrics,
-        } = assembled;
+        } = components;
         let ports = SubmissionPorts {
             services: &services,
             observer: &*observer,

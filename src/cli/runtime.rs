@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::io::Write;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use tracing_subscriber::fmt::MakeWriter;
@@ -15,48 +16,68 @@ use super::ui::Printer;
 use crate::telemetry::{self, LogLevel};
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
 
-/// Runs a command that talks to a server.
-pub(super) fn run_client(
-    context: &CommandContext,
-    process: ProcessOwnership,
-    command: impl Future<Output = Result<Exit, CliError>>,
-) -> Result<Exit, CliError> {
-    let options = RuntimeOptions {
-        default_log_level: LogLevel::Warn,
-        threads: Threads::of_client(context),
-        abort_message: "aborted: requests in flight may still take effect; check with `nomad-csi volume status`",
-    };
-    run_in_runtime(context, process, &options, command)
+/// A command that runs to its end.
+type RunningCommand<'a> = Pin<Box<dyn Future<Output = Result<Exit, CliError>> + 'a>>;
+
+/// Runs commands in this process.
+#[derive(Clone, Copy)]
+pub(super) struct CommandRuntime<'a> {
+    /// The settings of the command line.
+    pub context: &'a CommandContext,
+    /// What of the process belongs to the command.
+    pub process: ProcessOwnership,
 }
 
-/// Runs a command that repeats its work until it is stopped. Logs what it does.
-pub(super) fn run_loop(
-    context: &CommandContext,
-    process: ProcessOwnership,
-    command: impl Future<Output = Result<Exit, CliError>>,
-) -> Result<Exit, CliError> {
-    let options = RuntimeOptions {
-        default_log_level: LogLevel::Info,
-        threads: Threads::of_client(context),
-        abort_message: "aborted: requests in flight may still take effect; the next round detects them",
-    };
-    run_in_runtime(context, process, &options, command)
-}
+impl CommandRuntime<'_> {
+    /// Runs a command that talks to a server.
+    pub(super) fn client(
+        self,
+        command: impl Future<Output = Result<Exit, CliError>>,
+    ) -> Result<Exit, CliError> {
+        let options = RuntimeOptions {
+            default_log_level: LogLevel::Warn,
+            threads: Threads::of_client(self.context),
+            abort_message: "aborted: requests in flight may still take effect; check with `nomad-csi volume status`",
+        };
+        self.run(&options, command)
+    }
 
-/// Runs a command that is a server. Logs what it does.
-#[cfg(feature = "agent")]
-pub(super) fn run_server(
-    context: &CommandContext,
-    process: ProcessOwnership,
-    threads: Threads,
-    command: impl Future<Output = Result<Exit, CliError>>,
-) -> Result<Exit, CliError> {
-    let options = RuntimeOptions {
-        default_log_level: LogLevel::Info,
-        threads,
-        abort_message: "aborted: the next start resumes unfinished operations",
-    };
-    run_in_runtime(context, process, &options, command)
+    /// Runs a command that repeats its work until it is stopped. Logs what it does.
+    pub(super) fn repeating(
+        self,
+        command: impl Future<Output = Result<Exit, CliError>>,
+    ) -> Result<Exit, CliError> {
+        let options = RuntimeOptions {
+            default_log_level: LogLevel::Info,
+            threads: Threads::of_client(self.context),
+            abort_message: "aborted: requests in flight may still take effect; the next round detects them",
+        };
+        self.run(&options, command)
+    }
+
+    /// Runs a command that is a server. Logs what it does.
+    #[cfg(feature = "agent")]
+    pub(super) fn server(
+        self,
+        threads: Threads,
+        command: impl Future<Output = Result<Exit, CliError>>,
+    ) -> Result<Exit, CliError> {
+        let options = RuntimeOptions {
+            default_log_level: LogLevel::Info,
+            threads,
+            abort_message: "aborted: the next start resumes unfinished operations",
+        };
+        self.run(&options, command)
+    }
+
+    /// Runs a command to its end. A second interrupt aborts it and prints the abort message.
+    pub(super) fn run(
+        self,
+        options: &RuntimeOptions,
+        command: impl Future<Output = Result<Exit, CliError>>,
+    ) -> Result<Exit, CliError> {
+        run_in_runtime(self.context, self.process, options, Box::pin(command))
+    }
 }
 
 /// How a command runs.
@@ -94,12 +115,12 @@ impl Threads {
     }
 }
 
-/// Runs a command to its end. A second interrupt aborts it and prints the abort message.
-pub(super) fn run_in_runtime(
+/// One function for all commands: it is compiled once.
+fn run_in_runtime(
     context: &CommandContext,
     process: ProcessOwnership,
     options: &RuntimeOptions,
-    command: impl Future<Output = Result<Exit, CliError>>,
+    command: RunningCommand<'_>,
 ) -> Result<Exit, CliError> {
     if process == ProcessOwnership::Exclusive {
         start_log(context, options.default_log_level)?;
